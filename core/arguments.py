@@ -1,0 +1,265 @@
+"""Arguments of declarations and consumers: which are known, valid, and built.
+
+Three rules, in this order:
+1. what RabbitMQ refuses is refused with its words: a bad value, or an argument of another queue
+   type;
+2. what RabbitMQ knows and Leveret has not built is refused as "not implemented", so that no
+   client believes it has a limit or a time-out that it has not;
+3. what RabbitMQ does not know, or knows and no longer heeds, is ignored, as RabbitMQ does.
+
+Of RabbitMQ 3.10 and 4.3 the more lenient counts. Facts from rabbit_amqqueue:declare_args and the
+queue types' capabilities().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.errors import SoftError
+from ..amqp_frames.field_table import Field, Table
+from .erlang_terms import as_text
+
+# Those a classic queue has, in the order in which a second declaration is compared with them.
+CLASSIC_QUEUE_ARGUMENTS: Final = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    "x-queue-type",
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
+)
+EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
+
+# The modes and locators change nothing in RabbitMQ 4 or on a single node, so they are honoured.
+_BUILT: Final = frozenset(
+    {
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-type",
+        "x-queue-master-locator",
+        "x-queue-leader-locator",
+    }
+)
+_OTHER_QUEUE_TYPES: Final = frozenset(
+    {
+        "x-dead-letter-strategy",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-quorum-initial-group-size",
+        "x-delivery-limit",
+        "x-consumer-timeout",
+        "x-consumer-disconnected-timeout",
+        "x-delayed-retry-type",
+        "x-delayed-retry-min",
+        "x-delayed-retry-max",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-stream-filter-size-bytes",
+        "x-initial-cluster-size",
+    }
+)
+_OTHER_CONSUMERS: Final = frozenset(
+    {
+        "x-consumer-timeout",
+        "x-stream-offset",
+        "x-stream-filter",
+        "x-stream-match-unfiltered",
+    }
+)
+
+_INTEGER_KINDS: Final = frozenset(
+    {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
+)
+# Ten years.
+_EXPIRY_MS_MAX: Final = 315_360_000_000
+_PRIORITY_MAX: Final = 255
+
+
+def not_implemented(argument: str, named: str) -> SoftError:
+    """The refusal of what RabbitMQ knows and Leveret has not built yet."""
+    return _invalid(argument, named, "not implemented")
+
+
+def check_queue_arguments(named: str, arguments: Table) -> None:
+    """Raise if a queue cannot be made with these. `named` is it as texts speak of it."""
+    if not arguments:
+        return
+    dead_letter = arguments.get("x-dead-letter-exchange")
+    _check_exchange_name("x-dead-letter-exchange", dead_letter, named)
+    queue_type = arguments.get("x-queue-type")
+    if queue_type is not None:
+        _check_queue_type(queue_type, named)
+    _check_values(arguments, _QUEUE_CHECKS, named)
+    _check_queue_types(arguments, _OTHER_QUEUE_TYPES, named)
+    for name in CLASSIC_QUEUE_ARGUMENTS:
+        if name in arguments and name not in _BUILT:
+            raise not_implemented(name, named)
+
+
+def check_exchange_arguments(named: str, arguments: Table) -> None:
+    """Raise if an exchange cannot be made with these."""
+    for name in EXCHANGE_ARGUMENTS:
+        argument = arguments.get(name)
+        if argument is not None:
+            _check_exchange_name(name, argument, named)
+            raise not_implemented(name, named)
+
+
+def check_consumer_arguments(named: str, arguments: Table) -> None:
+    """Raise if a queue, named as texts speak of it, cannot be consumed from with these."""
+    _check_values(arguments, _CONSUMER_CHECKS, named)
+    _check_queue_types(arguments, _OTHER_CONSUMERS, named)
+    if "x-priority" in arguments:
+        raise not_implemented("x-priority", named)
+
+
+def _check_exchange_name(name: str, argument: Field | None, named: str) -> None:
+    if argument is not None and argument.kind != "longstr":
+        raise SoftError(
+            PRECONDITION_FAILED, f"invalid type '{argument.kind}' for arg '{name}' in {named}"
+        )
+
+
+def _check_queue_type(argument: Field, named: str) -> None:
+    if argument.kind != "longstr":
+        raise _invalid("x-queue-type", named, _unacceptable(argument))
+    if argument.value in ("quorum", "stream"):
+        raise not_implemented("x-queue-type", named)
+    if argument.value != "classic":
+        text = _text(argument)
+        raise _invalid("x-queue-type", named, f"\"unsupported queue type '{text}'\"")
+
+
+def _check_values(arguments: Table, checks: Mapping[str, _Check], named: str) -> None:
+    for name, check in checks.items():
+        argument = arguments.get(name)
+        reason = None if argument is None else check(argument, arguments)
+        if reason is not None:
+            raise _invalid(name, named, reason)
+
+
+def _check_queue_types(arguments: Table, others: frozenset[str], named: str) -> None:
+    for name in arguments:
+        if name in others:
+            raise SoftError(
+                PRECONDITION_FAILED,
+                f"invalid arg '{name}' for {named} of queue type rabbit_classic_queue",
+            )
+
+
+def _invalid(name: str, named: str, reason: str) -> SoftError:
+    return SoftError(PRECONDITION_FAILED, f"invalid arg '{name}' for {named}: {reason}")
+
+
+# --- Values. Each returns what is wrong, as RabbitMQ prints it, or None. A check also sees the
+# other arguments, for those that need each other.
+
+_Check = Callable[[Field, Table], str | None]
+
+
+def _integer(argument: Field, _arguments: Table) -> str | None:
+    if argument.kind in _INTEGER_KINDS:
+        return None
+    return f'"expected integer, got {argument.kind}"'
+
+
+def _not_negative(argument: Field, arguments: Table) -> str | None:
+    reason = _integer(argument, arguments)
+    if reason is None and _number(argument) < 0:
+        return f"{{value_negative,{_number(argument)}}}"
+    return reason
+
+
+def _message_ttl(argument: Field, arguments: Table) -> str | None:
+    reason = _not_negative(argument, arguments)
+    if reason is None and _number(argument) > _EXPIRY_MS_MAX:
+        return f"{{value_too_large,{_number(argument)}}}"
+    return reason
+
+
+def _expires(argument: Field, arguments: Table) -> str | None:
+    reason = _message_ttl(argument, arguments)
+    return "{value_zero,0}" if reason is None and argument.value == 0 else reason
+
+
+def _priority(argument: Field, arguments: Table) -> str | None:
+    reason = _not_negative(argument, arguments)
+    if reason is None and _number(argument) > _PRIORITY_MAX:
+        return f"{{max_value_exceeded,{_number(argument)}}}"
+    return reason
+
+
+def _dead_letter_routing_key(argument: Field, arguments: Table) -> str | None:
+    if argument.kind != "longstr":
+        return _unacceptable(argument)
+    return None if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"
+
+
+def _one_of(reason: str, *values: str) -> _Check:
+    def check(argument: Field, _arguments: Table) -> str | None:
+        if argument.kind != "longstr":
+            return _unacceptable(argument)
+        return None if argument.value in values else reason
+
+    return check
+
+
+def _queue_version(argument: Field, arguments: Table) -> str | None:
+    reason = _not_negative(argument, arguments)
+    if reason is None and argument.value not in (1, 2):
+        return f"\"unsupported queue version '{_number(argument)}'\""
+    return reason
+
+
+def _boolean(argument: Field, _arguments: Table) -> str | None:
+    return None if argument.kind == "bool" else _unacceptable(argument)
+
+
+def _unacceptable(argument: Field) -> str:
+    return f"{{unacceptable_type,{argument.kind}}}"
+
+
+def _number(argument: Field) -> int:
+    assert isinstance(argument.value, int)
+    return argument.value
+
+
+def _text(argument: Field) -> str:
+    assert isinstance(argument.value, str | bytes)
+    return as_text(argument.value)
+
+
+# In RabbitMQ's order, so that of two mistakes the same one is told.
+_QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
+    "x-expires": _expires,
+    "x-message-ttl": _message_ttl,
+    "x-dead-letter-routing-key": _dead_letter_routing_key,
+    "x-max-length": _not_negative,
+    "x-max-length-bytes": _not_negative,
+    "x-max-priority": _priority,
+    "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-queue-version": _queue_version,
+    "x-single-active-consumer": _boolean,
+    "x-queue-leader-locator": _one_of(
+        "invalid_queue_locator_arg",
+        "client-local",
+        "balanced",
+        "random",
+        "least-leaders",
+        "min-masters",
+    ),
+}
+_CONSUMER_CHECKS: Final[Mapping[str, _Check]] = {
+    "x-priority": _integer,
+    "x-cancel-on-ha-failover": _boolean,
+}
