@@ -190,13 +190,21 @@ class Layout:
         for at in self._tables:
             octets = values[at]
             assert isinstance(octets, bytes)
-            values[at] = decode_table(octets, 0, len(octets))
+            values[at] = self._decode_table(octets)
         for at in self._checked_strings:
             text = values[at]
             assert isinstance(text, str)
             if not is_utf8(text):
                 raise self._frame_error("Malformed UTF-8 in shortstr")
         return self._made(*values)
+
+    def _decode_table(self, octets: bytes) -> Table:
+        try:
+            return decode_table(octets, 0, len(octets))
+        except HardError as error:
+            error.class_id = self._made.class_id
+            error.method_id = self._made.method_id
+            raise
 
     def encode(self, method: Method) -> bytes:
         """The octets of the arguments; ValueError if one does not fit its type."""

@@ -1,6 +1,6 @@
 """Methods on the wire: what is right round-trips, what is wrong is RabbitMQ's error.
 
-The witnesses (pamqp, pika) are in test_witnesses.py, arbitrary bytes in test_totality.py.
+The witnesses (pamqp, pika) are in test_witnesses.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveret.amqp_frames import methods
 from leveret.amqp_frames.errors import HardError
@@ -112,6 +112,7 @@ def test_bits_share_octets_and_the_lowest_comes_first() -> None:
 
 
 @pytest.mark.parametrize("made", ALL_METHODS, ids=lambda made: made.name)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_method_round_trips(made: type[Method], data: st.DataObject) -> None:
     method = data.draw(any_of(made))
@@ -160,6 +161,44 @@ def test_exchange_unbind_ok_has_the_odd_id_51() -> None:
 
 
 # --- What is wrong.
+
+
+@settings(max_examples=1000)
+@given(st.sampled_from(ALL_METHODS), st.binary(max_size=40), st.integers(0, 8))
+def test_any_arguments_are_a_method_or_an_error_of_the_protocol(
+    made: type[Method], arguments: bytes, behind: int
+) -> None:
+    data = made.prefix + arguments
+    assert_method_or_error(data, max(len(data) - behind, 0))
+
+
+@settings(max_examples=500)
+@given(any_method, st.data())
+def test_any_damage_to_a_method_leaves_a_method_or_an_error_of_the_protocol(
+    method: Method, draw: st.DataObject
+) -> None:
+    damaged = bytearray(payload(method))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(st.integers(0, 255))
+    assert_method_or_error(bytes(damaged), draw.draw(st.integers(0, len(damaged))))
+    assert_method_or_error(bytes(damaged), len(damaged))
+
+
+@given(st.binary(max_size=12))
+def test_any_payload_is_a_method_or_an_error_of_the_protocol(data: bytes) -> None:
+    assert_method_or_error(data, len(data))
+
+
+def assert_method_or_error(data: bytes, end: int) -> None:
+    try:
+        method = decode_method(data, 0, end)
+    except HardError as error:
+        verdict = error.reply_code
+    else:
+        verdict = 0
+        again = payload(method)
+        assert payload(decode(again)) == again
+    assert verdict in (0, 501, 502, 540)
 
 
 @pytest.mark.parametrize("made", ALL_METHODS, ids=lambda made: made.name)
@@ -219,6 +258,7 @@ def test_a_malformed_table_in_a_method_is_a_syntax_error() -> None:
     error = error_of(data)
     assert error.reply_code == 502
     assert error.reply_text == "SYNTAX_ERROR - malformed field table: unknown field type 122"
+    assert (error.class_id, error.method_id) == (50, 10)
 
 
 def test_a_short_string_that_is_not_utf_8_is_a_frame_error_without_content() -> None:
