@@ -25,7 +25,6 @@ from leveret.amqp_frames.methods import (
     ConfirmSelectOk,
     ConnectionStartOk,
     ConnectionTuneOk,
-    ExchangeUnbindOk,
     Method,
     QueueDeclare,
     QueueDeclareOk,
@@ -154,10 +153,6 @@ def test_bits_that_nobody_has_named_are_ignored() -> None:
 def test_long_strings_are_octets() -> None:
     method = ConnectionStartOk(response=b"\x00guest\x00\xff")
     assert decode(payload(method)) == method
-
-
-def test_exchange_unbind_ok_has_the_odd_id_51() -> None:
-    assert ExchangeUnbindOk.method_id == 51
 
 
 # --- What is wrong.
