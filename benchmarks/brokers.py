@@ -1,0 +1,237 @@
+"""Brokers under test as child processes: RabbitMQ from Debian, and Leveret.
+
+Each is started on free ports of 127.0.0.1 with its data below one scratch directory, so that both
+write to the same disk; each can be stopped and started again on the same data. RabbitMQ runs as
+Debian ships it, as a node of its own beside any that may already be running.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from .client import Client, RefusedError
+
+RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+RABBITMQ_MISSING = "RabbitMQ is not installed: apt-get install -y rabbitmq-server (as root)"
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.01
+
+
+class BrokerError(Exception):
+    """The broker did not start or stop; says where its output is."""
+
+
+class Broker(Protocol):
+    """What the drivers need of a broker."""
+
+    name: str
+    port: int
+
+    def start(self) -> None:
+        """Start it and return once it takes connections."""
+
+    def stop(self) -> None:
+        """Stop it gracefully; its data stays."""
+
+    def process(self) -> psutil.Process:
+        """Give the process that serves."""
+
+
+def free_port() -> int:
+    """Give a port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class _Child:
+    """A child process with its output in a file."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
+        self.output = output
+        with output.open("ab") as sink:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise if it has ended."""
+        if self.process.poll() is not None:
+            text = self.output.read_text(errors="replace")[-2000:]
+            raise BrokerError(f"it ended with {self.process.returncode}; {self.output}:\n{text}")
+
+    def stop(self) -> None:
+        """Ask it to stop, wait, and kill what is left of its session."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+
+class RabbitMQ:
+    """A RabbitMQ node of its own: own data, log, ports, name and cookie."""
+
+    name = "rabbitmq"
+
+    def __init__(self, scratch: Path) -> None:
+        if not RABBITMQ_SERVER.exists():
+            raise BrokerError(RABBITMQ_MISSING)
+        self.port = free_port()
+        self._directory = scratch / "rabbitmq"
+        self._directory.mkdir()
+        (self._directory / "enabled_plugins").write_text("[].\n")
+        (self._directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        self._environment = {
+            # The Erlang cookie is made there, and the caller's own is left alone.
+            "HOME": str(self._directory),
+            "RABBITMQ_NODENAME": f"leveret-bench-{os.getpid()}@localhost",
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(self._directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self._directory / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._directory / "enabled_plugins"),
+        }
+        self._child: _Child | None = None
+
+    def start(self) -> None:
+        """Start the node and wait until it takes connections."""
+        # The script behind Debian's wrapper: the wrapper would change to its own user and files.
+        output = self._directory / "output.txt"
+        self._child = _Child([str(RABBITMQ_SERVER)], self._environment, output)
+        _wait_until_open(self._child, self.port)
+
+    def stop(self) -> None:
+        """Stop the node gracefully."""
+        if self._child is not None:
+            self._child.stop()
+            self._child = None
+
+    def process(self) -> psutil.Process:
+        """Give the Erlang machine's process."""
+        assert self._child is not None
+        root = psutil.Process(self._child.process.pid)
+        for process in [root, *root.children(recursive=True)]:
+            if process.name() == "beam.smp":
+                return process
+        raise BrokerError("no beam.smp below the start script")
+
+
+class Leveret:
+    """Leveret as a user starts it."""
+
+    name = "leveret"
+
+    def __init__(self, scratch: Path, command: str | None = None) -> None:
+        self.port = 0
+        self._directory = scratch / "leveret"
+        self._directory.mkdir()
+        python = shlex.quote(sys.executable)
+        self._command = shlex.split(command or f"{python} -m leveret serve")
+        self._child: _Child | None = None
+        self._starts = 0
+
+    def start(self) -> None:
+        """Start it and wait for its line that says `listening` with the address."""
+        self._starts += 1
+        data = str(self._directory / "data")
+        arguments = ["--port", "0", "--data-dir", data]
+        output = self._directory / f"output-{self._starts}.txt"
+        self._child = _Child([*self._command, *arguments], {}, output)
+        self.port = _wait_for_address(self._child)
+
+    def stop(self) -> None:
+        """Stop it gracefully."""
+        if self._child is not None:
+            self._child.stop()
+            self._child = None
+
+    def process(self) -> psutil.Process:
+        """Give its process."""
+        assert self._child is not None
+        return psutil.Process(self._child.process.pid)
+
+
+BROKERS = (RabbitMQ.name, Leveret.name)
+
+
+@contextmanager
+def running(
+    names: Sequence[str], directory: Path, leveret_command: str | None = None
+) -> Iterator[list[Broker]]:
+    """Start brokers with their data in a new directory below `directory`; stop and clear up."""
+    directory.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=directory)).resolve()
+    brokers: list[Broker] = []
+    try:
+        for name in names:
+            is_leveret = name == Leveret.name
+            brokers.append(Leveret(scratch, leveret_command) if is_leveret else RabbitMQ(scratch))
+            brokers[-1].start()
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def wait_until_idle(broker: Broker, busy_share_max: float = 0.1, seconds_max: float = 5.0) -> None:
+    """Wait until the broker uses next to no CPU, so that it does not disturb the other's turn."""
+    process = broker.process()
+    end = time.monotonic() + seconds_max
+    process.cpu_percent()
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        if process.cpu_percent() / 100 <= busy_share_max:
+            return
+
+
+def _wait_until_open(child: _Child, port: int) -> None:
+    end = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < end:
+        child.check()
+        try:
+            Client(port).close()
+        except (OSError, RefusedError):
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+    raise BrokerError(f"not open after {START_SECONDS_MAX:.0f} s; see {child.output}")
+
+
+def _wait_for_address(child: _Child) -> int:
+    end = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < end:
+        for line in child.output.read_text(errors="replace").splitlines():
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            # A port in the middle of being written has no line end yet, but then no more digits
+            # would follow: the line is written at once.
+            if "listening" in line and found:
+                return int(found[1])
+        child.check()
+        time.sleep(POLL_SECONDS)
+    raise BrokerError(f"not listening after {START_SECONDS_MAX:.0f} s; see {child.output}")

@@ -1,0 +1,97 @@
+"""What is measured: one row per scenario, with the ratio to RabbitMQ that is promised.
+
+"Durable" is a persistent message to a durable classic queue. Unless a row says otherwise: 200-byte
+bodies, confirm mode, a window of 2,000 unconfirmed publishes, one connection, one channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+WINDOW = 2000
+PREFETCH = 2000
+ACK_EVERY = 100
+
+# How the consumer answers: multiple acks, one ack per delivery, or a publish and an ack for each.
+Consuming = Literal["none", "multiple", "single", "republish"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row of the table; `*_ratio_*` are what Leveret over RabbitMQ must reach."""
+
+    name: str
+    title: str
+    rate_ratio_min: float | None = None
+    p50_ratio_max: float | None = None
+    p99_ratio_max: float | None = None
+    body_bytes: int = 200
+    window: int = WINDOW
+    block: int = 50  # publishes encoded once and sent together
+    delivery_modes: tuple[int, ...] = (2,)  # in turn, message by message
+    queues: int = 1  # routing keys of the default exchange, in turn
+    durable_queues: bool = True
+    mandatory: bool = False  # to a routing key without a queue
+    fanout: bool = False  # through a fanout exchange to all the queues
+    connections: int = 1  # each with its own queue
+    channels: int = 1  # publishing in turn on one connection
+    consuming: Consuming = "none"
+    consumer_channel: int = 1
+    consumer_frame_bytes_max: int | None = None  # then the consumer has a connection of its own
+
+
+SCENARIOS = (
+    Scenario("durable", "durable confirmed", 12, p99_ratio_max=0.333),
+    Scenario("transient", "transient confirmed", 10, delivery_modes=(1,)),
+    Scenario("unroutable", "mandatory unroutable", 2.5, queues=0, mandatory=True),
+    Scenario(
+        "consume",
+        f"durable publish and consume (prefetch {PREFETCH:,}, ack every {ACK_EVERY})",
+        8,
+        consuming="multiple",
+    ),
+    Scenario("keys", "ten routing keys mixed, durable", 6, queues=10),
+    Scenario("large", "8 KB durable", 2.5, body_bytes=8192, block=10),
+    Scenario("connections", "four connections on four queues, durable", 5, connections=4),
+    Scenario(
+        "crossing",
+        "publish on channel 1, consume on channel 7, durable",
+        3,
+        consuming="multiple",
+        consumer_channel=7,
+    ),
+    Scenario("single-acks", "durable, one ack per delivery", 3, consuming="single"),
+    Scenario(
+        "republish", "consume, republish and ack on one channel, durable", 3, consuming="republish"
+    ),
+    Scenario("channels", "ten channels taking turns, durable", 3, channels=10),
+    Scenario("fanout", "fan-out to 5 durable queues", 3, queues=5, fanout=True),
+    Scenario("mixed", "durable and transient mixed", 3, delivery_modes=(2, 1)),
+    Scenario(
+        "small-frames",
+        "8 KB to a consumer with frame_max 4096, durable",
+        3,
+        body_bytes=8192,
+        block=10,
+        consuming="multiple",
+        consumer_frame_bytes_max=4096,
+    ),
+    Scenario("window-1", "one at a time, durable", p50_ratio_max=1.15, window=1, block=1),
+    Scenario(
+        "window-1-transient",
+        "one at a time, transient",
+        p50_ratio_max=1.15,
+        window=1,
+        block=1,
+        delivery_modes=(1,),
+    ),
+)
+
+
+def scenario_named(name: str) -> Scenario:
+    """Give the scenario with this name."""
+    for scenario in SCENARIOS:
+        if scenario.name == name:
+            return scenario
+    raise KeyError(name)

@@ -1,0 +1,10 @@
+"""Makes the folder benchmarks/ importable; it is not part of the installed package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).resolve().parents[2])
+if ROOT not in sys.path:
+    sys.path.append(ROOT)
