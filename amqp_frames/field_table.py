@@ -48,12 +48,12 @@ __all__ = [
     "FieldValue",
     "Plain",
     "Table",
-    "check_fields",
     "check_table",
     "decode_fields",
     "decode_table",
     "encode_table",
     "field_of",
+    "skip_table",
     "table_of",
 ]
 
@@ -152,16 +152,32 @@ def check_table(data: bytes, start: int, end: int) -> None:
     if end - start < 4 or LENGTH.unpack_from(data, start)[0] != end - start - 4:
         raise _malformed("its length is wrong")
     try:
-        check_fields(data, start + 4, end, True, 1)
+        _check_fields(data, start + 4, end, True, 1)
     except IndexError:
         raise _malformed("it ends inside a field") from None
 
 
-def check_fields(data: bytes, position: int, end: int, named: bool, depth: int) -> None:
-    """Walk a table's fields, or an array's values; an IndexError means that `data` ends early.
+def skip_table(data: bytes, position: int, end: int) -> int:
+    """Check the table that begins at `position` and return where it ends.
 
-    On the path of every publish with headers: bytes and ints only, so that it can be compiled.
+    An IndexError means that `data` ends early, here and in `_check_fields`. Both are on the path of
+    every publish with headers: bytes and ints only, so that they can be compiled.
     """
+    fields_at = position + 4
+    fields_end = fields_at + (
+        (data[position] << 24)
+        | (data[position + 1] << 16)
+        | (data[position + 2] << 8)
+        | data[position + 3]
+    )
+    if fields_end > end:
+        raise _malformed("it ends inside a field")
+    _check_fields(data, fields_at, fields_end, True, 1)
+    return fields_end
+
+
+def _check_fields(data: bytes, position: int, end: int, named: bool, depth: int) -> None:
+    """Walk a table's fields, or an array's values, which have no names."""
     while position < end:
         if named:
             position += 1 + data[position]
@@ -183,7 +199,7 @@ def check_fields(data: bytes, position: int, end: int, named: bool, depth: int) 
                 break
             if depth >= NESTING_DEPTH_MAX:
                 raise _too_deep()
-            check_fields(data, value_at, position, data[value_at - 5] == TAG_TABLE, depth + 1)
+            _check_fields(data, value_at, position, data[value_at - 5] == TAG_TABLE, depth + 1)
     if position != end:
         raise _malformed("it ends inside a field")
 

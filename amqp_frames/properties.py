@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from .constants import CLASS_BASIC, SYNTAX_ERROR
 from .errors import HardError
-from .field_table import Table, check_fields, decode_table, encode_table
+from .field_table import Table, decode_table, encode_table, skip_table
 from .short_strings import decode_text, encode_short_string
 
 FLAG_CONTENT_TYPE: Final = 0x8000
@@ -122,28 +122,18 @@ def check_properties(data: bytes, start: int, end: int) -> int:
         if high & 0x40:  # content_encoding
             position += 1 + data[position]
         if high & 0x20:  # headers
-            table_at = position + 4
-            position = table_at + (
-                (data[position] << 24)
-                | (data[position + 1] << 16)
-                | (data[position + 2] << 8)
-                | data[position + 3]
-            )
-            if position > end:
-                raise _malformed()
-            check_fields(data, table_at, position, True, 1)
+            position = skip_table(data, position, end)
         if high & 0x10:
             delivery_mode = data[position]
             position += 1
         if high & 0x08:  # priority
             position += 1
-        if high & 0x07:
-            if high & 0x04:  # correlation_id
-                position += 1 + data[position]
-            if high & 0x02:  # reply_to
-                position += 1 + data[position]
-            if high & 0x01:  # expiration
-                position += 1 + data[position]
+        if high & 0x04:  # correlation_id
+            position += 1 + data[position]
+        if high & 0x02:  # reply_to
+            position += 1 + data[position]
+        if high & 0x01:  # expiration
+            position += 1 + data[position]
         if low:
             if low & 0x80:  # message_id
                 position += 1 + data[position]

@@ -15,7 +15,7 @@ Decoding follows RabbitMQ's generated decoder (rabbit_framing_amqp_0_9_1, rabbit
   methods with content (publish, return, deliver, get-ok), where it is taken as it is, with
   surrogate escapes (short_strings.py);
 - bits beyond the last named one are ignored.
-A malformed table inside is 502 SYNTAX_ERROR, see field_table.py. Long strings are bytes.
+A malformed table inside is then 502 SYNTAX_ERROR, see field_table.py. Long strings are bytes.
 
 Steps do not check bounds: positions only grow, so the check for the exact end finds all that
 reach beyond it; and what they build of bytes behind the end is then thrown away.
@@ -187,15 +187,15 @@ class Layout:
             raise self._cannot_decode(data[start:end]) from None
         if position != end:
             raise self._cannot_decode(data[start:end])
-        for at in self._tables:
-            octets = values[at]
-            assert isinstance(octets, bytes)
-            values[at] = self._decode_table(octets)
         for at in self._checked_strings:
             text = values[at]
             assert isinstance(text, str)
             if not is_utf8(text):
                 raise self._frame_error("Malformed UTF-8 in shortstr")
+        for at in self._tables:
+            octets = values[at]
+            assert isinstance(octets, bytes)
+            values[at] = self._decode_table(octets)
         return self._made(*values)
 
     def _decode_table(self, octets: bytes) -> Table:
