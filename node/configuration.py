@@ -1,0 +1,204 @@
+"""The settings of one broker: flags over environment over a TOML file over the defaults.
+
+`Configuration` is the list of settings; docs/leveret.toml says what each does and shows its default
+(a test keeps the two alike). A setting has the same name everywhere: `port` in the file, `port` as
+an argument, `LEVERET_PORT` in the environment. Every fault is one ConfigurationError of one line
+that names the setting and where its value came from; an unknown name is a fault, too, because a
+setting that is misspelt and ignored is found too late.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigurationError
+
+ENVIRONMENT_PREFIX = "LEVERET_"
+# Names the file, so it is no setting itself.
+CONFIG_VARIABLE = "LEVERET_CONFIG"
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All settings, in the order of docs/leveret.toml, which explains them."""
+
+    host: str = "127.0.0.1"
+    port: int = 5672  # 0 takes a free one
+    data_dir: Path = Path("leveret-data")
+
+    log_level: str = "info"
+    log_format: str = "auto"
+
+    frame_max_bytes: int = 131_072
+    channel_max: int = 2047
+    heartbeat_seconds: int = 60
+    handshake_timeout_ms: int = 10_000
+    close_timeout_ms: int = 10_000
+    stop_timeout_ms: int = 10_000
+
+    connections_max: int = 0
+    consumers_per_channel_max: int = 0
+    message_size_max_bytes: int = 128 * MIB
+    file_descriptors_min: int = 1024
+
+    publish_window_bytes_max: int = 16 * MIB
+    delivery_window_bytes_max: int = 1 * MIB
+    write_buffer_bytes_max: int = 1 * MIB
+    segment_bytes_max: int = 64 * MIB
+
+    default_user: str = "guest"
+    default_password: str = field(default="guest", repr=False)
+    loopback_users: tuple[str, ...] = ("guest",)
+
+    def __post_init__(self) -> None:
+        """Check every value, also of settings made in a program."""
+        for setting in fields(self):
+            try:
+                _check(setting.name, getattr(self, setting.name))
+            except ValueError as fault:
+                raise ConfigurationError(f"{setting.name}: {fault}") from None
+
+
+# The least and the most a number may be, both allowed.
+_BOUNDS: dict[str, tuple[int, int]] = {
+    "port": (0, 65_535),
+    # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.
+    "frame_max_bytes": (4096, 2**32 - 1),
+    "channel_max": (1, 65_535),
+    "heartbeat_seconds": (0, 65_535),
+    "handshake_timeout_ms": (1, 3_600_000),
+    "close_timeout_ms": (1, 3_600_000),
+    "stop_timeout_ms": (1, 3_600_000),
+    "connections_max": (0, 2**31 - 1),
+    "consumers_per_channel_max": (0, 2**31 - 1),
+    # RabbitMQ's own ceiling.
+    "message_size_max_bytes": (1, 512 * MIB),
+    "file_descriptors_min": (64, 2**31 - 1),
+    "publish_window_bytes_max": (65_536, 2**40),
+    "delivery_window_bytes_max": (65_536, 2**40),
+    "write_buffer_bytes_max": (65_536, 2**40),
+    "segment_bytes_max": (1 * MIB, 2**40),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("auto", "console", "json"),
+}
+_MAY_BE_EMPTY = {"default_password", "loopback_users"}
+
+
+def load(
+    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
+) -> Configuration:
+    """Merge the three sources; a flag that is None was not given.
+
+    The file is `file`, else the one that LEVERET_CONFIG names, else none.
+    """
+    if file is None and environment.get(CONFIG_VARIABLE):
+        file = Path(environment[CONFIG_VARIABLE])
+    values: dict[str, Any] = {}
+    if file is not None:
+        values.update(_from_file(file))
+    values.update(_from_environment(environment))
+    values.update({name: value for name, value in flags.items() if value is not None})
+    return Configuration(**values)
+
+
+def setting_names() -> list[str]:
+    """Give the names of all settings, in the order of the file."""
+    return [setting.name for setting in fields(Configuration)]
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise ConfigurationError(f"{file}: cannot be read: {fault.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise ConfigurationError(f"{file}: not valid TOML: {fault}") from None
+    return {
+        _known(name, name, str(file)): _taken(name, f"{name} in {file}", value)
+        for name, value in content.items()
+    }
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for variable, text in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable != CONFIG_VARIABLE:
+            name = _known(
+                variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable, "the environment"
+            )
+            values[name] = _taken(name, variable, _parsed(name, variable, text))
+    return values
+
+
+def _known(name: str, written: str, place: str) -> str:
+    names = setting_names()
+    if name in names:
+        return name
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = ""
+    if near:
+        in_environment = written.startswith(ENVIRONMENT_PREFIX)
+        hint = ENVIRONMENT_PREFIX + near[0].upper() if in_environment else near[0]
+        hint = f"; did you mean {hint}?"
+    raise ConfigurationError(f"{written} in {place} is not a setting{hint}")
+
+
+def _kind(name: str) -> type:
+    kind = type(getattr(Configuration, name))
+    return Path if issubclass(kind, Path) else kind
+
+
+def _parsed(name: str, variable: str, text: str) -> Any:
+    """Turn a variable's text into what TOML would have given."""
+    kind = _kind(name)
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigurationError(f"{variable}: {text!r} is not a whole number") from None
+    if kind is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _taken(name: str, source: str, value: Any) -> Any:
+    """Check a value from a source, so that the fault names the source; give it in our type."""
+    kind = _kind(name)
+    if kind is Path and isinstance(value, str) and value:
+        value = Path(value)
+    elif kind is tuple and isinstance(value, list):
+        value = tuple(value)
+    try:
+        _check(name, value)
+    except ValueError as fault:
+        raise ConfigurationError(f"{source}: {fault}") from None
+    return value
+
+
+_KIND_NAMES = {int: "a whole number", str: "a string", Path: "a path", tuple: "a list of strings"}
+
+
+def _check(name: str, value: object) -> None:
+    kind = _kind(name)
+    # A bool is an int to Python, but `port = true` is a mistake.
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not {_KIND_NAMES[kind]}")
+    if isinstance(value, tuple) and not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{list(value)!r} is not a list of strings")
+    if isinstance(value, int):
+        low, high = _BOUNDS[name]
+        if not low <= value <= high:
+            raise ValueError(f"{value} is not between {low} and {high}")
+    elif name in _CHOICES and value not in _CHOICES[name]:
+        raise ValueError(f"{value!r} is not one of {', '.join(_CHOICES[name])}")
+    elif not value and name not in _MAY_BE_EMPTY:
+        raise ValueError("must not be empty")

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leveret.configuration import Configuration, load, setting_names
+from leveret.errors import ConfigurationError
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "leveret.toml"
+
+
+def written(directory: Path, text: str) -> Path:
+    file = directory / "leveret.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_example_file_has_every_setting_with_its_default() -> None:
+    assert list(tomllib.loads(EXAMPLE.read_text())) == setting_names()
+    assert load({}, {}, EXAMPLE) == Configuration()
+
+
+def test_every_setting_of_the_example_file_is_explained_above_it() -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if line and not line.startswith("#"):
+            above = lines[number - 1]
+            assert above.startswith(("# ", "default_user")), f"nothing explains {line!r}"
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, 'port = 1\nchannel_max = 1\nheartbeat_seconds = 1\nhost = "::1"')
+    environment = {"LEVERET_PORT": "2", "LEVERET_CHANNEL_MAX": "2", "HOME": "/"}
+    configuration = load({"port": 3, "host": None}, environment, file)
+    assert configuration.port == 3
+    assert configuration.channel_max == 2
+    assert configuration.heartbeat_seconds == 1
+    assert configuration.host == "::1"
+
+
+def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "port = 7")
+    assert load({}, {"LEVERET_CONFIG": str(file)}).port == 7
+
+
+def test_the_flag_for_the_file_goes_before_the_environment(tmp_path: Path) -> None:
+    file = written(tmp_path, "port = 7")
+    assert load({}, {"LEVERET_CONFIG": "/nowhere"}, file).port == 7
+
+
+def test_lists_are_written_with_commas_in_the_environment() -> None:
+    assert load({}, {"LEVERET_LOOPBACK_USERS": "a, b"}).loopback_users == ("a", "b")
+    assert load({}, {"LEVERET_LOOPBACK_USERS": ""}).loopback_users == ()
+
+
+def test_the_data_directory_is_a_path(tmp_path: Path) -> None:
+    assert load({}, {}, written(tmp_path, 'data_dir = "x"')).data_dir == Path("x")
+    assert load({}, {"LEVERET_DATA_DIR": "y"}).data_dir == Path("y")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1", "prot in {file} is not a setting; did you mean port?"),
+        ("zzz = 1", "zzz in {file} is not a setting"),
+        ("port = 70000", "port in {file}: 70000 is not between 0 and 65535"),
+        ("port = true", "port in {file}: True is not a whole number"),
+        ('port = "5672"', "port in {file}: '5672' is not a whole number"),
+        ("frame_max_bytes = 4095", "frame_max_bytes in {file}: 4095 is not between 4096 and "),
+        ('log_level = "loud"', "log_level in {file}: 'loud' is not one of debug, info, warning, "),
+        ("data_dir = 5", "data_dir in {file}: 5 is not a path"),
+        ('data_dir = ""', "data_dir in {file}: '' is not a path"),
+        ('host = ""', "host in {file}: must not be empty"),
+        ("loopback_users = [1]", "loopback_users in {file}: [1] is not a list of strings"),
+        ("port 5672", "{file}: not valid TOML: "),
+        ("[server]\nport = 1", "server in {file} is not a setting"),
+    ],
+)
+def test_a_fault_in_the_file_is_one_line_that_names_it(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigurationError) as fault:
+        load({}, {}, file)
+    assert str(fault.value).startswith(message.format(file=file))
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"LEVERET_DATADIR": "x"},
+            "LEVERET_DATADIR in the environment is not a setting; did you mean LEVERET_DATA_DIR?",
+        ),
+        ({"LEVERET_PORT": "tcp"}, "LEVERET_PORT: 'tcp' is not a whole number"),
+        ({"LEVERET_PORT": "-1"}, "LEVERET_PORT: -1 is not between 0 and 65535"),
+        ({"LEVERET_LOG_FORMAT": "xml"}, "LEVERET_LOG_FORMAT: 'xml' is not one of auto, "),
+    ],
+)
+def test_a_fault_in_the_environment_names_the_variable(
+    environment: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as fault:
+        load({}, environment)
+    assert str(fault.value).startswith(message)
+
+
+def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as fault:
+        load({}, {}, tmp_path / "none.toml")
+    expected = f"{tmp_path / 'none.toml'}: cannot be read: No such file or directory"
+    assert str(fault.value) == expected
+
+
+@pytest.mark.parametrize("wrong", [{"port": -1}, {"log_level": "x"}, {"loopback_users": ["a"]}])
+def test_settings_made_in_a_program_are_checked_too(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        Configuration(**wrong)
+
+
+def test_the_password_is_not_in_what_is_printed() -> None:
+    assert "secret" not in repr(Configuration(default_password="secret"))
