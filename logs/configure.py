@@ -1,0 +1,124 @@
+"""The service log: one structlog logger, lines for people on a terminal, JSON lines elsewhere.
+
+The logger carries its own processors and its own output, so structlog's global configuration and
+the standard library's logging stay as the host program left them when a broker is embedded. Every
+actor binds what it knows (peer, channel) once and keeps the bound logger.
+
+What this module promises:
+- a line is one line, whatever bytes a client put into its names: strings are quoted, so nobody can
+  forge a line or reach a terminal's escape codes;
+- fields that hold a secret are masked by name, and tracebacks are printed without local variables;
+- a log that cannot be written (a closed pipe, a full disk) does not stop the broker: the lines are
+  counted, and the count is the first thing that is logged when writing works again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO, cast
+
+import structlog
+
+from .events import LOG_LOST
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("auto", "console", "json")
+SECRETS = frozenset({"password", "default_password", "response", "secret", "token"})
+MASK = "***"
+
+
+def service_log(
+    level: str = "info", form: str = "auto", stream: TextIO | None = None
+) -> FilteringBoundLogger:
+    """Make the service log: standard error unless a stream is given; `auto` asks if it is a tty."""
+    stream = sys.stderr if stream is None else stream
+    on_terminal = form == "console" or (form == "auto" and stream.isatty())
+    output = _Output(stream, _lost_on_terminal if on_terminal else _lost_as_json)
+    logger = structlog.wrap_logger(
+        cast("WrappedLogger", output),
+        processors=_processors(on_terminal, colors=_wants_colors(stream)),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    )
+    return cast("FilteringBoundLogger", logger)
+
+
+def _processors(on_terminal: bool, colors: bool) -> list[Processor]:
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        mask_secrets,
+    ]
+    if on_terminal:
+        console = structlog.dev.ConsoleRenderer(
+            colors=colors,
+            timestamp_key="time",
+            repr_native_str=True,
+            # The one that rich would give shows local variables.
+            exception_formatter=structlog.dev.plain_traceback,
+            sort_keys=False,
+        )
+        return [*shared, console]
+    return [
+        *shared,
+        structlog.processors.format_exc_info,
+        _head_first,
+        structlog.processors.JSONRenderer(default=_json_default),
+    ]
+
+
+def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace what must not be in a log; a processor."""
+    for name in SECRETS & event.keys():
+        event[name] = MASK
+    return event
+
+
+def _head_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Put first what every line has, for whoever reads the lines unaided."""
+    head = {name: event.pop(name) for name in ("time", "level", "event")}
+    return {**head, **event}
+
+
+def _json_default(value: object) -> str:
+    return repr(value)
+
+
+def _wants_colors(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _lost_as_json(lines: int) -> str:
+    return json.dumps({"level": "error", "event": LOG_LOST, "lines": lines})
+
+
+def _lost_on_terminal(lines: int) -> str:
+    return f"[error    ] {LOG_LOST} lines={lines}"
+
+
+class _Output:
+    """Writes lines to a stream and counts those that the stream refuses."""
+
+    def __init__(self, stream: TextIO, lost_line: Callable[[int], str]) -> None:
+        self._write = structlog.WriteLogger(stream).msg
+        self._lost_line = lost_line
+        self._lost = 0
+
+    def msg(self, line: str) -> None:
+        try:
+            if self._lost:
+                self._write(self._lost_line(self._lost))
+                self._lost = 0
+            self._write(line)
+        except (OSError, ValueError):
+            # ValueError: the stream is closed.
+            self._lost += 1
+
+    debug = info = warning = error = critical = exception = msg

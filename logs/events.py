@@ -1,0 +1,44 @@
+"""The events of the service log; a test checks that no other name is logged.
+
+A name is the thing, a dot, and what happened to it. What else is known goes into the line's other
+fields, so that a name can be searched for, counted and alarmed on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The node. `broker.listening` is the line that tools wait for: it has the address.
+BROKER_STARTING: Final = "broker.starting"
+BROKER_LISTENING: Final = "broker.listening"
+BROKER_STOPPING: Final = "broker.stopping"
+BROKER_STOPPED: Final = "broker.stopped"
+BROKER_STOP_TIMEOUT: Final = "broker.stop_timeout"
+BROKER_FAILED: Final = "broker.failed"
+
+# Connections and channels. `refused`: before the vhost is open; `error`: the client broke a rule.
+CONNECTION_OPENED: Final = "connection.opened"
+CONNECTION_CLOSED: Final = "connection.closed"
+CONNECTION_REFUSED: Final = "connection.refused"
+CONNECTION_ERROR: Final = "connection.error"
+CONNECTION_FAILED: Final = "connection.failed"
+CHANNEL_CLOSED: Final = "channel.closed"
+CHANNEL_FAILED: Final = "channel.failed"
+
+# Our own faults: an actor died, and what it owed was nacked or closed.
+ACTOR_FAILED: Final = "actor.failed"
+QUEUE_FAILED: Final = "queue.failed"
+
+# The journal. `failed` ends the process: a sync that failed is never retried.
+JOURNAL_RECOVERED: Final = "journal.recovered"
+JOURNAL_TRUNCATED: Final = "journal.truncated"
+JOURNAL_DAMAGED: Final = "journal.damaged"
+JOURNAL_FAILED: Final = "journal.failed"
+CATALOG_FAILED: Final = "catalog.failed"
+
+# The log itself: so many lines could not be written.
+LOG_LOST: Final = "log.lost"
+
+EVENTS: Final = frozenset(
+    value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str)
+)
