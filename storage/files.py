@@ -1,0 +1,192 @@
+"""The seam between storage and the disk.
+
+Everything the journal and the data directory do to a disk goes through a `Files`, so that tests
+and simulations can stand in for it and lose what a crash would lose. `OperatingSystemFiles` is the
+real one. All paths are strings; a file that is open is known by a number.
+
+What a `Files` promises, and no more:
+- bytes written survive a crash of the process at once, a crash of the machine only after
+  `sync_data` of their file returned;
+- a file created, renamed or removed is so after a crash of the machine only once
+  `sync_directory` of its directory returned;
+- an error is raised as OSError and may leave any part of a write behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+# What one writev takes at most; the rest goes with the next.
+VECTORS_MAX = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+
+Buffer = bytes | memoryview
+
+
+class FileLockedError(Exception):
+    """Another process, or another holder in this one, has the lock."""
+
+
+class Files(Protocol):
+    """The operations on a disk that durability needs."""
+
+    def make_directory(self, directory: str) -> None:
+        """Create the directory and its parents, each durable; no error if it is there."""
+
+    def list_directory(self, directory: str) -> list[str]:
+        """Names in the directory, in no particular order."""
+
+    def create(self, path: str) -> int:
+        """Open a new, empty file for appending; FileExistsError if the name is taken."""
+
+    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
+        """Append the buffers (at most VECTORS_MAX); returns the bytes taken, maybe not all."""
+
+    def sync_data(self, handle: int) -> None:
+        """Return once the file's bytes and size are on the disk."""
+
+    def close(self, handle: int) -> None:
+        """Close the file, without a sync."""
+
+    def sync_directory(self, directory: str) -> None:
+        """Return once names created, renamed and removed in the directory are on the disk."""
+
+    def size(self, path: str) -> int:
+        """The file's length in bytes."""
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Read from the offset on; fewer bytes than asked for only where the file ends."""
+
+    def truncate(self, path: str, length: int) -> None:
+        """Cut the file to the length, and return once that and what is left are on the disk."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give the file another name, at once replacing a file of that name."""
+
+    def remove(self, path: str) -> None:
+        """Remove the file."""
+
+    def lock(self, path: str) -> int:
+        """Create the file if need be and lock it until `close`; FileLockedError if it is taken."""
+
+
+class OperatingSystemFiles:
+    """`Files` on the machine's own disk."""
+
+    def make_directory(self, directory: str) -> None:
+        """Create the directory and its parents, each synced into the one above."""
+        if os.path.isdir(directory):
+            return
+        parent = os.path.dirname(os.path.abspath(directory))
+        self.make_directory(parent)
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            # Made by somebody else since we looked; a file of that name fails at its first use.
+            return
+        self.sync_directory(parent)
+
+    def list_directory(self, directory: str) -> list[str]:
+        """Names in the directory."""
+        return os.listdir(directory)
+
+    def create(self, path: str) -> int:
+        """Open a new file for appending."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return os.open(path, flags, 0o600)
+
+    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
+        """One writev."""
+        return os.writev(handle, buffers)
+
+    def sync_data(self, handle: int) -> None:
+        """One fdatasync."""
+        os.fdatasync(handle)
+
+    def close(self, handle: int) -> None:
+        """Close; of a locked file, this gives the lock back."""
+        os.close(handle)
+
+    def sync_directory(self, directory: str) -> None:
+        """Fsync of the directory."""
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def size(self, path: str) -> int:
+        """The file's length in bytes."""
+        return os.stat(path).st_size
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Read, again and again until the length or the end is reached."""
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            first = os.pread(handle, length, offset)
+            if len(first) in (0, length):
+                return first
+            parts, taken = [first], len(first)
+            while more := os.pread(handle, length - taken, offset + taken):
+                parts.append(more)
+                taken += len(more)
+            return b"".join(parts)
+        finally:
+            os.close(handle)
+
+    def truncate(self, path: str, length: int) -> None:
+        """Cut if there is something to cut, and fsync in any case."""
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if os.fstat(handle).st_size != length:
+                os.ftruncate(handle, length)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename within a directory."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Unlink."""
+        os.unlink(path)
+
+    def lock(self, path: str) -> int:
+        """An exclusive flock, which the kernel takes back when the process dies."""
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise FileLockedError(path) from error
+        return handle
+
+
+def write_all(files: Files, handle: int, buffers: list[Buffer]) -> int:
+    """Append all the buffers in order, whatever each write takes; returns the bytes written.
+
+    The common case is one call of `Files.write`. A write that took less goes on where it stopped:
+    a disk that is full says so with the next one.
+    """
+    total = sum(map(len, buffers))
+    written, position = 0, 0
+    while position < len(buffers):
+        vectors = buffers if len(buffers) <= VECTORS_MAX else buffers[:VECTORS_MAX]
+        if position or written:
+            vectors = buffers[position : position + VECTORS_MAX]
+        taken = files.write(handle, vectors)
+        written += taken
+        if written == total:
+            break
+        if not taken:
+            raise OSError(errno.EIO, "a write took nothing")
+        while position < len(buffers) and taken >= len(buffers[position]):
+            taken -= len(buffers[position])
+            position += 1
+        if taken:
+            buffers[position] = memoryview(buffers[position])[taken:]
+    return written

@@ -1,0 +1,177 @@
+"""From records, read in order, to what is live: the bookkeeping of a recovery.
+
+`Replay` takes each record with its place and ends with the live entries of every known queue,
+bound to the body records that hold their messages, and with a ledger of what keeps which segment.
+It reads no file: bodies are loaded once it is known which are live, by `recovery.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from typing import NamedTuple, Self
+
+from ..amqp_frames.batch import Batch, Indexes
+from .live_entries import Block, EntryIds
+from .records import (
+    DELIVERED,
+    BodyRecord,
+    EntriesRecord,
+    RangesRecord,
+    Record,
+    RemovedRecord,
+    SegmentRecord,
+)
+from .segment_ledger import RunningLedger, SegmentLedger
+
+
+class JournalPlace(NamedTuple):
+    """Where a batch's messages are in the journal: a batch's `journal_place`."""
+
+    segment_number: int
+    wire_start: int
+    wire_end: int
+    # Which messages of the batch as it was received these are, if the batch was read back and
+    # holds only these; None if its indexes are those that records speak of.
+    received_indexes: Indexes | None
+
+
+class StoredBody:
+    """A body record that entries refer to; `batch` once it has been loaded."""
+
+    __slots__ = ("batch", "batch_number", "place")
+
+    def __init__(self, batch_number: int, place: JournalPlace) -> None:
+        self.batch_number = batch_number
+        self.place = place
+        self.batch: Batch | None = None
+
+
+class RecoveredBlock(Block):
+    """Live entries that know their messages and how often they were delivered.
+
+    `indexes`, aligned with the entry ids, are those of the batch as it was received. A body of
+    None: no record of it verified.
+    """
+
+    __slots__ = ("attempts", "batch_number", "body", "indexes")
+
+    def __init__(
+        self,
+        entry_ids: EntryIds,
+        entries_segment: int,
+        batch_number: int,
+        body: StoredBody | None,
+        indexes: Indexes,
+    ) -> None:
+        body_segment = body.place.segment_number if body else entries_segment
+        super().__init__(entry_ids, body_segment, entries_segment)
+        self.batch_number = batch_number
+        self.body = body
+        self.indexes = indexes
+        self.attempts = 0
+
+    def split(self, position: int) -> Self:
+        """As of any block; both parts keep the body and the attempts."""
+        rest = super().split(position)
+        rest.indexes = self.indexes[position:]
+        self.indexes = self.indexes[:position]
+        rest.batch_number = self.batch_number
+        rest.body = self.body
+        rest.attempts = self.attempts
+        return rest
+
+
+class Replay:
+    """What the records read so far say is live."""
+
+    def __init__(self, known_queue_ids: Set[int]) -> None:
+        self.ledger: SegmentLedger[RecoveredBlock] = SegmentLedger()
+        self.next_batch_number = 1
+        self.next_entry_ids: dict[int, int] = dict.fromkeys(known_queue_ids, 1)
+        # Queues that the catalog does not know: followed only to say how much is dropped.
+        self._unknown: SegmentLedger[RecoveredBlock] = SegmentLedger()
+        self._known_queue_ids = known_queue_ids
+        self._bodies: dict[int, StoredBody] = {}
+
+    def open(self, segment_number: int) -> None:
+        """The records that follow are of this segment, which lies above all before it."""
+        self.ledger.open(segment_number)
+        self._unknown.open(segment_number)
+
+    def take(self, record: Record) -> None:
+        """One record of the open segment; ValueError if it contradicts an earlier one."""
+        if isinstance(record, EntriesRecord):
+            self._take_entries(record)
+        elif isinstance(record, BodyRecord):
+            number = record.batch_number
+            place = JournalPlace(
+                self.ledger.open_segment, record.wire_start, record.wire_end, record.indexes
+            )
+            # A body written again, because its first segment was gone, replaces the first.
+            self._bodies[number] = StoredBody(number, place)
+            self.next_batch_number = max(self.next_batch_number, number + 1)
+        elif isinstance(record, RangesRecord):
+            self._take_ranges(record)
+        elif isinstance(record, SegmentRecord):
+            self.next_batch_number = max(self.next_batch_number, record.next_batch_number)
+        else:
+            # Whoever opened the segments has already left these out.
+            assert isinstance(record, RemovedRecord)
+
+    def _ledger_of(self, queue_id: int) -> SegmentLedger[RecoveredBlock]:
+        return self.ledger if queue_id in self._known_queue_ids else self._unknown
+
+    def _take_entries(self, record: EntriesRecord) -> None:
+        ledger = self._ledger_of(record.queue_id)
+        block = RecoveredBlock(
+            record.entry_ids,
+            ledger.open_segment,
+            record.batch_number,
+            self._bodies.get(record.batch_number),
+            record.indexes,
+        )
+        ledger.append(record.queue_id, block)
+        # The body record may be lost; its number is not to be used again all the same.
+        self.next_batch_number = max(self.next_batch_number, record.batch_number + 1)
+        self._used(record.queue_id, record.entry_ids[-1])
+
+    def _take_ranges(self, record: RangesRecord) -> None:
+        ledger = self._ledger_of(record.queue_id)
+        if record.ranges:
+            self._used(record.queue_id, max(last for _, last in record.ranges))
+        if record.kind != DELIVERED:
+            # A purge is a settle of everything up to an id that was synced.
+            ledger.settle(record.queue_id, record.ranges)
+        elif ledger.delivered(record.queue_id, record.ranges):
+            live_entries = ledger.queues[record.queue_id]
+            for first, last in record.ranges:
+                taken = live_entries.cut(first, last)
+                for block in taken:
+                    block.attempts += 1
+                live_entries.put_back(taken)
+
+    def _used(self, queue_id: int, last_entry_id: int) -> None:
+        if last_entry_id >= self.next_entry_ids.get(queue_id, last_entry_id + 1):
+            self.next_entry_ids[queue_id] = last_entry_id + 1
+
+    def dropped(self) -> Counter[int]:
+        """How many live entries there are per queue that is not known; those with none left out."""
+        return Counter(
+            {
+                queue_id: sum(len(block.entry_ids) for block in live_entries.blocks)
+                for queue_id, live_entries in self._unknown.queues.items()
+                if live_entries.blocks
+            }
+        )
+
+    def running_ledger(self) -> RunningLedger:
+        """The same as plain blocks, joined where they continue each other."""
+        running = RunningLedger()
+        running.live = dict.fromkeys(self.ledger.live, 0)
+        running.speaks_of = self.ledger.speaks_of
+        running.may_remove = True
+        for queue_id, live_entries in self.ledger.queues.items():
+            for block in live_entries.blocks:
+                running.extend(queue_id, block.entry_ids, block.body_segment, block.entries_segment)
+        return running

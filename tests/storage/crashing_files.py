@@ -1,0 +1,180 @@
+"""A disk in memory that forgets what was not synced, as a machine does when its power goes.
+
+`CrashingFiles` is a `leveret.storage.files.Files`. What was written and not synced is lost from
+some byte on, and may come back as zeros or as garbage; what was created, renamed or removed in a
+directory that was not synced has happened or has not, name by name. A budget of operations makes
+the power go in the middle of anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from random import Random
+
+from leveret.storage.files import Buffer, FileLockedError
+
+
+class PowerCut(BaseException):
+    """The machine stops here. Not an Exception: nothing may handle it."""
+
+
+class _File:
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.synced = b""
+
+
+class CrashingFiles:
+    def __init__(self) -> None:
+        self.names: dict[str, _File] = {}
+        self.synced_names: dict[str, _File] = {}
+        self.directories: set[str] = set()
+        self.handles: dict[int, str] = {}
+        self.open_files: dict[int, _File] = {}
+        self.locks: set[str] = set()
+        self.next_handle = 3
+        # Operations until the power goes; None: never.
+        self.operations_left: int | None = None
+        # The error that the next operation of this name raises.
+        self.failing: dict[str, OSError] = {}
+        self.write_bytes_max: int | None = None
+        self.history: list[tuple[str, str]] = []
+
+    # What a test does to the disk.
+
+    def kill(self) -> None:
+        """The process dies, the machine does not: all that was written is there."""
+        self.handles.clear()
+        self.open_files.clear()
+        self.locks.clear()
+
+    def cut_power(self, random: Random) -> None:
+        """What was not synced is lost, in part or whole, name by name and byte by byte."""
+        self.kill()
+        self.operations_left = None
+        for path in sorted(self.names.keys() | self.synced_names.keys()):
+            if self.names.get(path) is not self.synced_names.get(path) and random.random() < 0.5:
+                if path in self.synced_names:
+                    self.names[path] = self.synced_names[path]
+                else:
+                    del self.names[path]
+        self.synced_names = dict(self.names)
+        for file in self.names.values():
+            unsynced = len(file.content) - len(file.synced)
+            kept = random.choice((0, unsynced, random.randint(0, unsynced)))
+            tail = bytes(file.content[len(file.synced) :])
+            lost = unsynced - kept
+            filler = random.choice((b"", b"", bytes(lost), random.randbytes(lost)))
+            if kept and random.random() < 0.2:
+                # Pages do not reach the disk in order.
+                hole = random.randrange(kept)
+                tail = tail[:hole] + bytes(min(7, kept - hole)) + tail[hole + 7 :]
+            file.synced = file.synced + tail[:kept] + filler
+            file.content = bytearray(file.synced)
+
+    def flip(self, path: str, offset: int, bits: int = 1) -> None:
+        """Damage a byte on the disk."""
+        file = self.names[path]
+        file.content[offset] ^= bits
+        file.synced = bytes(file.content)
+
+    def count(self, operation: str) -> int:
+        """How often the operation was done so far."""
+        return sum(1 for name, _ in self.history if name == operation)
+
+    # Files.
+
+    def make_directory(self, directory: str) -> None:
+        self.directories.add(directory)
+
+    def list_directory(self, directory: str) -> list[str]:
+        return [os.path.basename(path) for path in self.names if os.path.dirname(path) == directory]
+
+    def create(self, path: str) -> int:
+        self._operation("create", path)
+        if path in self.names:
+            raise FileExistsError(path)
+        self.names[path] = _File()
+        return self._open(path)
+
+    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
+        data = b"".join(buffers)
+        assert len(buffers) <= 1024
+        if self.write_bytes_max is not None:
+            data = data[: self.write_bytes_max]
+        if self.operations_left == 1:
+            # The power goes in the middle of this write.
+            self.open_files[handle].content += data[: len(data) // 2]
+        self._operation("write", self.handles[handle])
+        self.open_files[handle].content += data
+        return len(data)
+
+    def sync_data(self, handle: int) -> None:
+        self._operation("sync_data", self.handles[handle])
+        file = self.open_files[handle]
+        file.synced = bytes(file.content)
+
+    def close(self, handle: int) -> None:
+        self.locks.discard(self.handles.pop(handle))
+        del self.open_files[handle]
+
+    def sync_directory(self, directory: str) -> None:
+        self._operation("sync_directory", directory)
+        for path in self.names.keys() | self.synced_names.keys():
+            if os.path.dirname(path) == directory:
+                if path in self.names:
+                    self.synced_names[path] = self.names[path]
+                else:
+                    del self.synced_names[path]
+
+    def size(self, path: str) -> int:
+        return len(self._file(path).content)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return bytes(self._file(path).content[offset : offset + length])
+
+    def truncate(self, path: str, length: int) -> None:
+        self._operation("truncate", path)
+        file = self._file(path)
+        del file.content[length:]
+        file.synced = bytes(file.content)
+
+    def rename(self, source: str, target: str) -> None:
+        self._operation("rename", source)
+        self.names[target] = self._file(source)
+        del self.names[source]
+
+    def remove(self, path: str) -> None:
+        self._operation("remove", path)
+        self._file(path)
+        del self.names[path]
+
+    def lock(self, path: str) -> int:
+        if path in self.locks:
+            raise FileLockedError(path)
+        self.locks.add(path)
+        self.names.setdefault(path, _File())
+        return self._open(path)
+
+    def _file(self, path: str) -> _File:
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self.names[path]
+
+    def _open(self, path: str) -> int:
+        self.next_handle += 1
+        self.handles[self.next_handle] = path
+        self.open_files[self.next_handle] = self.names[path]
+        return self.next_handle
+
+    def _operation(self, name: str, path: str) -> None:
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left <= 0:
+                raise PowerCut
+        error = self.failing.pop(name, None)
+        if error is not None:
+            raise error
+        self.history.append((name, path))

@@ -1,0 +1,32 @@
+"""Batches as a channel would hand them to the journal, from given bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import pack
+
+from leveret.amqp_frames.batch import Batch, Indexes
+from leveret.amqp_frames.publishes import decode_publishes
+
+
+def frame(kind: int, payload: bytes, channel_number: int = 1) -> bytes:
+    return pack(">BHI", kind, channel_number, len(payload)) + payload + b"\xce"
+
+
+def publish(body: bytes, routing_key: bytes = b"a queue") -> bytes:
+    """One persistent publish to the default exchange, as on the wire."""
+    method = pack(">HHHB", 60, 40, 0, 0) + bytes([len(routing_key)]) + routing_key + b"\0"
+    header = pack(">HHQHB", 60, 0, len(body), 0x1000, 2)
+    return frame(1, method) + frame(2, header) + (frame(3, body) if body else b"")
+
+
+def batch_of(bodies: Sequence[bytes], number: int, durable: Indexes | None = None) -> Batch:
+    batch = decode_publishes(b"".join(map(publish, bodies)))
+    batch.number = number
+    batch.durable = durable
+    return batch
+
+
+def message(batch: Batch, index: int) -> bytes:
+    """The wire bytes of one message."""
+    return bytes(batch.wire[batch.starts[index] : batch.ends[index]])
