@@ -1,0 +1,83 @@
+"""Accepts connections: one Reader for each, and the way to reach all of them when the node stops."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from .messages import Abandon, ConnectionLost, Down, Received, Ref, Shutdown, WriteBuffer
+from .node_context import NodeContext
+from .reader import Reader
+from .runtime import LoopActor, tell
+
+
+class Listener(LoopActor):
+    """Parent of the readers. `on_drained` is called when, after a Shutdown, the last has gone."""
+
+    def __init__(self, context: NodeContext, on_drained: Any) -> None:
+        super().__init__()
+        self._context = context
+        self._on_drained = on_drained
+        self._readers: dict[Ref, None] = {}
+        self._is_stopping = False
+
+    def connection_made(self, transport: asyncio.Transport) -> Ref | None:
+        """Start a reader; called on the event loop, not through the mailbox. None: refused."""
+        limit = self._context.connections_max
+        peer = transport.get_extra_info("peername")
+        name = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        if self._is_stopping or (limit and len(self._readers) >= limit):
+            self.runtime.log.warning("connection.refused", peer=name, reason="connections_max")
+            transport.abort()
+            return None
+        transport.set_write_buffer_limits(high=self._context.write_buffer_bytes_max)
+        reader = Reader.start_on(self.runtime, self._context, transport, name, self.actor_ref)
+        self._readers[reader] = None
+        return reader
+
+    def on_receive(self, message: object) -> None:
+        """Forget a reader that has gone; pass a Shutdown on to all."""
+        if isinstance(message, Down):
+            self._readers.pop(message.actor, None)
+        elif isinstance(message, (Shutdown, Abandon)):
+            self._is_stopping = True
+            for reader in self._readers:
+                tell(reader, message)
+        if self._is_stopping and not self._readers:
+            self._on_drained()
+
+
+class Connection(asyncio.Protocol):
+    """asyncio's side of a connection: turns its callbacks into messages for the reader."""
+
+    __slots__ = ("_listener", "_reader")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reader: Ref | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        # uvloop's transports are asyncio.Transports by their methods only.
+        self._reader = self._listener.connection_made(cast("asyncio.Transport", transport))
+
+    def data_received(self, data: bytes) -> None:
+        """One read."""
+        if self._reader is not None:
+            tell(self._reader, Received(data))
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        self._tell(WriteBuffer(True))
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._tell(WriteBuffer(False))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+        self._tell(ConnectionLost(str(error) if error else "closed"))
+
+    def _tell(self, message: object) -> None:
+        if self._reader is not None:
+            tell(self._reader, message)

@@ -1,0 +1,399 @@
+"""The whole vocabulary of the actors: what they tell each other.
+
+Immutable, and in batches: one message per socket read and target, never one per AMQP message. In
+the order of a publish's life, then of a delivery's, then the commands. Queues are named by their
+QueueDefinition, channels by their actor reference.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pykka import ActorRef
+
+from ..amqp_frames.batch import Batch, ChannelInput, Indexes
+from ..amqp_frames.errors import AmqpError
+from ..amqp_frames.methods import Method
+from ..core.consumers import Consumer
+from ..core.definitions import QueueDefinition
+from ..core.in_flight import Delivery
+from ..core.unacked import Part
+
+Ref = ActorRef[Any]
+
+# --- Transport -> Reader
+
+
+class Received(NamedTuple):
+    """Bytes of one socket read."""
+
+    data: bytes
+
+
+class ConnectionLost(NamedTuple):
+    """The socket is closed, whoever closed it."""
+
+    reason: str
+
+
+class WriteBuffer(NamedTuple):
+    """The transport's write buffer has run over its high mark, or is empty enough again."""
+
+    is_full: bool
+
+
+# --- Reader -> Channel
+
+
+class Input(NamedTuple):
+    """What one read brought: publishes, then acks."""
+
+    channel_input: ChannelInput
+
+
+class Command(NamedTuple):
+    """A method for the channel."""
+
+    method: Method
+
+
+class OversizedPublish(NamedTuple):
+    """A publish above the size limit, whose body was not kept."""
+
+    body_bytes: int
+
+
+# --- Channel -> Queue -> Journal, and the confirm back
+
+
+class Publish(NamedTuple):
+    """Messages for a queue: the batch and the indexes that are the queue's."""
+
+    channel: Ref
+    batch: Batch
+    indexes: Indexes
+
+
+class Append(NamedTuple):
+    """Persistent messages of a durable queue, to be on disk before they are confirmed."""
+
+    queue: Ref
+    queue_id: int
+    channel: Ref
+    batch: Batch
+    indexes: Indexes
+    entry_ids: range | array[int]
+
+
+class Persisted(NamedTuple):
+    """These appends of one queue have been through fdatasync."""
+
+    appends: Sequence[Append]
+
+
+class Confirm(NamedTuple):
+    """A queue has these messages: (batch, indexes) pairs."""
+
+    queue: QueueDefinition
+    items: Sequence[tuple[Batch, Indexes]]
+
+
+class Reject(NamedTuple):
+    """A queue will not have these messages: it failed or was deleted."""
+
+    queue: QueueDefinition
+    items: Sequence[tuple[Batch, Indexes]]
+
+
+class Absorbed(NamedTuple):
+    """Channel -> Reader: so many bytes of publishes are with their queues, or on disk."""
+
+    wire_bytes: int
+
+
+# --- Queue -> Channel -> Writer, and the ack back
+
+
+class Deliver(NamedTuple):
+    """Messages for one consumer."""
+
+    consumer: Consumer
+    deliveries: Sequence[Delivery]
+
+
+class WriteDeliveries(NamedTuple):
+    """Channel -> Writer: frames that a consumer's window counts until the socket takes them."""
+
+    frames: bytes
+    queue: Ref
+    consumer: Consumer
+    window_bytes: int
+
+
+class Sent(NamedTuple):
+    """Writer -> Queue: the socket took them."""
+
+    consumer: Consumer
+    window_bytes: int
+
+
+class Settle(NamedTuple):
+    """Channel -> Queue: acked, or rejected for good."""
+
+    channel: Ref
+    parts: Sequence[Part]
+
+
+class Requeue(NamedTuple):
+    """Channel -> Queue: given back undone."""
+
+    channel: Ref
+    parts: Sequence[Part]
+
+
+class RecordDeliveries(NamedTuple):
+    """Queue -> Journal: ranges of entry ids delivered and settled; nobody waits for them."""
+
+    queue_id: int
+    delivered: Sequence[tuple[int, int]]
+    settled: Sequence[tuple[int, int]]
+
+
+# --- Consumers
+
+
+class AddConsumer(NamedTuple):
+    """Channel -> Queue: answered with ConsumerAdded or Refused."""
+
+    consumer: Consumer
+    channel: Ref
+
+
+class ConsumerAdded(NamedTuple):
+    """Queue -> Channel: deliveries may follow."""
+
+    consumer: Consumer
+
+
+class RemoveConsumer(NamedTuple):
+    """Channel -> Queue: basic.cancel; answered with ConsumerRemoved."""
+
+    channel: Ref
+    consumer_tag: bytes
+
+
+class ConsumerRemoved(NamedTuple):
+    """Queue -> Channel: nothing more will be delivered to it."""
+
+    consumer_tag: bytes
+
+
+class ConsumerCancelled(NamedTuple):
+    """Queue -> Channel: the queue is gone, and the consumer with it."""
+
+    consumer_tag: bytes
+
+
+class Get(NamedTuple):
+    """Channel -> Queue: basic.get; answered with GetAnswer."""
+
+    channel: Ref
+    no_ack: bool
+
+
+class GetAnswer(NamedTuple):
+    """Queue -> Channel: the message, if there is one, and how many are left."""
+
+    delivery: Delivery | None
+    message_count: int
+
+
+class CreditChanged(NamedTuple):
+    """Channel -> Queue: its channel's global prefetch has room again."""
+
+
+class ChannelDown(NamedTuple):
+    """Channel -> Queue: the channel is gone; its consumers go, what it held comes back."""
+
+    channel: Ref
+
+
+# --- Questions to a queue, each answered to `reply_to`
+
+
+class ReportStatus(NamedTuple):
+    """How many messages are ready, how many consumers there are; answered with Status."""
+
+    reply_to: Ref
+
+
+class Status(NamedTuple):
+    """A queue's counts."""
+
+    queue: QueueDefinition
+    message_count: int
+    consumer_count: int
+
+
+class Purge(NamedTuple):
+    """Drop what is ready; answered with Purged, once that is on disk."""
+
+    reply_to: Ref
+
+
+class Purged(NamedTuple):
+    """So many messages were dropped."""
+
+    message_count: int
+
+
+class SettleSynced(NamedTuple):
+    """Queue -> Journal: settle these entries and sync; answered with Synced."""
+
+    queue: Ref
+    queue_id: int
+    ranges: Sequence[tuple[int, int]]
+    answer: Any
+
+
+class Synced(NamedTuple):
+    """Journal -> Queue: the SettleSynced with this answer is on disk."""
+
+    answer: Any
+
+
+class Delete(NamedTuple):
+    """Broker -> Queue: nack what is owed, cancel the consumers, stop."""
+
+
+class DropQueue(NamedTuple):
+    """Queue -> Journal: nothing of this queue is needed any more."""
+
+    queue_id: int
+
+
+# --- Topology
+
+
+class TopologyCommand(NamedTuple):
+    """Channel -> Broker: declare, delete, bind or unbind; answered with TopologyAnswer."""
+
+    channel: Ref
+    connection: object
+    method: Method
+
+
+class TopologyAnswer(NamedTuple):
+    """Broker -> Channel: the -ok method, or why not."""
+
+    answer: Method | AmqpError
+    # The queue that a queue.declare found or made; `asks_queue`: it was there, so it is asked
+    # for its counts before the answer is written.
+    queue: QueueDefinition | None = None
+    asks_queue: bool = False
+
+
+class QueueUnused(NamedTuple):
+    """Queue -> Broker: the last consumer of an auto-delete queue has gone."""
+
+    queue: QueueDefinition
+
+
+class QueueFailed(NamedTuple):
+    """Queue -> Broker: its actor died of an exception."""
+
+    queue: QueueDefinition
+
+
+class ConnectionDown(NamedTuple):
+    """Reader -> Broker: delete the connection's exclusive queues; answered with QueuesDeleted."""
+
+    connection: object
+    reader: Ref
+
+
+class QueuesDeleted(NamedTuple):
+    """Broker -> Reader: the connection's exclusive queues are gone."""
+
+
+class Commit(NamedTuple):
+    """Broker -> Catalog: make these changes durable; answered with Committed."""
+
+    reply_to: Ref
+    changes: Sequence[Any]
+
+
+class Committed(NamedTuple):
+    """Catalog -> Broker: the changes are on disk."""
+
+
+# --- Closing and failing
+
+
+class Refused(NamedTuple):
+    """Queue -> Channel: the command cannot be carried out."""
+
+    error: AmqpError
+
+
+class ChannelClosed(NamedTuple):
+    """Channel -> Reader: the client closed it; its number is free."""
+
+    channel_number: int
+
+
+class ChannelFailed(NamedTuple):
+    """Channel -> Reader: close the channel, or for a HardError the connection, for this."""
+
+    channel_number: int
+    error: AmqpError
+
+
+class Down(NamedTuple):
+    """Any actor -> its parent: it died of an exception of ours."""
+
+    actor: Ref
+    what: str
+
+
+class Release(NamedTuple):
+    """Reader -> Channel and Writer: the connection is ending."""
+
+
+class Shutdown(NamedTuple):
+    """Node -> Listener and Readers: say 320 to the client and end."""
+
+
+class Abandon(NamedTuple):
+    """Node -> Listener and Readers: drop the connection without a word."""
+
+
+# --- Writer and Ticker
+
+
+class CloseTransport(NamedTuple):
+    """Reader -> Writer: write what is left, then close the socket."""
+
+    abort: bool = False
+
+
+class StartHeartbeats(NamedTuple):
+    """Reader -> Writer: write a heartbeat in each interval in which nothing else is written."""
+
+    interval_seconds: float
+
+
+class WakeAt(NamedTuple):
+    """Any actor -> Ticker: tell `token` back as Woken at `when`, on the scheduler's clock."""
+
+    when: float
+    actor: Ref
+    token: object
+
+
+class Woken(NamedTuple):
+    """Ticker -> actor: the time has come."""
+
+    token: object

@@ -1,0 +1,44 @@
+"""What every actor of one node may ask for: settings, the shared table, the actors above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core.exchange_table import ExchangeTable
+from ..core.handshake import Limits
+from ..core.topology import Topology
+from .messages import Ref
+from .runtime import Runtime
+
+
+@dataclass(slots=True)
+class NodeContext:
+    """Made by the node before its actors; the references are filled in as they start."""
+
+    runtime: Runtime
+    topology: Topology
+    limits: Limits
+    version: str
+    # May this user log in with this password, coming from this address?
+    authenticate: Callable[[str, str, str], bool]
+    next_batch_number: Callable[[], int]
+    message_size_max_bytes: int
+    publish_window_bytes_max: int
+    delivery_window_bytes_max: int
+    write_buffer_bytes_max: int
+    handshake_timeout_seconds: float
+    close_timeout_seconds: float
+    connections_max: int
+    consumers_per_channel_max: int
+    # An actor that the node cannot do without has failed.
+    on_fatal: Callable[[str, BaseException], None]
+    broker: Ref
+    ticker: Ref
+    journal: Ref
+    catalog: Ref
+
+    @property
+    def table(self) -> ExchangeTable:
+        """The routing table, which channels read."""
+        return self.topology.table

@@ -1,0 +1,251 @@
+"""One queue: takes what is routed to it, confirms it, pushes it to consumers.
+
+The rules are core/message_queue.py's; this shell carries out the effects, in a fixed order:
+append, confirm, deliver, settle. A persistent message of a durable queue is confirmed only when the
+journal says that it is on disk: fsync before confirm. A queue that is deleted or fails answers for
+everything that it owes: each publish is nacked, each question gets its 404.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
+from ..amqp_frames.errors import SoftError
+from ..core.definitions import QueueDefinition
+from ..core.message_queue import Effects, MessageQueue
+from .messages import (
+    AddConsumer,
+    Append,
+    ChannelDown,
+    Confirm,
+    ConsumerAdded,
+    ConsumerCancelled,
+    ConsumerRemoved,
+    CreditChanged,
+    Delete,
+    Deliver,
+    DropQueue,
+    Get,
+    GetAnswer,
+    Persisted,
+    Publish,
+    Purge,
+    Purged,
+    QueueFailed,
+    QueueUnused,
+    RecordDeliveries,
+    Ref,
+    Refused,
+    Reject,
+    RemoveConsumer,
+    ReportStatus,
+    Requeue,
+    Sent,
+    Settle,
+    SettleSynced,
+    Status,
+    Synced,
+)
+from .node_context import NodeContext
+from .runtime import LoopActor, TurnOver, tell
+
+Items = dict[Ref, list[tuple[Batch, Indexes]]]
+
+
+class Queue(LoopActor):
+    """The actor of one queue. Parent: the broker."""
+
+    def __init__(
+        self, context: NodeContext, definition: QueueDefinition, messages: MessageQueue
+    ) -> None:
+        super().__init__()
+        self._definition = definition
+        self._messages = messages
+        self._broker = context.broker
+        self._journal = context.journal
+        # Confirms for each channel, sent when the mailbox is empty.
+        self._confirms: Items = {}
+        # Appends that the journal has not answered, in order.
+        self._owed: dict[int, Append] = {}
+        self._is_deleted = False
+        # The publish at hand: if handling it fails, it is nacked with the rest.
+        self._at_hand: Publish | None = None
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch, most frequent first."""
+        messages = self._messages
+        effects = Effects()
+        if isinstance(message, Publish):
+            self._at_hand = message
+            messages.publish(message.batch, message.indexes, effects)
+            self._carry_out(effects, message)
+            self._at_hand = None
+            return
+        if isinstance(message, Persisted):
+            for append in message.appends:
+                self._owed.pop(id(append), None)
+                self._confirm(append.channel, append.batch, append.indexes)
+            return
+        if isinstance(message, Settle):
+            messages.settle(message.channel, message.parts, effects)
+        elif isinstance(message, Sent):
+            messages.sent(message.consumer, message.window_bytes, effects)
+        elif isinstance(message, Requeue):
+            messages.requeue(message.channel, message.parts, effects)
+        elif isinstance(message, CreditChanged):
+            messages.dispatch(effects)
+        elif isinstance(message, ChannelDown):
+            self._confirms.pop(message.channel, None)
+            had_consumers = messages.channel_down(message.channel, effects)
+            self._check_unused(bool(had_consumers))
+        else:
+            self._command(message, effects)
+        self._carry_out(effects)
+
+    def on_idle(self) -> None:
+        """Tell every channel what is confirmed, once."""
+        if self._confirms:
+            for channel, items in self._confirms.items():
+                tell(channel, Confirm(self._definition, items))
+            self._confirms.clear()
+
+    def _confirm(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
+        self._confirms.setdefault(channel, []).append((batch, indexes))
+
+    def _carry_out(self, effects: Effects, publish: Publish | None = None) -> None:
+        if publish is not None:
+            if effects.appended is not None:
+                # Fsync before confirm: these are confirmed when the journal answers.
+                append = Append(
+                    self.actor_ref,
+                    self._definition.queue_id,
+                    publish.channel,
+                    publish.batch,
+                    *effects.appended,
+                )
+                self._owed[id(append)] = append
+                self._journal.tell(append)
+            if effects.confirmed is not None:
+                self._confirm(publish.channel, publish.batch, effects.confirmed)
+        for consumer, deliveries in effects.delivered.items():
+            tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
+        if effects.delivered_entries or effects.settled_entries:
+            self._journal.tell(
+                RecordDeliveries(
+                    self._definition.queue_id,
+                    effects.delivered_entries,
+                    effects.settled_entries,
+                )
+            )
+
+    # --- Commands and questions
+
+    def _command(self, message: object, effects: Effects) -> None:
+        messages = self._messages
+        if isinstance(message, AddConsumer):
+            self._add_consumer(message, effects)
+        elif isinstance(message, RemoveConsumer):
+            removed = messages.consumers.remove(message.channel, message.consumer_tag)
+            tell(message.channel, ConsumerRemoved(message.consumer_tag))
+            self._check_unused(removed is not None)
+        elif isinstance(message, Get):
+            delivery = messages.get(message.channel, message.no_ack, effects)
+            tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
+        elif isinstance(message, ReportStatus):
+            status = Status(
+                self._definition, messages.ready.message_count, len(messages.consumers)
+            )
+            tell(message.reply_to, status)
+        elif isinstance(message, Purge):
+            self._purge(message)
+        elif isinstance(message, Synced):
+            tell(*message.answer)
+        elif isinstance(message, Delete):
+            self._is_deleted = True
+            self.stop()
+
+    def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
+        consumers = self._messages.consumers
+        consumer = message.consumer
+        if consumers.has_exclusive() or (consumer.exclusive and len(consumers)):
+            text = f"{self._definition} in exclusive use"
+            tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
+            return
+        consumers.add(consumer)
+        # First: deliveries come behind consume-ok.
+        tell(message.channel, ConsumerAdded(consumer))
+        self._messages.dispatch(effects)
+
+    def _purge(self, message: Purge) -> None:
+        count, ranges = self._messages.purge()
+        answer = (message.reply_to, Purged(count))
+        if ranges:
+            # purge-ok waits for its sync, or the messages could come back.
+            self._journal.tell(
+                SettleSynced(self.actor_ref, self._definition.queue_id, ranges, answer)
+            )
+        else:
+            tell(*answer)
+
+    def _check_unused(self, lost_consumer: bool) -> None:
+        if lost_consumer and self._definition.auto_delete and not len(self._messages.consumers):
+            tell(self._broker, QueueUnused(self._definition))
+
+    # --- Endings
+
+    def on_stop(self) -> None:
+        """Deleted, or the node stops: answer for what is owed."""
+        if self._is_deleted:
+            self._answer_for_all()
+            for consumer in self._messages.consumers.all():
+                cancelled = ConsumerCancelled(consumer.consumer_tag)
+                tell(consumer.channel, cancelled)  # type: ignore[arg-type]
+            if self._definition.durable:
+                self._journal.tell(DropQueue(self._definition.queue_id))
+
+    def on_failure(self, *_exception: object) -> None:
+        """An exception of ours: nack what is owed, have the broker told.
+
+        The queue's journalled messages stay in the journal: the broker starts it anew from there
+        when the node starts again.
+        """
+        self._answer_for_all()
+        for consumer in self._messages.consumers.all():
+            tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
+        tell(self._broker, QueueFailed(self._definition))
+
+    def _answer_for_all(self) -> None:
+        """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
+        # What is on disk but not yet said to be: not kept, so not confirmed.
+        rejects: Items = self._confirms
+        self._confirms = {}
+        if self._at_hand is not None:
+            publish = self._at_hand
+            rejects.setdefault(publish.channel, []).append((publish.batch, publish.indexes))
+        for append in self._owed.values():
+            rejects.setdefault(append.channel, []).append((append.batch, append.indexes))
+        self._owed.clear()
+        for message in self._drained():
+            if isinstance(message, Publish):
+                rejects.setdefault(message.channel, []).append((message.batch, message.indexes))
+            elif isinstance(message, RemoveConsumer):
+                tell(message.channel, ConsumerRemoved(message.consumer_tag))
+            elif isinstance(message, (AddConsumer, Get)):
+                tell(message.channel, Refused(self._not_found()))
+            elif isinstance(message, (ReportStatus, Purge)):
+                tell(message.reply_to, Refused(self._not_found()))
+        for channel, items in rejects.items():
+            tell(channel, Reject(self._definition, items))
+
+    def _drained(self) -> Iterable[object]:
+        inbox = self.actor_inbox
+        inbox.budget = len(inbox.envelopes)
+        with contextlib.suppress(TurnOver):
+            while not inbox.empty():
+                yield inbox.get().message
+
+    def _not_found(self) -> SoftError:
+        return SoftError(NOT_FOUND, f"no {self._definition}")

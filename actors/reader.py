@@ -1,0 +1,426 @@
+"""The incoming half of a connection, and its owner: one per client.
+
+Duties: the protocol header and the handshake; decoding; handing every channel its part of each
+socket read; opening and forgetting channels; turning what a client did wrong into connection.close
+or channel.close, in one place; heartbeats that do not come; the stop of reading when the
+broker is not keeping up. Parent of the connection's channels and of its writer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from ..amqp_frames.batch import ChannelInput
+from ..amqp_frames.constants import (
+    CHANNEL_ERROR,
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    PROTOCOL_HEADER,
+)
+from ..amqp_frames.decoder import Decoder, Event, MethodFrame
+from ..amqp_frames.errors import AmqpError, HardError
+from ..amqp_frames.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUpdateSecret,
+    Method,
+    encode_method,
+)
+from ..core.handshake import Handshake, LoginRefusedError, State
+from .channel import Channel
+from .messages import (
+    Abandon,
+    Absorbed,
+    ChannelClosed,
+    ChannelFailed,
+    CloseTransport,
+    Command,
+    ConnectionDown,
+    ConnectionLost,
+    Down,
+    Input,
+    OversizedPublish,
+    QueuesDeleted,
+    Received,
+    Ref,
+    Release,
+    Shutdown,
+    StartHeartbeats,
+    WakeAt,
+    Woken,
+    WriteBuffer,
+)
+from .node_context import NodeContext
+from .runtime import LoopActor, tell
+from .writer import Transport, Writer
+
+# Header that asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
+_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
+# RabbitMQ's SILENT_CLOSE_DELAY: how long a client waits that was refused without a word.
+SILENT_CLOSE_SECONDS = 3.0
+
+
+class ReadableTransport(Transport, Protocol):
+    """A transport whose reading can be stopped."""
+
+    def pause_reading(self) -> None:
+        """Stop calling data_received."""
+
+    def resume_reading(self) -> None:
+        """Start again."""
+
+
+class Phase(Enum):
+    """Where the connection is."""
+
+    HEADER = "header"
+    HANDSHAKE = "handshake"
+    RUNNING = "running"
+    # connection.close was written; nothing but its close-ok counts.
+    CLOSING = "closing"
+    # The client's connection.close is answered once its exclusive queues are gone.
+    CLIENT_CLOSING = "client closing"
+    ENDED = "ended"
+
+
+class Reader(LoopActor):
+    """Owns one connection from its first byte to its last."""
+
+    def __init__(
+        self, context: NodeContext, transport: ReadableTransport, peer: str, parent: Ref
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._transport = transport
+        self._peer = peer
+        self._parent = parent
+        self._log = context.runtime.log.bind(peer=peer)
+        self._phase = Phase.HEADER
+        self._header = b""
+        self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
+        host = peer.rsplit(":", 1)[0]
+        self._handshake = Handshake(
+            context.limits,
+            context.version,
+            lambda user, password: context.authenticate(user, password, host),
+        )
+        # Channel number -> its actor; None while its channel.close waits for the close-ok.
+        self._channels: dict[int, Ref | None] = {}
+        self._publish_bytes = 0
+        self._is_paused = False
+        self._is_write_blocked = False
+        self._reads = 0
+        self._reads_when_woken = 0
+        self._silent_intervals = 0
+        self._heartbeat_seconds = 0
+
+    def on_start(self) -> None:
+        """Start the writer; give the client so long for its handshake."""
+        self._writer = Writer.start_on(
+            self.runtime, self._transport, self.actor_ref, self._context.ticker
+        )
+        self._wake_in(self._context.handshake_timeout_seconds, "handshake")
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch; bytes first, they are the hot path."""
+        if isinstance(message, Received):
+            self._received(message.data)
+        elif isinstance(message, Absorbed):
+            self._publish_bytes -= message.wire_bytes
+            self._balance_reading()
+        elif isinstance(message, Woken):
+            self._woken(message.token)
+        elif isinstance(message, ChannelClosed):
+            self._channels.pop(message.channel_number, None)
+            self._decoder.channel_closed(message.channel_number)
+        elif isinstance(message, ChannelFailed):
+            self._channel_failed(message.channel_number, message.error)
+        elif isinstance(message, WriteBuffer):
+            self._is_write_blocked = message.is_full
+            tell(self._writer, message)
+            self._balance_reading()
+        elif isinstance(message, QueuesDeleted):
+            self._queues_deleted()
+        elif isinstance(message, Shutdown):
+            if self._phase in (Phase.HEADER, Phase.HANDSHAKE):
+                self._end_transport()
+            else:
+                text = "broker forced connection closure with reason 'shutdown'"
+                self._fail(HardError(CONNECTION_FORCED, text))
+        elif isinstance(message, Abandon):
+            self._transport.abort()
+        elif isinstance(message, Down):
+            self._log.error("connection.failed", actor=message.what)
+            self._fail(HardError(INTERNAL_ERROR, f"{message.what} failed"))
+        elif isinstance(message, ConnectionLost):
+            self._lost(message.reason)
+
+    # --- Bytes in
+
+    def _received(self, data: bytes) -> None:
+        self._reads += 1
+        if self._phase is Phase.HEADER:
+            self._take_header(data)
+            return
+        for event in self._decoder.feed(data):
+            if self._phase in (Phase.CLOSING, Phase.CLIENT_CLOSING, Phase.ENDED):
+                self._closing_event(event)
+                continue
+            try:
+                self._event(event)
+            except AmqpError as error:
+                self._fail(error)
+        error = self._decoder.error
+        if error is not None and self._phase in (Phase.HANDSHAKE, Phase.RUNNING):
+            self._fail(error)
+
+    def _take_header(self, data: bytes) -> None:
+        self._header += data
+        if len(self._header) < len(PROTOCOL_HEADER):
+            return
+        header, rest = self._header[:8], self._header[8:]
+        if header not in (PROTOCOL_HEADER, _HEADER_0_9):
+            self._log.warning("connection.refused", reason="bad protocol header")
+            tell(self._writer, PROTOCOL_HEADER)
+            self._end_transport()
+            return
+        self._phase = Phase.HANDSHAKE
+        self._write(0, self._handshake.start())
+        if rest:
+            self._received(rest)
+
+    def _event(self, event: Event) -> None:
+        number = event.channel_number
+        if number == 0:
+            assert isinstance(event, MethodFrame)
+            self._connection_method(event.method)
+            return
+        if self._phase is not Phase.RUNNING:
+            raise HardError(
+                CHANNEL_ERROR,
+                f"unexpected frame on channel {number} in connection state "
+                f"{self._handshake.state.value}",
+            )
+        channel = self._channels.get(number)
+        if isinstance(event, MethodFrame):
+            if isinstance(event.method, ChannelOpen) and number not in self._channels:
+                self._open_channel(number, event.method)
+                return
+            if channel is not None:
+                tell(channel, Command(event.method))
+                return
+        if number not in self._channels:
+            class_id, method_id = 60, 40
+            if isinstance(event, MethodFrame):
+                class_id, method_id = event.method.class_id, event.method.method_id
+            raise HardError(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
+        if channel is None:
+            # Its channel.close is on the way: all else that was sent before it came is dropped.
+            if isinstance(event, MethodFrame):
+                self._closing_channel_method(number, event.method)
+        elif isinstance(event, ChannelInput):
+            if event.batch is not None:
+                self._publish_bytes += event.batch.wire_bytes()
+                self._balance_reading()
+            tell(channel, Input(event))
+        elif not isinstance(event, MethodFrame):
+            tell(channel, OversizedPublish(event.body_bytes))
+
+    def _open_channel(self, number: int, method: Method) -> None:
+        channel_max = self._handshake.limits.channel_max
+        if channel_max and len(self._channels) >= channel_max:
+            raise HardError(
+                NOT_ALLOWED,
+                f"number of channels opened ({len(self._channels)}) has reached the "
+                f"negotiated channel_max ({channel_max})",
+                method.class_id,
+                method.method_id,
+            )
+        self._channels[number] = Channel.start_on(
+            self.runtime,
+            self._context,
+            number,
+            self._handshake,
+            self.actor_ref,
+            self._writer,
+        )
+
+    def _closing_channel_method(self, number: int, method: Method) -> None:
+        if isinstance(method, ChannelCloseOk):
+            self._channels.pop(number, None)
+            self._decoder.channel_closed(number)
+        elif isinstance(method, ChannelClose):
+            self._write(number, ChannelCloseOk())
+
+    def _connection_method(self, method: Method) -> None:
+        if self._phase is Phase.HANDSHAKE:
+            answer = self._handshake.receive(method)
+            if self._handshake.state is State.OPEN:
+                self._decoder.set_frame_max(self._handshake.limits.frame_max_bytes)
+                self._start_heartbeats()
+            if answer is not None:
+                self._write(0, answer)
+            if self._handshake.state is State.DONE:
+                self._phase = Phase.RUNNING
+                self._log.info(
+                    "connection.opened", user=self._handshake.user, vhost=self._handshake.vhost
+                )
+        elif isinstance(method, ConnectionClose):
+            self._phase = Phase.CLIENT_CLOSING
+            self._release_channels()
+            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+        elif isinstance(method, ConnectionUpdateSecret):
+            raise HardError(NOT_IMPLEMENTED, "connection.update-secret", 10, 70)
+        else:
+            raise HardError(
+                CHANNEL_ERROR,
+                f"unexpected method in connection state {self._phase.value}",
+                method.class_id,
+                method.method_id,
+            )
+
+    # --- Endings
+
+    def _closing_event(self, event: Event) -> None:
+        if isinstance(event, MethodFrame) and event.channel_number == 0:
+            if isinstance(event.method, ConnectionCloseOk) and self._phase is Phase.CLOSING:
+                self._end_transport()
+            elif isinstance(event.method, ConnectionClose):
+                self._write(0, ConnectionCloseOk())
+
+    def _channel_failed(self, number: int, error: AmqpError) -> None:
+        if isinstance(error, HardError):
+            self._channels.pop(number, None)
+            self._fail(error)
+        elif self._phase is Phase.RUNNING:
+            self._channels[number] = None
+            self._decoder.channel_closed(number)
+            self._log.warning("channel.closed", channel=number, error=str(error))
+            self._write(
+                number,
+                ChannelClose(error.reply_code, error.reply_text, error.class_id, error.method_id),
+            )
+
+    def _fail(self, error: AmqpError) -> None:
+        """Say connection.close for this error: the one place where it is said."""
+        if self._phase in (Phase.CLOSING, Phase.ENDED):
+            return
+        self._log.warning("connection.refused" if self._phase is Phase.HANDSHAKE
+                          else "connection.error", error=str(error))
+        was_running = self._phase is not Phase.HANDSHAKE
+        self._phase = Phase.CLOSING
+        self._release_channels()
+        if was_running:
+            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+        delay = self._context.close_timeout_seconds
+        if isinstance(error, LoginRefusedError) and not self._handshake.capability(
+            "authentication_failure_close"
+        ):
+            delay = SILENT_CLOSE_SECONDS
+        else:
+            self._write(
+                0,
+                ConnectionClose(
+                    error.reply_code, error.reply_text, error.class_id, error.method_id
+                ),
+            )
+            if self._decoder.lost_sync:
+                delay = SILENT_CLOSE_SECONDS
+        self._wake_in(delay, "close")
+        self._balance_reading()
+
+    def _queues_deleted(self) -> None:
+        if self._phase is Phase.CLIENT_CLOSING:
+            self._write(0, ConnectionCloseOk())
+            self._end_transport()
+
+    def _end_transport(self) -> None:
+        self._phase = Phase.ENDED
+        tell(self._writer, CloseTransport())
+        self._wake_in(self._context.close_timeout_seconds, "abort")
+
+    def _release_channels(self) -> None:
+        for channel in self._channels.values():
+            if channel is not None:
+                tell(channel, Release())
+        self._channels.clear()
+
+    def _lost(self, reason: str) -> None:
+        if self._phase in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
+            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+        self._release_channels()
+        self._log.info("connection.closed", reason=reason, phase=self._phase.value)
+        self._phase = Phase.ENDED
+        self._writer.stop(block=False)
+        self.stop()
+
+    def on_stop(self) -> None:
+        """The listener forgets the connection."""
+        tell(self._parent, Down(self.actor_ref, "stopped"))
+
+    def on_failure(self, *_exception: object) -> None:
+        """An exception of ours: the client sees its socket close, its channels let go."""
+        self._release_channels()
+        tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+        self._writer.stop(block=False)
+        self._transport.abort()
+        tell(self._parent, Down(self.actor_ref, "failed"))
+
+    # --- Time and flow
+
+    def _start_heartbeats(self) -> None:
+        self._heartbeat_seconds = self._handshake.limits.heartbeat_seconds
+        if self._heartbeat_seconds:
+            half = self._heartbeat_seconds / 2
+            tell(self._writer, StartHeartbeats(half))
+            self._wake_in(half, "heartbeat")
+
+    def _woken(self, token: object) -> None:
+        if token == "handshake" and self._phase in (Phase.HEADER, Phase.HANDSHAKE):
+            self._log.warning("connection.refused", reason="handshake timeout")
+            self._end_transport()
+        elif token in ("close", "abort"):
+            tell(self._writer, CloseTransport(abort=True))
+        elif token == "heartbeat" and self._phase is not Phase.ENDED:
+            self._check_heartbeat()
+
+    def _check_heartbeat(self) -> None:
+        # A client that we have stopped listening to cannot be blamed for its silence.
+        if self._reads == self._reads_when_woken and not self._is_paused:
+            self._silent_intervals += 1
+        else:
+            self._silent_intervals = 0
+        self._reads_when_woken = self._reads
+        if self._silent_intervals >= 4:
+            # Two whole intervals, as rabbit_heartbeat has it.
+            self._log.warning("connection.closed", reason="missed heartbeats from client")
+            tell(self._writer, CloseTransport(abort=True))
+            return
+        self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
+
+    def _balance_reading(self) -> None:
+        """Stop or start reading, as what the client sent is waiting or has been absorbed."""
+        limit = self._context.publish_window_bytes_max
+        is_running = self._phase is Phase.RUNNING
+        if self._is_paused:
+            has_room = self._publish_bytes <= limit // 2 and not self._is_write_blocked
+            # A connection that is closing must hear the close-ok.
+            if has_room or not is_running:
+                self._is_paused = False
+                self._transport.resume_reading()
+        elif is_running and (self._publish_bytes > limit or self._is_write_blocked):
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _wake_in(self, seconds: float, token: str) -> None:
+        when = self.runtime.scheduler.time() + seconds
+        tell(self._context.ticker, WakeAt(when, self.actor_ref, token))
+
+    def _write(self, channel_number: int, method: Method) -> None:
+        tell(self._writer, encode_method(channel_number, method))

@@ -1,0 +1,250 @@
+"""The event-loop actor type: Pykka actors that share one thread.
+
+Pykka leaves the inbox, the future and the start of the loop to "implementors of new actor types";
+this is one. An actor's inbox puts the actor on the runtime's run queue when a message arrives;
+the runtime gives it a turn, in which Pykka's own loop takes messages until the inbox is empty or
+the turn is used up. Both end by an exception that `get` raises outside of Pykka's `try`, so that
+stop, failure, ask and teardown stay Pykka's.
+
+Actors of a broker are in no registry: they are reached through their parents only, and the
+host's `pykka.ActorRegistry.stop_all()` is not ours to answer. Whatever a handler raises stops that
+actor alone and is told to its parent, by `on_failure` of the actor.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pykka
+from pykka.messages import _ActorStop
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from structlog.typing import FilteringBoundLogger
+
+# An actor with more messages than this waits for its next turn: no actor starves the others.
+TURN_MESSAGES_MAX = 100
+# So many turns are given before the event loop looks at its sockets again.
+TURNS_PER_ROUND_MAX = 200
+
+
+class Scheduler(Protocol):
+    """What the runtime needs of an event loop; a simulation can pass its own."""
+
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        """Call back in the loop's next round."""
+
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> object:
+        """Call back in the loop's next round; from any thread."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> object:
+        """Call back when `time()` has reached `when`."""
+
+    def time(self) -> float:
+        """Seconds on a monotonic clock."""
+
+
+class TurnOver(BaseException):
+    """Ends an actor's turn; never leaves `LoopActor.take_turn`."""
+
+
+class ContainedError(RuntimeError):
+    """A handler raised a BaseException that Pykka would have stopped every actor for."""
+
+
+class Runtime:
+    """Gives turns to the actors of one event loop; also carries what all of them share."""
+
+    def __init__(self, scheduler: Scheduler, log: FilteringBoundLogger) -> None:
+        """Make a runtime for the event loop of the calling thread."""
+        self.scheduler = scheduler
+        self.log = log
+        self._thread = threading.get_ident()
+        self._runnable: deque[LoopActor] = deque()
+        self._scheduled = False
+        # Actors made runnable by other threads, and whether the loop has been woken for them.
+        self._arrived: deque[LoopActor] = deque()
+        self._woken = False
+
+    def make_runnable(self, actor: LoopActor) -> None:
+        """Give the actor a turn soon; from any thread."""
+        if threading.get_ident() == self._thread:
+            self._runnable.append(actor)
+            if not self._scheduled:
+                self._scheduled = True
+                self.scheduler.call_soon(self._round)
+            return
+        self._arrived.append(actor)
+        if not self._woken:
+            self._woken = True
+            try:
+                self.scheduler.call_soon_threadsafe(self._take_arrived)
+            except RuntimeError:
+                # The event loop is closed: nobody is left to hear the message.
+                self._arrived.clear()
+
+    def _take_arrived(self) -> None:
+        # First: an actor that arrives from here on wakes the loop again.
+        self._woken = False
+        arrived = self._arrived
+        while arrived:
+            self._runnable.append(arrived.popleft())
+        if self._scheduled:
+            return
+        self._scheduled = True
+        self._round()
+
+    def _round(self) -> None:
+        runnable = self._runnable
+        for _turn in range(TURNS_PER_ROUND_MAX):
+            if not runnable:
+                self._scheduled = False
+                return
+            runnable.popleft().take_turn()
+        if runnable:
+            self.scheduler.call_soon(self._round)
+        else:
+            self._scheduled = False
+
+
+class LoopInbox:
+    """An unbounded mailbox that makes its actor runnable."""
+
+    __slots__ = ("actor", "budget", "envelopes", "is_runnable", "runtime")
+
+    def __init__(self) -> None:
+        self.envelopes: deque[Any] = deque()
+        self.budget = 0
+        # Set before the actor starts; until then nothing makes it runnable.
+        self.runtime: Runtime | None = None
+        self.actor: LoopActor | None = None
+        self.is_runnable = False
+
+    def put(self, envelope: Any, /) -> None:
+        """Add a message; from any thread."""
+        self.envelopes.append(envelope)
+        if not self.is_runnable and self.runtime is not None and self.actor is not None:
+            self.is_runnable = True
+            self.runtime.make_runnable(self.actor)
+
+    def get(self) -> Any:
+        """Take the next message; TurnOver if there is none or the turn is used up."""
+        if not self.budget or not self.envelopes:
+            raise TurnOver
+        self.budget -= 1
+        return self.envelopes.popleft()
+
+    def empty(self) -> bool:
+        """Is there no message?"""
+        return not self.envelopes
+
+
+class LoopActor(pykka.Actor):
+    """An actor that runs on a Runtime's event loop. Handlers must not block."""
+
+    actor_inbox: LoopInbox
+    runtime: Runtime
+
+    @staticmethod
+    def _create_actor_inbox() -> LoopInbox:
+        return LoopInbox()
+
+    @staticmethod
+    def _create_future() -> pykka.Future[Any]:
+        return pykka.ThreadingFuture()
+
+    @classmethod
+    def start_on(cls, runtime: Runtime, *args: Any, **kwargs: Any) -> pykka.ActorRef[Self]:
+        """Start an actor on the runtime; `args` go to its constructor."""
+        return cls(*args, **kwargs).start_prepared(runtime)
+
+    def start_prepared(self, runtime: Runtime) -> pykka.ActorRef[Self]:
+        """Start an actor that was made before."""
+        self.runtime = runtime
+        self._start_actor_loop()
+        return self.actor_ref
+
+    def _start_actor_loop(self) -> None:
+        inbox = self.actor_inbox
+        inbox.runtime = self.runtime
+        inbox.actor = self
+        self._actor_loop_setup()
+        if inbox.envelopes:
+            inbox.is_runnable = True
+            self.runtime.make_runnable(self)
+
+    def take_turn(self) -> None:
+        """Handle what the inbox holds, up to a bound; called by the runtime."""
+        inbox = self.actor_inbox
+        inbox.budget = TURN_MESSAGES_MAX
+        try:
+            self._actor_loop_running()
+        except TurnOver:
+            if not inbox.envelopes:
+                try:
+                    self.on_idle()
+                except Exception:
+                    self._handle_failure(*sys.exc_info())
+                    self.on_failure(*sys.exc_info())
+            inbox.is_runnable = False
+            if inbox.envelopes and not inbox.is_runnable:
+                inbox.is_runnable = True
+                self.runtime.make_runnable(self)
+        if self.actor_stopped.is_set():
+            inbox.budget = len(inbox.envelopes)
+            self._actor_loop_teardown()
+
+    def on_idle(self) -> None:
+        """Run when the inbox is empty at the end of a turn.
+
+        The place for what is better done once for many messages: coalescing and writing.
+        """
+
+    def _handle_receive(self, message: Any) -> Any:
+        if message.__class__ is _ActorStop:
+            return self._stop()
+        try:
+            return self.on_receive(message)
+        except Exception:
+            raise
+        except BaseException as error:
+            msg = f"{error!r} in {self}"
+            raise ContainedError(msg) from error
+
+    def _stop(self) -> None:
+        self.actor_stopped.set()
+        try:
+            self.on_stop()
+        except Exception:
+            self._handle_failure(*sys.exc_info())
+
+    def _handle_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.actor_stopped.set()
+        self.runtime.log.error(
+            "actor.failed",
+            actor=type(self).__name__,
+            exc_info=(exception_type, exception_value, traceback),
+        )
+
+
+def tell(actor_ref: pykka.ActorRef[Any], message: object) -> bool:
+    """Tell, and say whether the actor was there to be told.
+
+    For messages that a stopped actor no longer needs; where it matters, look at the answer.
+    """
+    try:
+        actor_ref.tell(message)
+    except pykka.ActorDeadError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""The one clock of the node: wakes actors at the times that they asked for."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+
+from .messages import WakeAt, Woken
+from .runtime import LoopActor, tell
+
+
+class Ticker(LoopActor):
+    """Keeps wishes by time; one timer of the event loop is set for the earliest.
+
+    A wish cannot be withdrawn: who asked looks at the token, and whether it still matters.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wishes: list[tuple[float, int, WakeAt]] = []
+        self._order = count()
+        self._timer_at = float("inf")
+
+    def on_receive(self, message: WakeAt | None) -> None:
+        """Take a wish, or None when the timer has gone off."""
+        if message is None:
+            self._timer_at = float("inf")
+            now = self.runtime.scheduler.time()
+            while self._wishes and self._wishes[0][0] <= now:
+                wish = heapq.heappop(self._wishes)[2]
+                tell(wish.actor, Woken(wish.token))
+        else:
+            heapq.heappush(self._wishes, (message.when, next(self._order), message))
+
+    def on_idle(self) -> None:
+        """Set the timer for the earliest wish."""
+        if self._wishes and self._wishes[0][0] < self._timer_at:
+            self._timer_at = self._wishes[0][0]
+            self.runtime.scheduler.call_at(self._timer_at, self._ring)
+
+    def _ring(self) -> None:
+        tell(self.actor_ref, None)

@@ -1,0 +1,104 @@
+"""The outgoing half of a connection: everything that is written goes through here, in order.
+
+Channels tell it frames; at the end of its turn it writes what has come together in one go. When
+the transport's buffer is full, deliveries are still taken, but their consumers' windows stay
+closed until the socket has taken them: a client that does not read stops getting deliveries, and
+the broker's memory does not grow.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..amqp_frames.constants import HEARTBEAT_FRAME
+from .messages import (
+    CloseTransport,
+    Down,
+    Ref,
+    Sent,
+    StartHeartbeats,
+    WakeAt,
+    Woken,
+    WriteBuffer,
+    WriteDeliveries,
+)
+from .runtime import LoopActor, tell
+
+
+class Transport(Protocol):
+    """What the writer needs of a connection; asyncio's transports are one."""
+
+    def write(self, data: bytes) -> None:
+        """Buffer and send."""
+
+    def close(self) -> None:
+        """Close when the buffer is sent."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Writer(LoopActor):
+    """Writes for one connection; `reader` is its parent, `ticker` drives its heartbeats."""
+
+    def __init__(self, transport: Transport, reader: Ref, ticker: Ref) -> None:
+        super().__init__()
+        self._transport = transport
+        self._reader = reader
+        self._ticker = ticker
+        self._frames: list[bytes] = []
+        self._unsent: list[WriteDeliveries] = []
+        self._is_full = False
+        self._closing: CloseTransport | None = None
+        self._heartbeat_seconds = 0.0
+        self._has_written = False
+
+    def on_receive(self, message: object) -> None:
+        """Take frames, or news of the transport."""
+        if message.__class__ is bytes:
+            self._frames.append(message)  # type: ignore[arg-type]
+        elif isinstance(message, WriteDeliveries):
+            self._frames.append(message.frames)
+            self._unsent.append(message)
+        elif isinstance(message, WriteBuffer):
+            self._is_full = message.is_full
+        elif isinstance(message, Woken):
+            self._heartbeat(message)
+        elif isinstance(message, CloseTransport):
+            self._closing = message
+        elif isinstance(message, StartHeartbeats):
+            self._heartbeat_seconds = message.interval_seconds
+            self._wake_for_heartbeat()
+
+    def on_idle(self) -> None:
+        """Write what came together; open the windows of what the socket has taken."""
+        frames = self._frames
+        if frames:
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            frames.clear()
+            self._has_written = True
+        if self._unsent and not self._is_full:
+            for sent in self._unsent:
+                tell(sent.queue, Sent(sent.consumer, sent.window_bytes))
+            self._unsent.clear()
+        if self._closing is not None:
+            if self._closing.abort:
+                self._transport.abort()
+            else:
+                self._transport.close()
+            self._closing = None
+
+    def _heartbeat(self, _woken: Woken) -> None:
+        # An interval without a write is half of what the client was promised.
+        if not self._has_written:
+            self._frames.append(HEARTBEAT_FRAME)
+        self._wake_for_heartbeat()
+        self._has_written = False
+
+    def _wake_for_heartbeat(self) -> None:
+        when = self.runtime.scheduler.time() + self._heartbeat_seconds
+        tell(self._ticker, WakeAt(when, self.actor_ref, "heartbeat"))
+
+    def on_failure(self, *_exception: object) -> None:
+        """Tell the reader, which ends the connection."""
+        tell(self._reader, Down(self.actor_ref, "writer"))

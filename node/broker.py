@@ -1,0 +1,123 @@
+"""`leveret.Broker`: a broker inside a program, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .logs.configure import service_log
+from .configuration import Configuration
+from .node import Node
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+def run_on_event_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where it is available, else on asyncio's own loop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if sys.platform != "win32":
+        try:
+            import uvloop
+
+            factory = uvloop.new_event_loop
+        except ImportError:
+            factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+class Broker:
+    """A broker that runs while its context is entered; `host` and `port` say where.
+
+        with Broker(data_dir=path, port=0) as broker:
+            connect(broker.host, broker.port)
+
+    Settings are those of `Configuration`. The host's actors, logging, signals and switch interval
+    are left alone. StartError if it cannot start; if it fails later, all its connections are
+    closed without a confirm, and `failure` says why.
+    """
+
+    def __init__(self, configuration: Configuration | None = None, **settings: Any) -> None:
+        if isinstance(settings.get("data_dir"), str):
+            settings["data_dir"] = Path(settings["data_dir"])
+        self.configuration = configuration or Configuration(**settings)
+        self.host = ""
+        self.port = 0
+        self.failure: BaseException | None = None
+        self._log = service_log(self.configuration.log_level, self.configuration.log_format)
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._start_error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self.node: Node | None = None
+
+    def start(self) -> None:
+        """Start, and return when it listens."""
+        self._thread = threading.Thread(target=self._run, name="leveret", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._start_error is not None:
+            self._thread.join()
+            raise self._start_error
+
+    def stop(self) -> None:
+        """Stop gracefully, and return when everything is closed."""
+        loop, stopping = self._loop, self._stopping
+        if loop is not None and stopping is not None:
+            try:
+                loop.call_soon_threadsafe(stopping.set)
+            except RuntimeError:
+                # It has ended by itself.
+                pass
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            run_on_event_loop(self._main())
+        except BaseException as error:  # noqa: BLE001
+            if self._started.is_set():
+                self.failure = self.failure or error
+            else:
+                self._start_error = error
+        self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        node = self.node = Node(self.configuration, self._log, self._fatal)
+        await node.start()
+        self.host, self.port = node.host, node.port
+        self._started.set()
+        await self._stopping.wait()
+        if self.failure is None:
+            await node.stop()
+        else:
+            await node.abandon()
+
+    def _fatal(self, actor: str, error: BaseException) -> None:
+        """Called from any thread when the node cannot go on: confirm nothing more, end."""
+        self.failure = error
+        self._log.error("broker.failed", actor=actor, error=repr(error))
+        loop, stopping = self._loop, self._stopping
+        if loop is not None and stopping is not None:
+            loop.call_soon_threadsafe(stopping.set)

@@ -1,0 +1,180 @@
+"""One running node: opens the data directory, recovers, starts the actors, listens; and stops.
+
+The order at the start: lock, catalog, journal (what it accepted is synced before anything listens),
+actors, socket. At the stop: no new connections, 320 to every client, then the journal and the
+catalog, each to its last byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .actors.broker import BrokerActor
+from .actors.catalog import CatalogActor
+from .actors.catalog_changes import restored
+from .actors.journal import JournalActor
+from .actors.listener import Connection, Listener
+from .actors.messages import Abandon, Shutdown
+from .actors.node_context import NodeContext
+from .actors.runtime import Runtime, tell
+from .actors.ticker import Ticker
+from .core.handshake import Limits
+from .core.topology import Topology
+from .storage.catalog import Catalog
+from .storage.data_directory import DataDirectory
+from .storage.journal import Journal
+from .storage.recovery import Recovered
+from .configuration import Configuration
+from .errors import StartError
+from .version import VERSION
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+OnFatal = Callable[[str, BaseException], None]
+
+
+class Node:
+    """A broker on the running event loop. `on_fatal` is called, from any thread, if it must end."""
+
+    def __init__(
+        self, configuration: Configuration, log: FilteringBoundLogger, on_fatal: OnFatal
+    ) -> None:
+        self._configuration = configuration
+        self._log = log
+        self._on_fatal = on_fatal
+        self._drained = asyncio.Event()
+        self._directory: DataDirectory | None = None
+        self._server: asyncio.Server | None = None
+        self.host = configuration.host
+        self.port = configuration.port
+
+    async def start(self) -> None:
+        """Recover and listen; StartError with one line if that cannot be."""
+        self._directory = DataDirectory.open(Path(self._configuration.data_dir))
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        configuration = self._configuration
+        loop = asyncio.get_running_loop()
+        assert self._directory is not None
+        self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
+        contents = self._catalog.load()
+        topology = Topology(self._catalog.next_queue_id, os.urandom)
+        topology.restore(*restored(contents))
+        queue_ids = {queue.queue_id for queue in topology.table.queues()}
+        journal, recovered = Journal.open(
+            str(self._directory.path / "journal"),
+            known_queue_ids=queue_ids,
+            segment_bytes_max=configuration.segment_bytes_max,
+        )
+        self._report(recovered)
+        runtime = Runtime(loop, self._log)
+        self._journal_actor = JournalActor.start_alone(journal, self._log, self._on_fatal)
+        self._catalog_actor = CatalogActor.start_alone(self._catalog, self._log, self._on_fatal)
+        context = self._context(runtime, topology, recovered.next_batch_number)
+        broker = BrokerActor(context)
+        context.broker = broker.actor_ref
+        broker.start_prepared(runtime)
+        broker.restore(recovered)
+        listener = Listener(context, self._drained.set)
+        self._listener = listener.start_prepared(runtime)
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(listener), configuration.host, configuration.port
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {configuration.host}:{configuration.port}: {error.strerror}"
+            ) from error
+        address = self._server.sockets[0].getsockname()
+        self.host, self.port = address[0], address[1]
+        self._log.info("broker.listening", address=f"{self.host}:{self.port}")
+
+    def _context(
+        self, runtime: Runtime, topology: Topology, next_batch_number: int
+    ) -> NodeContext:
+        configuration = self._configuration
+        nobody: Any = None
+        return NodeContext(
+            runtime=runtime,
+            topology=topology,
+            limits=Limits(
+                configuration.frame_max_bytes,
+                configuration.channel_max,
+                configuration.heartbeat_seconds,
+            ),
+            version=VERSION,
+            authenticate=self._authenticate,
+            next_batch_number=itertools.count(next_batch_number).__next__,
+            message_size_max_bytes=configuration.message_size_max_bytes,
+            publish_window_bytes_max=configuration.publish_window_bytes_max,
+            delivery_window_bytes_max=configuration.delivery_window_bytes_max,
+            write_buffer_bytes_max=configuration.write_buffer_bytes_max,
+            handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
+            close_timeout_seconds=configuration.close_timeout_ms / 1000,
+            connections_max=configuration.connections_max,
+            consumers_per_channel_max=configuration.consumers_per_channel_max,
+            on_fatal=self._on_fatal,
+            broker=nobody,
+            ticker=Ticker.start_on(runtime),
+            journal=self._journal_actor,
+            catalog=self._catalog_actor,
+        )
+
+    def _authenticate(self, user: str, password: str, host: str) -> bool:
+        """May the user log in? The default user, and from loopback only if it is so listed."""
+        configuration = self._configuration
+        is_user = user == configuration.default_user
+        is_password = hmac.compare_digest(
+            password.encode("utf-8", "surrogateescape"), configuration.default_password.encode()
+        )
+        is_local = host.startswith("127.") or host in ("::1", "unknown")
+        return is_user and is_password and (is_local or user not in configuration.loopback_users)
+
+    def _report(self, recovered: Recovered) -> None:
+        for line in recovered.report:
+            self._log.warning(line.event, report=line.text)
+
+    async def abandon(self) -> None:
+        """Drop every connection without a word: nothing more may be confirmed."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            tell(self._listener, Abandon())
+            await self._drained.wait()
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+
+    async def stop(self) -> None:
+        """Say 320 to the clients, write everything that was accepted, close the files."""
+        if self._server is not None:
+            self._server.close()
+            tell(self._listener, Shutdown())
+            timeout_seconds = self._configuration.stop_timeout_ms / 1000
+            try:
+                await asyncio.wait_for(self._drained.wait(), timeout_seconds)
+            except TimeoutError:
+                self._log.warning("broker.stop_timeout", seconds=timeout_seconds)
+            self._server = None
+        loop = asyncio.get_running_loop()
+        for name in ("_journal_actor", "_catalog_actor"):
+            actor = getattr(self, name, None)
+            if actor is not None:
+                # Behind everything that was told to it before.
+                await loop.run_in_executor(None, actor.stop)
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+        self._log.info("broker.stopped")
