@@ -126,11 +126,16 @@ class Journal:
         writer.take(record)
         self._must_sync = True
 
-    def settle(self, queue_id: int, ranges: Sequence[EntryRange]) -> None:
-        """Entries were acked or dropped. Ids that were never appended may lie in the ranges."""
+    def settle(self, queue_id: int, ranges: Sequence[EntryRange], sync: bool = False) -> None:
+        """Entries were acked or dropped. Ids that were never appended may lie in the ranges.
+
+        If `sync`, they are gone for good after the next commit, and so is all that was settled
+        before.
+        """
         self._writer.make_room(ranges_bytes(len(ranges)))
-        if self._ledger.settle(queue_id, ranges):
+        if self._ledger.settle(queue_id, ranges) or sync:
             self._take_ranges(SETTLE, queue_id, ranges)
+            self._must_sync = self._must_sync or sync
 
     def delivered(self, queue_id: int, ranges: Sequence[EntryRange]) -> None:
         """Entries were sent to a consumer: at recovery they have one attempt more."""

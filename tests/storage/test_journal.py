@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from array import array
+from random import Random
 
 import pytest
 from crashing_files import CrashingFiles
@@ -200,6 +201,18 @@ def test_a_purge_is_synced_and_takes_all_up_to_its_id(files: CrashingFiles) -> N
     journal.purge(1, 4)
     assert journal.commit().synced
     assert restarted(files, 1) == {1: [(5, publish(b"4"), 0), (6, publish(b"5"), 0)]}
+
+
+def test_a_settle_is_synced_when_asked_with_all_before_it(files: CrashingFiles) -> None:
+    journal, _ = opened(files, 1)
+    journal.append(1, batch_of([b"a", b"b", b"c"], 1), range(3), range(1, 4))
+    journal.commit()
+    journal.settle(1, [(1, 1)])
+    journal.commit()
+    journal.settle(1, [(7, 9)], sync=True)
+    assert journal.commit().synced
+    files.cut_power(Random(0))
+    assert restarted(files, 1) == {1: [(2, publish(b"b"), 0), (3, publish(b"c"), 0)]}
 
 
 def test_entries_of_a_queue_that_is_not_known_are_dropped_and_said_so(
