@@ -1,0 +1,69 @@
+"""What the tests of topology share: commands that are prepared and applied, and exact refusals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+from leveret.amqp_frames.errors import SoftError
+from leveret.amqp_frames.field_table import table_of
+from leveret.core.definitions import ExchangeDefinition, QueueDefinition
+from leveret.core.topology import Topology
+
+
+class Commands:
+    """A topology, and its commands with defaults: queue "q", exchange "x", key "k"."""
+
+    us = "our connection"
+    them = "another connection"
+
+    def __init__(self) -> None:
+        self.topology = Topology(
+            itertools.count(1).__next__, lambda count: b"\xff\xfb" * (count // 2)
+        )
+        self.table = self.topology.table
+
+    def declare_queue(self, name="q", owner=us, **how: Any) -> QueueDefinition:
+        plan = self.topology.prepare_declare_queue(name, owner, **{"arguments": {}, **how})
+        self.topology.apply(plan)
+        return plan.queue
+
+    def declare_exchange(self, name="x", type_name="direct", **how: Any) -> ExchangeDefinition:
+        plan = self.topology.prepare_declare_exchange(name, type_name, **{"arguments": {}, **how})
+        self.topology.apply(plan)
+        return plan.exchange
+
+    def delete_queue(self, name="q", owner=us) -> None:
+        self.topology.apply(self.topology.prepare_delete_queue(name, owner))
+
+    def bind(self, queue="q", exchange="x", key="k", owner=us, **arguments: Any) -> None:
+        table = table_of(arguments)
+        self.topology.apply(self.topology.prepare_bind(queue, exchange, key, table, owner))
+
+    def unbind(self, queue="q", exchange="x", key="k", owner=us, **arguments: Any) -> None:
+        table = table_of(arguments)
+        self.topology.apply(self.topology.prepare_unbind(queue, exchange, key, table, owner))
+
+    def route(self, exchange="x", key="k") -> list[str]:
+        return [queue.name for queue in self.table.route(exchange, key)]
+
+
+@pytest.fixture
+def commands() -> Commands:
+    return Commands()
+
+
+@pytest.fixture
+def refused() -> Callable[[int, str], AbstractContextManager[None]]:
+    """`with refused(406, "PRECONDITION_FAILED - ..."):` the channel is closed with just that."""
+
+    @contextmanager
+    def refused(code: int, text: str) -> Iterator[None]:
+        with pytest.raises(SoftError) as caught:
+            yield
+        assert (caught.value.reply_code, caught.value.reply_text) == (code, text)
+
+    return refused

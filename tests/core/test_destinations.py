@@ -1,0 +1,22 @@
+"""Queues that are counted by their bindings."""
+
+from __future__ import annotations
+
+from leveret.core.definitions import QueueDefinition
+from leveret.core.destinations import Destinations
+
+
+def test_a_queue_is_there_once_until_its_last_binding_goes():
+    first, second = (QueueDefinition(name, 1, durable=False) for name in "ab")
+    destinations = Destinations()
+    assert not destinations
+    for queue in (first, second, first):
+        destinations.add(queue)
+    assert destinations.queues() == (first, second)
+    destinations.remove(first)
+    assert destinations.queues() == (first, second)
+    destinations.remove(first)
+    assert destinations.queues() == (second,)
+    destinations.remove(second)
+    assert destinations.queues() == ()
+    assert not destinations
