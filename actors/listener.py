@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """One read."""
         if self._reader is not None:
-            tell(self._reader, Received(data))
+            self._listener.runtime.tell_now(self._reader, Received(data))
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is written to."""
