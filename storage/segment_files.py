@@ -15,6 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from .errors import StorageError
 from .files import Files, write_all
 from .records import (
     HEAD,
@@ -65,7 +66,7 @@ def decode_prefix(data: bytes) -> Prefix | None:
     return Prefix(version, header_bytes)
 
 
-class JournalVersionError(Exception):
+class JournalVersionError(StorageError):
     """A segment was written in a format that this broker does not read."""
 
 

@@ -1,0 +1,39 @@
+"""The tables of the catalog. A change of them is a new SCHEMA_VERSION, with a way from the old."""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1
+
+# AUTOINCREMENT keeps the highest queue id ever used, so that none is used for another queue.
+# `arguments` is an encoded AMQP table.
+SCHEMA = """
+CREATE TABLE exchanges (
+    vhost TEXT NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    durable INTEGER NOT NULL,
+    auto_delete INTEGER NOT NULL,
+    internal INTEGER NOT NULL,
+    arguments BLOB NOT NULL,
+    PRIMARY KEY (vhost, name)
+);
+CREATE TABLE queues (
+    queue_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    vhost TEXT NOT NULL,
+    name TEXT NOT NULL,
+    durable INTEGER NOT NULL,
+    auto_delete INTEGER NOT NULL,
+    arguments BLOB NOT NULL,
+    UNIQUE (vhost, name)
+);
+CREATE TABLE bindings (
+    vhost TEXT NOT NULL,
+    source TEXT NOT NULL,
+    destination TEXT NOT NULL,
+    destination_kind TEXT NOT NULL CHECK (destination_kind IN ('queue', 'exchange')),
+    routing_key TEXT NOT NULL,
+    arguments BLOB NOT NULL,
+    PRIMARY KEY (vhost, destination_kind, destination, source, routing_key, arguments)
+);
+CREATE INDEX bindings_by_source ON bindings (vhost, source);
+"""
