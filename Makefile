@@ -1,0 +1,59 @@
+# Everything here works on a fresh clone with Python 3.11 or later; the first call makes .venv.
+#
+#   make run      a broker on 127.0.0.1:5672 with its data in ./leveret-data
+#   make test     all tests but the long ones
+#   make soak     the long ones: many rounds of kill -9, the long figures
+#   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along
+#   make lint     ruff      make types    mypy --strict, against the installed package
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+INSTALLED := .venv/installed
+
+.PHONY: run test soak bench lint types tools clean
+.DELETE_ON_ERROR:
+
+run: $(INSTALLED)
+	@echo 'Next, in another terminal:  $(BIN)/python docs/examples/publish_confirms.py'
+	@echo 'Stop with Ctrl-C. The data stays in ./leveret-data.'
+	@exec $(BIN)/leveret serve --host 127.0.0.1 --port 5672 --data-dir leveret-data
+
+test: $(INSTALLED) tools
+	$(PYTEST) -m "not soak"
+
+soak: $(INSTALLED) tools
+	$(PYTEST) -m soak -s
+
+bench: $(INSTALLED)
+	@status=0; \
+	$(BIN)/python -m benchmarks.side_by_side $(BENCH) || status=$$?; \
+	$(BIN)/python -m benchmarks.limits || status=$$?; \
+	exit $$status
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Types are checked where users have them: in an installed package, not in the folders.
+types: $(INSTALLED)
+	rm -rf build/lib build/typed
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --target build/typed .
+	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret
+	$(BIN)/mypy --strict benchmarks
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.11'; exit 1; }
+	@.ci/tools venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=77'
+	$(BIN)/python -m pip install -q --no-build-isolation -e '.[test,lint]'
+	@touch $@
+
+# Programs that some tests call: the AMQP clients written in C, and strace. Nothing else is needed.
+tools:
+	@.ci/tools clients
+
+clean:
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info
