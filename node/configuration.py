@@ -106,7 +106,9 @@ def load(
     if file is not None:
         values.update(_from_file(file))
     values.update(_from_environment(environment))
-    values.update({name: value for name, value in flags.items() if value is not None})
+    for name, value in flags.items():
+        if value is not None:
+            values[name] = _taken(name, "--" + name.replace("_", "-"), value)
     return Configuration(**values)
 
 

@@ -1,0 +1,10 @@
+"""`python -m leveret` is the command `leveret`."""
+
+from __future__ import annotations
+
+import sys
+
+from .command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main())
