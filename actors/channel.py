@@ -52,6 +52,7 @@ from ..amqp_frames.methods import (
 )
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
+from ..core.publish_window import PublishWindow
 from ..core.publisher import PUBLISH, Publisher
 from .channel_consuming import CONSUMING_METHODS, Consuming
 from .messages import (
@@ -97,7 +98,13 @@ class Channel(LoopActor):
     """A channel of one connection, from channel.open to its close."""
 
     def __init__(
-        self, context: NodeContext, number: int, handshake: Handshake, reader: Ref, writer: Ref
+        self,
+        context: NodeContext,
+        number: int,
+        handshake: Handshake,
+        window: PublishWindow,
+        reader: Ref,
+        writer: Ref,
     ) -> None:
         super().__init__()
         self._context = context
@@ -119,6 +126,8 @@ class Channel(LoopActor):
         # The command whose answer is awaited, and what came in behind it.
         self._awaited: Method | None = None
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
+        # The connection's, and this channel's part of it.
+        self._window = window
         self._publish_bytes = 0
         self._is_released = False
 
@@ -159,12 +168,17 @@ class Channel(LoopActor):
         if frames and not self._is_released:
             tell(self._writer, frames)
         released = publisher.unconfirmed.released_bytes
-        if released:
+        if released and not self._is_released:
             publisher.unconfirmed.released_bytes = 0
-            self._publish_bytes -= released
-            tell(self._reader, Absorbed(released))
+            self._give_back(released)
 
     # --- What comes in from the client
+
+    def _give_back(self, wire_bytes: int) -> None:
+        """The broker has absorbed so much of what this channel published."""
+        self._publish_bytes -= wire_bytes
+        if self._window.give_back(wire_bytes):
+            tell(self._reader, Absorbed())
 
     def _take(self, message: Input | Command | OversizedPublish) -> None:
         if isinstance(message, Input):
@@ -181,12 +195,12 @@ class Channel(LoopActor):
 
     def _input(self, channel_input: ChannelInput) -> None:
         if channel_input.batch is not None:
+            self._publish_bytes += channel_input.batch.wire_bytes()
             self._publish(channel_input.batch)
         if channel_input.acks is not None:
             self._consuming.acknowledge(channel_input.acks)
 
     def _publish(self, batch: Batch) -> None:
-        self._publish_bytes += batch.wire_bytes()
         # State before effects: what queues owe is noted before they are told.
         routed = self._publisher.route(batch)
         if routed.frames:
@@ -344,7 +358,7 @@ class Channel(LoopActor):
         self._is_released = True
         self._consuming.release()
         self._held_back.clear()
-        tell(self._reader, Absorbed(self._publish_bytes))
+        self._give_back(self._publish_bytes)
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: queues take back what it held, the client gets 541."""

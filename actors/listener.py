@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from .messages import Abandon, ConnectionLost, Down, Received, Ref, Shutdown, WriteBuffer
+from .messages import Abandon, ConnectionLost, Down, Ref, Shutdown, WriteBuffer
 from .node_context import NodeContext
 from .reader import Reader
 from .runtime import LoopActor, tell
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """One read."""
         if self._reader is not None:
-            self._listener.runtime.tell_now(self._reader, Received(data))
+            self._listener.runtime.tell_now(self._reader, data)
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is written to."""

@@ -23,14 +23,7 @@ from ..core.unacked import Part
 
 Ref = ActorRef[Any]
 
-# --- Transport -> Reader
-
-
-class Received(NamedTuple):
-    """Bytes of one socket read."""
-
-    data: bytes
-
+# --- Transport -> Reader; the bytes of a socket read are told as they are
 
 class ConnectionLost(NamedTuple):
     """The socket is closed, whoever closed it."""
@@ -108,9 +101,7 @@ class Reject(NamedTuple):
 
 
 class Absorbed(NamedTuple):
-    """Channel -> Reader: so many bytes of publishes are with their queues, or on disk."""
-
-    wire_bytes: int
+    """Channel -> Reader: the publish window has room again."""
 
 
 # --- Queue -> Channel -> Writer, and the ack back

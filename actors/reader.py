@@ -33,6 +33,7 @@ from ..amqp_frames.methods import (
     encode_method,
 )
 from ..core.handshake import Handshake, LoginRefusedError, State
+from ..core.publish_window import PublishWindow
 from .channel import Channel
 from .messages import (
     Abandon,
@@ -47,7 +48,6 @@ from .messages import (
     Input,
     OversizedPublish,
     QueuesDeleted,
-    Received,
     Ref,
     Release,
     Shutdown,
@@ -112,7 +112,7 @@ class Reader(LoopActor):
         )
         # Channel number -> its actor; None while its channel.close waits for the close-ok.
         self._channels: dict[int, Ref | None] = {}
-        self._publish_bytes = 0
+        self._window = PublishWindow(context.publish_window_bytes_max)
         self._is_paused = False
         self._is_write_blocked = False
         self._reads = 0
@@ -129,10 +129,9 @@ class Reader(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Dispatch; bytes first, they are the hot path."""
-        if isinstance(message, Received):
-            self._received(message.data)
+        if isinstance(message, bytes):
+            self._received(message)
         elif isinstance(message, Absorbed):
-            self._publish_bytes -= message.wire_bytes
             self._balance_reading()
         elif isinstance(message, Woken):
             self._woken(message.token)
@@ -226,8 +225,9 @@ class Reader(LoopActor):
                 self._closing_channel_method(number, event.method)
         elif isinstance(event, ChannelInput):
             if event.batch is not None:
-                self._publish_bytes += event.batch.wire_bytes()
-                self._balance_reading()
+                self._window.take(event.batch.wire_bytes())
+                if self._window.is_closed:
+                    self._balance_reading()
             tell(channel, Input(event))
         elif not isinstance(event, MethodFrame):
             tell(channel, OversizedPublish(event.body_bytes))
@@ -247,6 +247,7 @@ class Reader(LoopActor):
             self._context,
             number,
             self._handshake,
+            self._window,
             self.actor_ref,
             self._writer,
         )
@@ -406,17 +407,15 @@ class Reader(LoopActor):
 
     def _balance_reading(self) -> None:
         """Stop or start reading, as what the client sent is waiting or has been absorbed."""
-        limit = self._context.publish_window_bytes_max
-        is_running = self._phase is Phase.RUNNING
-        if self._is_paused:
-            has_room = self._publish_bytes <= limit // 2 and not self._is_write_blocked
-            # A connection that is closing must hear the close-ok.
-            if has_room or not is_running:
-                self._is_paused = False
-                self._transport.resume_reading()
-        elif is_running and (self._publish_bytes > limit or self._is_write_blocked):
-            self._is_paused = True
+        # A connection that is closing must hear the close-ok.
+        must_pause = self._phase is Phase.RUNNING and (
+            self._window.is_closed or self._is_write_blocked
+        )
+        if must_pause and not self._is_paused:
             self._transport.pause_reading()
+        elif self._is_paused and not must_pause:
+            self._transport.resume_reading()
+        self._is_paused = must_pause
 
     def _wake_in(self, seconds: float, token: str) -> None:
         when = self.runtime.scheduler.time() + seconds

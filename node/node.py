@@ -70,12 +70,13 @@ class Node:
         assert self._directory is not None
         self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
         contents = self._catalog.load()
-        topology = Topology(self._catalog.next_queue_id, os.urandom)
+        queue_ids = itertools.count(self._catalog.next_queue_id)
+        topology = Topology(queue_ids.__next__, os.urandom)
         topology.restore(*restored(contents))
-        queue_ids = {queue.queue_id for queue in topology.table.queues()}
+        known_queue_ids = {queue.queue_id for queue in topology.table.queues()}
         journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
-            known_queue_ids=queue_ids,
+            known_queue_ids=known_queue_ids,
             segment_bytes_max=configuration.segment_bytes_max,
         )
         self._report(recovered)
