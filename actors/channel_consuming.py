@@ -14,7 +14,6 @@ from ..amqp_frames.batch import Acks
 from ..amqp_frames.constants import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
-    PRECONDITION_FAILED,
 )
 from ..amqp_frames.deliveries import encode_deliveries, encode_get_ok
 from ..amqp_frames.errors import HardError, SoftError
@@ -36,6 +35,7 @@ from ..amqp_frames.methods import (
     Method,
 )
 from ..amqp_frames.short_strings import encode_short_string
+from ..core.arguments import check_consumer_arguments
 from ..core.consumers import ChannelCredit, Consumer
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
@@ -72,8 +72,6 @@ CONSUMING_METHODS = (
     BasicRecover,
     BasicRecoverAsync,
 )
-# basic.consume arguments that RabbitMQ acts on and Leveret does not yet.
-_UNBUILT_ARGUMENTS = ("x-priority", "x-stream-offset", "x-cancel-on-ha-failover")
 
 
 class Consuming:
@@ -155,14 +153,8 @@ class Consuming:
             raise HardError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
         limit = self._context.consumers_per_channel_max
         if limit and len(self._queues_by_tag) >= limit:
-            raise HardError(
-                NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel"
-            )
-        for name in _UNBUILT_ARGUMENTS:
-            if name in method.arguments:
-                raise SoftError(
-                    PRECONDITION_FAILED, f"invalid arg '{name}' for {queue}: not implemented"
-                )
+            raise HardError(NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+        check_consumer_arguments(str(queue), method.arguments)
         consumer = Consumer(
             self._channel.actor_ref,
             encode_short_string(tag),

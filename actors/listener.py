@@ -1,4 +1,4 @@
-"""Accepts connections: one Reader for each, and the way to reach all of them when the node stops."""
+"""Accepts connections: a Reader for each, and the way to reach them all when the node stops."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ Ref = ActorRef[Any]
 
 # --- Transport -> Reader; the bytes of a socket read are told as they are
 
+
 class ConnectionLost(NamedTuple):
     """The socket is closed, whoever closed it."""
 

@@ -155,9 +155,7 @@ class Queue(LoopActor):
             delivery = messages.get(message.channel, message.no_ack, effects)
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, ReportStatus):
-            status = Status(
-                self._definition, messages.ready.message_count, len(messages.consumers)
-            )
+            status = Status(self._definition, messages.ready.message_count, len(messages.consumers))
             tell(message.reply_to, status)
         elif isinstance(message, Purge):
             self._purge(message)

@@ -175,9 +175,8 @@ class Reader(LoopActor):
                 self._event(event)
             except AmqpError as error:
                 self._fail(error)
-        error = self._decoder.error
-        if error is not None and self._phase in (Phase.HANDSHAKE, Phase.RUNNING):
-            self._fail(error)
+        if self._decoder.error is not None and self._phase in (Phase.HANDSHAKE, Phase.RUNNING):
+            self._fail(self._decoder.error)
 
     def _take_header(self, data: bytes) -> None:
         self._header += data
@@ -312,8 +311,10 @@ class Reader(LoopActor):
         """Say connection.close for this error: the one place where it is said."""
         if self._phase in (Phase.CLOSING, Phase.ENDED):
             return
-        self._log.warning("connection.refused" if self._phase is Phase.HANDSHAKE
-                          else "connection.error", error=str(error))
+        self._log.warning(
+            "connection.refused" if self._phase is Phase.HANDSHAKE else "connection.error",
+            error=str(error),
+        )
         was_running = self._phase is not Phase.HANDSHAKE
         self._phase = Phase.CLOSING
         self._release_channels()

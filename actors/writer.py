@@ -55,8 +55,8 @@ class Writer(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Take frames, or news of the transport."""
-        if message.__class__ is bytes:
-            self._frames.append(message)  # type: ignore[arg-type]
+        if isinstance(message, bytes):
+            self._frames.append(message)
         elif isinstance(message, WriteDeliveries):
             self._frames.append(message.frames)
             self._unsent.append(message)

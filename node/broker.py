@@ -6,12 +6,13 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .logs.configure import service_log
 from .configuration import Configuration
+from .logs.configure import service_log
 from .node import Node
 
 if TYPE_CHECKING:
@@ -71,11 +72,9 @@ class Broker:
         """Stop gracefully, and return when everything is closed."""
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
-            try:
+            # RuntimeError: it has ended by itself.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stopping.set)
-            except RuntimeError:
-                # It has ended by itself.
-                pass
         if self._thread is not None:
             self._thread.join()
 
@@ -94,7 +93,7 @@ class Broker:
     def _run(self) -> None:
         try:
             run_on_event_loop(self._main())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             if self._started.is_set():
                 self.failure = self.failure or error
             else:

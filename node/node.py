@@ -24,14 +24,14 @@ from .actors.messages import Abandon, Shutdown
 from .actors.node_context import NodeContext
 from .actors.runtime import Runtime, tell
 from .actors.ticker import Ticker
+from .configuration import Configuration
 from .core.handshake import Limits
 from .core.topology import Topology
+from .errors import StartError
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
 from .storage.journal import Journal
 from .storage.recovery import Recovered
-from .configuration import Configuration
-from .errors import StartError
 from .version import VERSION
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ class Node:
         self.host, self.port = address[0], address[1]
         self._log.info("broker.listening", address=f"{self.host}:{self.port}")
 
-    def _context(
-        self, runtime: Runtime, topology: Topology, next_batch_number: int
-    ) -> NodeContext:
+    def _context(self, runtime: Runtime, topology: Topology, next_batch_number: int) -> NodeContext:
         configuration = self._configuration
         nobody: Any = None
         return NodeContext(
