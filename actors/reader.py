@@ -11,12 +11,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from ..amqp_frames.batch import ChannelInput
 from ..amqp_frames.constants import (
     CHANNEL_ERROR,
     CONNECTION_FORCED,
     INTERNAL_ERROR,
-    NOT_ALLOWED,
     NOT_IMPLEMENTED,
     PROTOCOL_HEADER,
 )
@@ -24,8 +22,6 @@ from ..amqp_frames.decoder import Decoder, Event, MethodFrame
 from ..amqp_frames.errors import AmqpError, HardError
 from ..amqp_frames.methods import (
     ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionUpdateSecret,
@@ -33,23 +29,20 @@ from ..amqp_frames.methods import (
     encode_method,
 )
 from ..core.handshake import Handshake, LoginRefusedError, State
+from ..core.heartbeat_watch import HeartbeatWatch
 from ..core.publish_window import PublishWindow
-from .channel import Channel
+from .connection_channels import ConnectionChannels
 from .messages import (
     Abandon,
     Absorbed,
     ChannelClosed,
     ChannelFailed,
     CloseTransport,
-    Command,
     ConnectionDown,
     ConnectionLost,
     Down,
-    Input,
-    OversizedPublish,
     QueuesDeleted,
     Ref,
-    Release,
     Shutdown,
     StartHeartbeats,
     WakeAt,
@@ -110,14 +103,11 @@ class Reader(LoopActor):
             context.version,
             lambda user, password: context.authenticate(user, password, host),
         )
-        # Channel number -> its actor; None while its channel.close waits for the close-ok.
-        self._channels: dict[int, Ref | None] = {}
         self._window = PublishWindow(context.publish_window_bytes_max)
+        self._channels = ConnectionChannels(context, self._handshake, self._window, self.actor_ref)
         self._is_paused = False
         self._is_write_blocked = False
-        self._reads = 0
-        self._reads_when_woken = 0
-        self._silent_intervals = 0
+        self._watch = HeartbeatWatch()
         self._heartbeat_seconds = 0
 
     def on_start(self) -> None:
@@ -136,8 +126,7 @@ class Reader(LoopActor):
         elif isinstance(message, Woken):
             self._woken(message.token)
         elif isinstance(message, ChannelClosed):
-            self._channels.pop(message.channel_number, None)
-            self._decoder.channel_closed(message.channel_number)
+            self._channels.forget(message.channel_number)
         elif isinstance(message, ChannelFailed):
             self._channel_failed(message.channel_number, message.error)
         elif isinstance(message, WriteBuffer):
@@ -163,7 +152,7 @@ class Reader(LoopActor):
     # --- Bytes in
 
     def _received(self, data: bytes) -> None:
-        self._reads += 1
+        self._watch.reads += 1
         if self._phase is Phase.HEADER:
             self._take_header(data)
             return
@@ -194,69 +183,19 @@ class Reader(LoopActor):
             self._received(rest)
 
     def _event(self, event: Event) -> None:
-        number = event.channel_number
-        if number == 0:
+        if event.channel_number == 0:
             assert isinstance(event, MethodFrame)
             self._connection_method(event.method)
             return
         if self._phase is not Phase.RUNNING:
             raise HardError(
                 CHANNEL_ERROR,
-                f"unexpected frame on channel {number} in connection state "
+                f"unexpected frame on channel {event.channel_number} in connection state "
                 f"{self._handshake.state.value}",
             )
-        channel = self._channels.get(number)
-        if isinstance(event, MethodFrame):
-            if isinstance(event.method, ChannelOpen) and number not in self._channels:
-                self._open_channel(number, event.method)
-                return
-            if channel is not None:
-                tell(channel, Command(event.method))
-                return
-        if number not in self._channels:
-            class_id, method_id = 60, 40
-            if isinstance(event, MethodFrame):
-                class_id, method_id = event.method.class_id, event.method.method_id
-            raise HardError(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
-        if channel is None:
-            # Its channel.close is on the way: all else that was sent before it came is dropped.
-            if isinstance(event, MethodFrame):
-                self._closing_channel_method(number, event.method)
-        elif isinstance(event, ChannelInput):
-            if event.batch is not None:
-                self._window.take(event.batch.wire_bytes())
-                if self._window.is_closed:
-                    self._balance_reading()
-            tell(channel, Input(event))
-        elif not isinstance(event, MethodFrame):
-            tell(channel, OversizedPublish(event.body_bytes))
-
-    def _open_channel(self, number: int, method: Method) -> None:
-        channel_max = self._handshake.limits.channel_max
-        if channel_max and len(self._channels) >= channel_max:
-            raise HardError(
-                NOT_ALLOWED,
-                f"number of channels opened ({len(self._channels)}) has reached the "
-                f"negotiated channel_max ({channel_max})",
-                method.class_id,
-                method.method_id,
-            )
-        self._channels[number] = Channel.start_on(
-            self.runtime,
-            self._context,
-            number,
-            self._handshake,
-            self._window,
-            self.actor_ref,
-            self._writer,
-        )
-
-    def _closing_channel_method(self, number: int, method: Method) -> None:
-        if isinstance(method, ChannelCloseOk):
-            self._channels.pop(number, None)
-            self._decoder.channel_closed(number)
-        elif isinstance(method, ChannelClose):
-            self._write(number, ChannelCloseOk())
+        self._channels.take(event, self._writer)
+        if self._window.is_closed:
+            self._balance_reading()
 
     def _connection_method(self, method: Method) -> None:
         if self._phase is Phase.HANDSHAKE:
@@ -273,7 +212,7 @@ class Reader(LoopActor):
                 )
         elif isinstance(method, ConnectionClose):
             self._phase = Phase.CLIENT_CLOSING
-            self._release_channels()
+            self._channels.release()
             tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
         elif isinstance(method, ConnectionUpdateSecret):
             raise HardError(NOT_IMPLEMENTED, "connection.update-secret", 10, 70)
@@ -295,12 +234,11 @@ class Reader(LoopActor):
                 self._write(0, ConnectionCloseOk())
 
     def _channel_failed(self, number: int, error: AmqpError) -> None:
+        """A channel ended by a client's mistake: channel.close is said here, and only here."""
         if isinstance(error, HardError):
-            self._channels.pop(number, None)
+            self._channels.forget(number)
             self._fail(error)
-        elif self._phase is Phase.RUNNING:
-            self._channels[number] = None
-            self._decoder.channel_closed(number)
+        elif self._channels.close(number):
             self._log.warning("channel.closed", channel=number, error=str(error))
             self._write(
                 number,
@@ -317,7 +255,7 @@ class Reader(LoopActor):
         )
         was_running = self._phase is not Phase.HANDSHAKE
         self._phase = Phase.CLOSING
-        self._release_channels()
+        self._channels.release()
         if was_running:
             tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
         delay = self._context.close_timeout_seconds
@@ -347,16 +285,10 @@ class Reader(LoopActor):
         tell(self._writer, CloseTransport())
         self._wake_in(self._context.close_timeout_seconds, "abort")
 
-    def _release_channels(self) -> None:
-        for channel in self._channels.values():
-            if channel is not None:
-                tell(channel, Release())
-        self._channels.clear()
-
     def _lost(self, reason: str) -> None:
         if self._phase in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
             tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
-        self._release_channels()
+        self._channels.release()
         self._log.info("connection.closed", reason=reason, phase=self._phase.value)
         self._phase = Phase.ENDED
         self._writer.stop(block=False)
@@ -368,7 +300,7 @@ class Reader(LoopActor):
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: the client sees its socket close, its channels let go."""
-        self._release_channels()
+        self._channels.release()
         tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
         self._writer.stop(block=False)
         self._transport.abort()
@@ -393,18 +325,11 @@ class Reader(LoopActor):
             self._check_heartbeat()
 
     def _check_heartbeat(self) -> None:
-        # A client that we have stopped listening to cannot be blamed for its silence.
-        if self._reads == self._reads_when_woken and not self._is_paused:
-            self._silent_intervals += 1
-        else:
-            self._silent_intervals = 0
-        self._reads_when_woken = self._reads
-        if self._silent_intervals >= 4:
-            # Two whole intervals, as rabbit_heartbeat has it.
-            self._log.warning("connection.closed", reason="missed heartbeats from client")
-            tell(self._writer, CloseTransport(abort=True))
+        if self._watch.look(is_listening=not self._is_paused):
+            self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
             return
-        self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
+        self._log.warning("connection.closed", reason="missed heartbeats from client")
+        tell(self._writer, CloseTransport(abort=True))
 
     def _balance_reading(self) -> None:
         """Stop or start reading, as what the client sent is waiting or has been absorbed."""

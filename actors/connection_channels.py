@@ -1,0 +1,101 @@
+"""The channels of one connection, by number: the part of the reader that opens and feeds them.
+
+A number is free, open, or closing: between a channel.close that the broker has written and its
+close-ok, all that the client had sent before it heard of it is dropped.
+"""
+
+from __future__ import annotations
+
+from ..amqp_frames.batch import ChannelInput
+from ..amqp_frames.constants import CHANNEL_ERROR, NOT_ALLOWED
+from ..amqp_frames.decoder import Event, MethodFrame
+from ..amqp_frames.errors import HardError
+from ..amqp_frames.methods import ChannelClose, ChannelCloseOk, ChannelOpen, Method, encode_method
+from ..core.handshake import Handshake
+from ..core.publish_window import PublishWindow
+from ..core.publisher import PUBLISH
+from .channel import Channel
+from .messages import Command, Input, OversizedPublish, Ref, Release
+from .node_context import NodeContext
+from .runtime import tell
+
+
+class ConnectionChannels:
+    """Channel number -> its actor; None while its channel.close waits for the close-ok."""
+
+    def __init__(
+        self, context: NodeContext, handshake: Handshake, window: PublishWindow, reader: Ref
+    ) -> None:
+        self._context = context
+        self._handshake = handshake
+        self._window = window
+        self._reader = reader
+        self._channels: dict[int, Ref | None] = {}
+
+    def take(self, event: Event, writer: Ref) -> None:
+        """Hand a channel what is its own; HardError if there is no such channel."""
+        number = event.channel_number
+        method = event.method if isinstance(event, MethodFrame) else None
+        if number not in self._channels:
+            if not isinstance(method, ChannelOpen):
+                ids = (method.class_id, method.method_id) if method is not None else PUBLISH
+                raise HardError(CHANNEL_ERROR, "expected 'channel.open'", *ids)
+            self._open(number, method, writer)
+            return
+        channel = self._channels[number]
+        if channel is None:
+            if method is not None:
+                self._closing(number, method, writer)
+        elif isinstance(event, ChannelInput):
+            if event.batch is not None:
+                self._window.take(event.batch.wire_bytes())
+            tell(channel, Input(event))
+        elif isinstance(event, MethodFrame):
+            tell(channel, Command(event.method))
+        else:
+            tell(channel, OversizedPublish(event.body_bytes))
+
+    def _open(self, number: int, method: Method, writer: Ref) -> None:
+        channel_max = self._handshake.limits.channel_max
+        if channel_max and len(self._channels) >= channel_max:
+            raise HardError(
+                NOT_ALLOWED,
+                f"number of channels opened ({len(self._channels)}) has reached the "
+                f"negotiated channel_max ({channel_max})",
+                method.class_id,
+                method.method_id,
+            )
+        self._channels[number] = Channel.start_on(
+            self._context.runtime,
+            self._context,
+            number,
+            self._handshake,
+            self._window,
+            self._reader,
+            writer,
+        )
+
+    def _closing(self, number: int, method: Method, writer: Ref) -> None:
+        if isinstance(method, ChannelCloseOk):
+            del self._channels[number]
+        elif isinstance(method, ChannelClose):
+            # Both sides closed it at once.
+            tell(writer, encode_method(number, ChannelCloseOk()))
+
+    def close(self, number: int) -> bool:
+        """The channel's actor has failed for its client's mistake; false if it is not open."""
+        if self._channels.get(number) is None:
+            return False
+        self._channels[number] = None
+        return True
+
+    def forget(self, number: int) -> None:
+        """The number is free."""
+        self._channels.pop(number, None)
+
+    def release(self) -> None:
+        """The connection ends: every channel lets go of what it holds."""
+        for channel in self._channels.values():
+            if channel is not None:
+                tell(channel, Release())
+        self._channels.clear()
