@@ -27,7 +27,7 @@ soak: $(INSTALLED) tools
 
 bench: $(INSTALLED)
 	@status=0; \
-	$(BIN)/python -m benchmarks.side_by_side $(BENCH) || status=$$?; \
+	$(BIN)/python -m benchmarks.side_by_side --json build/bench.json $(BENCH) || status=$$?; \
 	$(BIN)/python -m benchmarks.limits || status=$$?; \
 	exit $$status
 

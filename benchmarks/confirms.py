@@ -5,7 +5,7 @@ multiple ack for many publishes, or a long run of single ones; both are cheap he
 
 - one frame: read its tag;
 - a run of single acks at equal distances (bare acks, or each behind its return): proven in C, by
-  comparing the lowest byte of every tag with what it must be;
+  comparing three columns of bytes with what they must be: method, lowest byte of the tag, multiple;
 - anything else: frame by frame.
 """
 
@@ -21,7 +21,8 @@ _LOWEST_BYTE = 18
 _MULTIPLE = 19
 _HEAD_BYTES = 11
 _RUN_MIN = 4
-_CYCLE = bytes(range(256)) * 512
+_RUN_MAX = 65536
+_CYCLE = bytes(range(256)) * (_RUN_MAX // 256 + 1)
 
 _unpack_answer = struct.Struct(">QB").unpack_from
 
@@ -42,12 +43,12 @@ class Confirms:
     def feed(self, data: bytes) -> None:
         """Take the confirms that lie whole in `data`; a frame must not be shown twice."""
         marker = self._marker
-        end = len(data) - (ACK_FRAME_BYTES - _HEAD_BYTES)
-        found = data.count(marker, 0, max(end, 0))
-        if found == 0:
+        end = max(len(data) - (ACK_FRAME_BYTES - _HEAD_BYTES), 0)
+        first = data.find(marker, 0, end)
+        if first < 0:
             return
-        first = data.find(marker)
-        if found >= _RUN_MIN and self._take_run(data, found, first, data.rfind(marker, 0, end)):
+        last = data.rfind(marker, first, end)
+        if self._take_run(data, first, last):
             return
         place = first
         while place >= 0:
@@ -55,15 +56,24 @@ class Confirms:
             self._take(tag, bool(multiple))
             place = data.find(marker, place + ACK_FRAME_BYTES, end)
 
-    def _take_run(self, data: bytes, found: int, first: int, last: int) -> bool:
-        distance, rest = divmod(last - first, found - 1)
+    def _take_run(self, data: bytes, first: int, last: int) -> bool:
         tag, _ = _unpack_answer(data, last + _TAG)
-        if rest or tag != self.base + found or self._singles or found > len(_CYCLE) - 256:
+        found = tag - self.base
+        if not _RUN_MIN <= found <= _RUN_MAX or self._singles:
             return False
+        distance, rest = divmod(last - first, found - 1)
+        if rest or distance < ACK_FRAME_BYTES:
+            return False
+
+        def column(offset: int) -> bytes:
+            return data[first + offset : last + offset + 1 : distance]
+
         begin = (self.base + 1) & 255
-        lowest = data[first + _LOWEST_BYTE : last + _LOWEST_BYTE + 1 : distance]
-        multiples = data[first + _MULTIPLE : last + _MULTIPLE + 1 : distance]
-        if lowest != _CYCLE[begin : begin + found] or multiples.count(0) != found:
+        if (
+            column(_LOWEST_BYTE) != _CYCLE[begin : begin + found]
+            or column(_HEAD_BYTES - 1).count(wire.ACK[1]) != found
+            or column(_MULTIPLE).count(0) != found
+        ):
             return False
         self.base = tag
         return True

@@ -36,7 +36,10 @@ def queues_of(scenario: Scenario) -> list[str]:
 
 def block_of(scenario: Scenario, queues: list[str]) -> bytes:
     """Encode one block: channels, routing keys and delivery modes in turn, message by message."""
-    body = wire.body_of(scenario.body_bytes)
+    spread = scenario.body_bytes_spread
+    sizes = [
+        scenario.body_bytes - spread + i * 37 % (2 * spread + 1) for i in range(scenario.block)
+    ]
     exchange = EXCHANGE if scenario.fanout else ""
     keys = [""] if scenario.fanout else queues or [NO_QUEUE]
     modes = scenario.delivery_modes
@@ -45,11 +48,11 @@ def block_of(scenario: Scenario, queues: list[str]) -> bytes:
             1 + i % scenario.channels,
             exchange,
             keys[i % len(keys)],
-            body,
+            wire.body_of(size),
             modes[i % len(modes)],
             scenario.mandatory,
         )
-        for i in range(scenario.block)
+        for i, size in enumerate(sizes)
     )
 
 

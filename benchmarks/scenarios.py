@@ -19,7 +19,10 @@ Consuming = Literal["none", "multiple", "single", "republish"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row of the table; `*_ratio_*` are what Leveret over RabbitMQ must reach."""
+    """One row of the table; `*_ratio_*` are what Leveret over RabbitMQ must reach.
+
+    A row without any is there to be read: how a rate depends on messages being alike, for example.
+    """
 
     name: str
     title: str
@@ -27,6 +30,7 @@ class Scenario:
     p50_ratio_max: float | None = None
     p99_ratio_max: float | None = None
     body_bytes: int = 200
+    body_bytes_spread: int = 0  # bodies are that much smaller or larger, message by message
     window: int = WINDOW
     block: int = 50  # publishes encoded once and sent together
     delivery_modes: tuple[int, ...] = (2,)  # in turn, message by message
@@ -77,6 +81,7 @@ SCENARIOS = (
         consuming="multiple",
         consumer_frame_bytes_max=4096,
     ),
+    Scenario("assorted", "durable, bodies of 100 to 300 bytes", body_bytes_spread=100),
     Scenario("window-1", "one at a time, durable", p50_ratio_max=1.15, window=1, block=1),
     Scenario(
         "window-1-transient",
