@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .configuration import Configuration
 from .logs.configure import service_log
 from .node import Node
+from .storage.files import Files
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,13 +42,20 @@ class Broker:
 
     Settings are those of `Configuration`. The host's actors, logging, signals and switch interval
     are left alone. StartError if it cannot start; if it fails later, all its connections are
-    closed without a confirm, and `failure` says why.
+    closed without a confirm, and `failure` says why. `files` stands in for the disk, in tests.
     """
 
-    def __init__(self, configuration: Configuration | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        configuration: Configuration | None = None,
+        *,
+        files: Files | None = None,
+        **settings: Any,
+    ) -> None:
         if isinstance(settings.get("data_dir"), str):
             settings["data_dir"] = Path(settings["data_dir"])
         self.configuration = configuration or Configuration(**settings)
+        self._files = files
         self.host = ""
         self.port = 0
         self.failure: BaseException | None = None
@@ -103,7 +111,7 @@ class Broker:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        node = self.node = Node(self.configuration, self._log, self._fatal)
+        node = self.node = Node(self.configuration, self._log, self._fatal, self._files)
         await node.start()
         self.host, self.port = node.host, node.port
         self._started.set()

@@ -30,6 +30,7 @@ from .core.topology import Topology
 from .errors import StartError
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
+from .storage.files import Files
 from .storage.journal import Journal
 from .storage.recovery import Recovered
 from .version import VERSION
@@ -44,20 +45,28 @@ class Node:
     """A broker on the running event loop. `on_fatal` is called, from any thread, if it must end."""
 
     def __init__(
-        self, configuration: Configuration, log: FilteringBoundLogger, on_fatal: OnFatal
+        self,
+        configuration: Configuration,
+        log: FilteringBoundLogger,
+        on_fatal: OnFatal,
+        files: Files | None = None,
     ) -> None:
+        """`files` is the disk under directory and journal; None is the machine's own."""
         self._configuration = configuration
+        self._files = files
         self._log = log
         self._on_fatal = on_fatal
         self._drained = asyncio.Event()
         self._directory: DataDirectory | None = None
         self._server: asyncio.Server | None = None
+        # What its actors share, while it runs.
+        self.context: NodeContext | None = None
         self.host = configuration.host
         self.port = configuration.port
 
     async def start(self) -> None:
         """Recover and listen; StartError with one line if that cannot be."""
-        self._directory = DataDirectory.open(Path(self._configuration.data_dir))
+        self._directory = DataDirectory.open(Path(self._configuration.data_dir), self._files)
         try:
             await self._start()
         except BaseException:
@@ -76,6 +85,7 @@ class Node:
         known_queue_ids = {queue.queue_id for queue in topology.table.queues()}
         journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
+            self._files,
             known_queue_ids=known_queue_ids,
             segment_bytes_max=configuration.segment_bytes_max,
         )
@@ -83,7 +93,7 @@ class Node:
         runtime = Runtime(loop, self._log)
         self._journal_actor = JournalActor.start_alone(journal, self._log, self._on_fatal)
         self._catalog_actor = CatalogActor.start_alone(self._catalog, self._log, self._on_fatal)
-        context = self._context(runtime, topology, recovered.next_batch_number)
+        context = self.context = self._context(runtime, topology, recovered.next_batch_number)
         broker = BrokerActor(context)
         context.broker = broker.actor_ref
         broker.start_prepared(runtime)

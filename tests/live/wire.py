@@ -1,0 +1,253 @@
+"""A client of raw sockets: sends exact bytes, reads frame by frame, and believes nothing.
+
+Nothing is skipped: a frame that is not the expected one fails the test, and so does silence, after
+a time-out that only a broken broker reaches. That nothing comes is shown by asking for something
+behind it (`Client.ask`): the next frame is then its answer.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import NamedTuple, Self, TypeVar
+
+from leveret.amqp_frames.constants import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_METHOD,
+    PROTOCOL_HEADER,
+)
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import (
+    BasicPublish,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    decode_method,
+    encode_method,
+)
+from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
+
+TIMEOUT_SECONDS = 15.0
+FRAME_MAX_BYTES = 131_072
+TRANSIENT = Properties()
+PERSISTENT = Properties(delivery_mode=2)
+
+AnyMethod = TypeVar("AnyMethod", bound=Method)
+
+
+class Frame(NamedTuple):
+    kind: int
+    channel: int
+    payload: bytes
+
+
+class Content(NamedTuple):
+    """Header and body that followed a method, and how many body frames there were."""
+
+    properties: Properties
+    body: bytes
+    body_frames: int = 1
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + bytes((FRAME_END,))
+
+
+def content_header(channel: int, body_bytes: int, properties: Properties = TRANSIENT) -> bytes:
+    payload = struct.pack(">HHQ", 60, 0, body_bytes) + encode_properties(properties)
+    return frame(FRAME_HEADER, channel, payload)
+
+
+def publish(
+    routing_key: str,
+    body: bytes = b"body",
+    properties: Properties = TRANSIENT,
+    *,
+    exchange: str = "",
+    mandatory: bool = False,
+    immediate: bool = False,
+    channel: int = 1,
+    frame_max_bytes: int = FRAME_MAX_BYTES,
+) -> bytes:
+    """The frames of one basic.publish."""
+    chunk_bytes = frame_max_bytes - 8
+    method = BasicPublish(
+        exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate
+    )
+    pieces = [encode_method(channel, method), content_header(channel, len(body), properties)]
+    for start in range(0, len(body), chunk_bytes):
+        pieces.append(frame(FRAME_BODY, channel, body[start : start + chunk_bytes]))
+    return b"".join(pieces)
+
+
+class Client:
+    """One connection; `connected()` makes one that is ready for work."""
+
+    def __init__(self, host: str, port: int, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.socket = socket.create_connection((host, port), timeout=timeout_seconds)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._unread = bytearray()
+        self.start: ConnectionStart | None = None
+        self.tune: ConnectionTune | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Go without a word."""
+        self.socket.close()
+
+    # --- Out
+
+    def send(self, *data: bytes) -> None:
+        """One write, so as a rule one read of the broker."""
+        self.socket.sendall(b"".join(data))
+
+    def send_methods(self, channel: int, *methods: Method) -> None:
+        self.send(*(encode_method(channel, method) for method in methods))
+
+    # --- In
+
+    def read_bytes(self, count: int) -> bytes:
+        while len(self._unread) < count:
+            data = self.socket.recv(1 << 20)
+            if not data:
+                raise AssertionError(f"the broker closed the socket; unread: {self._unread!r}")
+            self._unread += data
+        taken = bytes(self._unread[:count])
+        del self._unread[:count]
+        return taken
+
+    def read_frame(self) -> Frame:
+        kind, channel, size = struct.unpack(">BHI", self.read_bytes(7))
+        payload = self.read_bytes(size + 1)
+        assert payload[-1] == FRAME_END
+        return Frame(kind, channel, payload[:-1])
+
+    def read_method(self, channel: int) -> Method:
+        """The next frame, which must be a method on this channel."""
+        read = self.read_frame()
+        assert (read.kind, read.channel) == (FRAME_METHOD, channel), read
+        return decode_method(read.payload, 0, len(read.payload))
+
+    def expect(self, channel: int, *methods: Method) -> None:
+        """The next frames must be exactly these methods."""
+        for method in methods:
+            assert self.read_method(channel) == method
+
+    def expect_type(self, channel: int, kind: type[AnyMethod]) -> AnyMethod:
+        method = self.read_method(channel)
+        assert isinstance(method, kind), method
+        return method
+
+    def read_content(self, channel: int) -> Content:
+        """The header frame and the body frames that must come next."""
+        read = self.read_frame()
+        assert (read.kind, read.channel) == (FRAME_HEADER, channel), read
+        class_id, weight, body_bytes = struct.unpack(">HHQ", read.payload[:12])
+        assert (class_id, weight) == (60, 0)
+        properties = decode_properties(read.payload, 12, len(read.payload))
+        body = bytearray()
+        body_frames = 0
+        while len(body) < body_bytes:
+            read = self.read_frame()
+            assert (read.kind, read.channel) == (FRAME_BODY, channel), read
+            body += read.payload
+            body_frames += 1
+        assert len(body) == body_bytes
+        return Content(properties, bytes(body), body_frames)
+
+    def expect_closed(self) -> None:
+        """The broker closes the socket without another frame."""
+        try:
+            data = bytes(self._unread) + self.socket.recv(65_536)
+        except ConnectionError:
+            data = b""
+        assert data == b""
+
+    # --- Conversations
+
+    def ask(self, channel: int, method: Method) -> Method:
+        """Send a method; the next frame must be a method on its channel, its answer."""
+        self.send_methods(channel, method)
+        return self.read_method(channel)
+
+    def log_in(
+        self,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        channel_max: int | None = None,
+        frame_max_bytes: int | None = None,
+        heartbeat_seconds: int = 0,
+        capabilities: tuple[str, ...] = (),
+    ) -> Self:
+        """The whole handshake, up to open-ok."""
+        self.offer(user=user, password=password, capabilities=capabilities)
+        tune = self.tune = self.expect_type(0, ConnectionTune)
+        answer = ConnectionTuneOk(
+            tune.channel_max if channel_max is None else channel_max,
+            tune.frame_max if frame_max_bytes is None else frame_max_bytes,
+            heartbeat_seconds,
+        )
+        self.send_methods(0, answer, ConnectionOpen(virtual_host=vhost))
+        self.expect_type(0, ConnectionOpenOk)
+        return self
+
+    def offer(
+        self,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        capabilities: tuple[str, ...] = (),
+        mechanism: str = "PLAIN",
+        response: bytes | None = None,
+    ) -> None:
+        """The handshake up to start-ok."""
+        self.send(PROTOCOL_HEADER)
+        self.start = self.expect_type(0, ConnectionStart)
+        properties = table_of({"capabilities": dict.fromkeys(capabilities, True)})
+        if response is None:
+            response = f"\0{user}\0{password}".encode()
+        self.send_methods(0, ConnectionStartOk(properties, mechanism, response, "en_US"))
+
+    def open_channel(self, channel: int = 1, *, confirms: bool = False) -> None:
+        assert self.ask(channel, ChannelOpen()) == ChannelOpenOk()
+        if confirms:
+            assert self.ask(channel, ConfirmSelect()) == ConfirmSelectOk()
+
+    def declare(self, queue: str = "", *, channel: int = 1, **properties: object) -> QueueDeclareOk:
+        """Declare a queue; durable=True and the like as keywords."""
+        answer = self.ask(channel, QueueDeclare(queue=queue, **properties))  # type: ignore[arg-type]
+        assert isinstance(answer, QueueDeclareOk), answer
+        return answer
+
+    def counts(self, queue: str, channel: int = 1) -> tuple[int, int]:
+        """Ready messages and consumers of a queue, by a passive declare."""
+        answer = self.declare(queue, channel=channel, passive=True)
+        return answer.message_count, answer.consumer_count
+
+    def close(self) -> None:
+        """The polite way."""
+        answer = self.ask(0, ConnectionClose(200, "Goodbye"))
+        assert answer == ConnectionCloseOk()
+        self.expect_closed()
+        self.drop()
