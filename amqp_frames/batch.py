@@ -1,0 +1,102 @@
+"""The unit of the hot path: what one channel published, or acknowledged, in one socket read.
+
+A Batch keeps the wire bytes as they came and says where each message lies in packed columns,
+so that no object, dict or string is made per message. Everything behind the decoder speaks of
+messages as indexes into a batch; the bytes pass through to the journal and to consumers.
+
+A batch is filled by the decoder and not changed afterwards, but for three slots that its later
+owners fill once: `number` and `durable` by the channel that routes it, `journal_place` by the
+journal.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+# Ascending message numbers within one batch.
+Indexes = range | array  # type: ignore[type-arg]
+
+
+class Batch:
+    """Consecutive publishes of one channel, as bytes and columns.
+
+    For message k: its method frame starts at `starts[k]`, its header frame at `headers[k]`, and
+    its last frame ends before `ends[k]` (offsets into `wire`). `distinct[keys[k]]` holds its
+    exchange and routing key (short strings) and the octet of its bits (mandatory, immediate),
+    as on the wire. `persistent[k]` is 1 if its delivery_mode is 2.
+    """
+
+    __slots__ = (
+        "channel_number",
+        "contiguous",
+        "distinct",
+        "durable",
+        "ends",
+        "flagged",
+        "frame_bytes_max",
+        "headers",
+        "journal_place",
+        "keys",
+        "number",
+        "persistent",
+        "starts",
+        "wire",
+    )
+
+    def __init__(self, wire: bytes, channel_number: int) -> None:
+        self.wire = wire
+        # The channel number inside the frames; recovery may mix several: then -1.
+        self.channel_number = channel_number
+        self.starts = array("I")
+        self.headers = array("I")
+        self.ends = array("I")
+        self.keys = array("I")
+        self.distinct: list[bytes] = []
+        self.persistent = bytearray()
+        # Do the messages follow each other without a gap?
+        self.contiguous = True
+        # The largest frame, payload and overhead, decides whether bytes may pass through.
+        self.frame_bytes_max = 0
+        # Indexes of messages whose header carries a property that the broker must look at.
+        self.flagged: list[int] | None = None
+        self.number = 0
+        # Indexes of the persistent messages that reached a durable queue; None means all.
+        self.durable: Indexes | None = None
+        self.journal_place: object | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def wire_bytes(self) -> int:
+        """Bytes of wire that this batch's messages take up, gaps included."""
+        return self.ends[-1] - self.starts[0] if self.starts else 0
+
+    def body_bytes(self, index: int) -> int:
+        """The body size that the message's content header announces, in bytes."""
+        header = self.headers[index]
+        return int.from_bytes(self.wire[header + 11 : header + 19], "big")
+
+
+class Acks:
+    """Consecutive basic.ack of one channel: tag by tag, with its `multiple` bit."""
+
+    __slots__ = ("multiples", "tags")
+
+    def __init__(self) -> None:
+        self.tags = array("Q")
+        self.multiples = bytearray()
+
+
+class ChannelInput:
+    """What one read brought one channel between two other methods: publishes, then acks.
+
+    Publishes stand before acks whatever their order on the wire was: outside tx nothing can
+    tell the difference, and a republished message is on its way before its original is settled.
+    """
+
+    __slots__ = ("acks", "batch", "channel_number")
+
+    def __init__(self, channel_number: int) -> None:
+        self.channel_number = channel_number
+        self.batch: Batch | None = None
+        self.acks: Acks | None = None

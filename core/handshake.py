@@ -1,0 +1,222 @@
+"""The opening of a connection: start, tune, open. Sans-IO.
+
+Takes the client's methods, returns the server's, and raises what must be told to a client that
+errs, in RabbitMQ's words (rabbit_reader, rabbit_auth_mechanism_*).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from ..amqp_frames.constants import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_BYTES_MIN,
+    NOT_ALLOWED,
+    SYNTAX_ERROR,
+)
+from ..amqp_frames.errors import AmqpError, HardError
+from ..amqp_frames.field_table import Table, decode_fields, table_of
+from ..amqp_frames.methods import (
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+)
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "authentication_failure_close",
+    "per_consumer_qos",
+)
+MECHANISMS = b"PLAIN AMQPLAIN"
+
+
+class State(Enum):
+    """What the server waits for."""
+
+    START_OK = "starting"
+    TUNE_OK = "tuning"
+    OPEN = "opening"
+    DONE = "running"
+
+
+class Limits(NamedTuple):
+    """What connection.tune offers; 0 is no limit, the heartbeat is in seconds."""
+
+    frame_max_bytes: int
+    channel_max: int
+    heartbeat_seconds: int
+
+
+class LoginRefusedError(HardError):
+    """Wrong user or password: told only to clients that announced authentication_failure_close."""
+
+
+class Handshake:
+    """The server's side until connection.open-ok.
+
+    `authenticate(user, password)` says whether the user may log in from where the client is.
+    """
+
+    def __init__(
+        self, limits: Limits, version: str, authenticate: Callable[[str, str], bool]
+    ) -> None:
+        self.state = State.START_OK
+        self._offered = limits
+        self._version = version
+        self._authenticate = authenticate
+        # Settled by the client's answers.
+        self.limits = limits
+        self.user = ""
+        self.vhost = ""
+        self.client_properties: Table = {}
+
+    def start(self) -> ConnectionStart:
+        """The first method of all."""
+        return ConnectionStart(
+            server_properties=table_of(
+                {
+                    "capabilities": dict.fromkeys(CAPABILITIES, True),
+                    "product": "Leveret",
+                    "version": self._version,
+                    "platform": f"Python {platform.python_version()}",
+                    "copyright": "The Leveret developers",
+                    "information": "Licensed under the Apache License 2.0",
+                }
+            ),
+            mechanisms=MECHANISMS,
+            locales=b"en_US",
+        )
+
+    def capability(self, name: str) -> bool:
+        """Did the client announce this capability?"""
+        capabilities = self.client_properties.get("capabilities")
+        if capabilities is None or not isinstance(capabilities.value, dict):
+            return False
+        field = capabilities.value.get(name)
+        return field is not None and field.value is True
+
+    def receive(self, method: Method) -> Method | None:
+        """Take the client's next method; return the answer."""
+        if isinstance(method, ConnectionStartOk) and self.state is State.START_OK:
+            self._start_ok(method)
+            self.state = State.TUNE_OK
+            return ConnectionTune(
+                self._offered.channel_max,
+                self._offered.frame_max_bytes,
+                self._offered.heartbeat_seconds,
+            )
+        if isinstance(method, ConnectionTuneOk) and self.state is State.TUNE_OK:
+            self._tune_ok(method)
+            self.state = State.OPEN
+            return None
+        if isinstance(method, ConnectionOpen) and self.state is State.OPEN:
+            if method.virtual_host != "/":
+                raise HardError(
+                    NOT_ALLOWED, f"vhost {method.virtual_host} not found", 10, 40
+                )
+            self.vhost = method.virtual_host
+            self.state = State.DONE
+            return ConnectionOpenOk()
+        raise HardError(
+            CHANNEL_ERROR,
+            f"unexpected method in connection state {self.state.value}",
+            method.class_id,
+            method.method_id,
+        )
+
+    def _start_ok(self, method: ConnectionStartOk) -> None:
+        self.client_properties = method.client_properties
+        if method.mechanism == "PLAIN":
+            credentials = _plain(method.response)
+        elif method.mechanism == "AMQPLAIN":
+            credentials = _amqplain(method.response)
+        else:
+            raise HardError(
+                COMMAND_INVALID,
+                f"unknown authentication mechanism '{method.mechanism}'",
+                method.class_id,
+                method.method_id,
+            )
+        if credentials is None:
+            raise HardError(
+                SYNTAX_ERROR,
+                f"{method.mechanism} response is malformed",
+                method.class_id,
+                method.method_id,
+            )
+        user, password = credentials
+        if not self._authenticate(user, password):
+            raise LoginRefusedError(
+                ACCESS_REFUSED,
+                f"Login was refused using authentication mechanism {method.mechanism}. "
+                "For details see the broker logfile.",
+                method.class_id,
+                method.method_id,
+            )
+        self.user = user
+
+    def _tune_ok(self, method: ConnectionTuneOk) -> None:
+        _check("frame_max", method.frame_max, self._offered.frame_max_bytes, FRAME_BYTES_MIN)
+        _check("channel_max", method.channel_max, self._offered.channel_max, 1)
+        self.limits = Limits(method.frame_max, method.channel_max, method.heartbeat)
+
+
+def _check(name: str, value: int, offered: int, lowest: int) -> None:
+    """Refuse what is outside the offer (rabbit_reader, validate_negotiated_integer_value)."""
+    if value and value < lowest:
+        raise HardError(
+            NOT_ALLOWED,
+            f"negotiated {name} = {value} is lower than the minimum allowed value ({lowest})",
+            10,
+            31,
+        )
+    if offered and (value == 0 or value > offered):
+        shown = value or "0 (no limit)"
+        raise HardError(
+            NOT_ALLOWED,
+            f"negotiated {name} = {shown} is higher than the maximum allowed value ({offered})",
+            10,
+            31,
+        )
+
+
+def _plain(response: bytes) -> tuple[str, str] | None:
+    """RFC 4616: authorization identity, user, password, divided by NUL."""
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        return None
+    return _text(parts[1]), _text(parts[2])
+
+
+def _amqplain(response: bytes) -> tuple[str, str] | None:
+    """A field table without its length: LOGIN and PASSWORD."""
+    try:
+        table = decode_fields(response, 0, len(response))
+    except AmqpError:
+        return None
+    login, password = table.get("LOGIN"), table.get("PASSWORD")
+    if login is None or password is None:
+        return None
+    if login.kind != "longstr" or password.kind != "longstr":
+        return None
+    return _either(login.value), _either(password.value)
+
+
+def _either(value: object) -> str:
+    return _text(value) if isinstance(value, bytes) else str(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")

@@ -1,0 +1,197 @@
+"""The rules of one queue: what is ready, who gets it, what is out, what the journal must learn.
+
+A plain class without clock, socket or thread: each method changes the state and returns, in
+`Effects`, what its actor must then do, in this order: append to the journal, confirm, deliver,
+settle in the journal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from ..amqp_frames.batch import Batch, Indexes
+from .consumers import Consumer, Consumers
+from .in_flight import Delivery, InFlight
+from .ready import Ready
+from .span import Span
+
+EntryRange = tuple[int, int]
+
+
+class Effects:
+    """What a queue's actor must do after a call, in the order of the fields."""
+
+    __slots__ = ("appended", "confirmed", "delivered", "delivered_entries", "settled_entries")
+
+    def __init__(self) -> None:
+        # Persistent messages for the journal: their indexes and entry ids, aligned.
+        self.appended: tuple[Indexes, range | array[int]] | None = None
+        # Indexes that are confirmed at once.
+        self.confirmed: Indexes | None = None
+        # For each consumer, what it gets.
+        self.delivered: dict[Consumer, list[Delivery]] = {}
+        # Entry ids, first and last, for the journal's Deliver and Settle records.
+        self.delivered_entries: list[EntryRange] = []
+        self.settled_entries: list[EntryRange] = []
+
+
+class MessageQueue:
+    """One queue's messages, consumers and deliveries.
+
+    `identity` stands for the queue in its deliveries; `durable` queues have the persistent among
+    their messages journalled.
+    """
+
+    __slots__ = ("consumers", "durable", "identity", "in_flight", "next_entry_id", "ready")
+
+    def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
+        self.identity = identity
+        self.durable = durable
+        self.ready = Ready()
+        self.in_flight = InFlight()
+        self.consumers = Consumers(delivery_window_bytes_max)
+        self.next_entry_id = 1
+
+    def restore(self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int) -> None:
+        """Take back what the journal kept; in the order of entry ids."""
+        self.ready.append(Span(batch, indexes, first_entry_id, attempts, stored=True))
+        self.next_entry_id = max(self.next_entry_id, first_entry_id + len(indexes))
+
+    def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+        """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
+
+        A message is appended whether or not a consumer takes it at once: fsync before confirm
+        holds for delivered messages, too.
+        """
+        first = self.next_entry_id
+        count = len(indexes)
+        self.next_entry_id = first + count
+        stored = False
+        if self.durable:
+            persistent = batch.persistent
+            if batch.durable is None:
+                effects.appended = (indexes, range(first, first + count))
+                stored = True
+            else:
+                positions = [
+                    position for position, index in enumerate(indexes) if persistent[index]
+                ]
+                if len(positions) == count:
+                    effects.appended = (indexes, range(first, first + count))
+                    stored = True
+                elif positions:
+                    effects.appended = (
+                        array("I", [indexes[position] for position in positions]),
+                        array("Q", [first + position for position in positions]),
+                    )
+                    effects.confirmed = array(
+                        "I", [index for index in indexes if not persistent[index]]
+                    )
+                    stored = True
+        if not stored:
+            effects.confirmed = indexes
+        self.ready.append(Span(batch, indexes, first, 0, stored))
+        if len(self.consumers):
+            self.dispatch(effects)
+
+    def dispatch(self, effects: Effects) -> None:
+        """Hand ready messages to consumers with room, the least busy first."""
+        ready = self.ready
+        while ready.message_count:
+            choice = self.consumers.next()
+            if choice is None:
+                return
+            consumer, room, eligible = choice
+            if eligible > 1:
+                # Fair among equals: a row is shared out, not given to one.
+                head = ready.head()
+                assert head is not None
+                room = min(room, -(-len(head) // eligible))
+            span = ready.take(room)
+            delivery = Delivery(span, self.identity, consumer)
+            consumer.window_bytes += span.wire_bytes()
+            effects.delivered.setdefault(consumer, []).append(delivery)
+            if consumer.no_ack:
+                self._settled(span, 0, len(span), effects)
+                continue
+            consumer.in_flight += len(span)
+            consumer.channel_credit.in_use += len(span)
+            self._delivered(consumer.channel, delivery, effects)
+
+    def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
+        """Deliver one message by basic.get; it takes no credit."""
+        if not self.ready.message_count:
+            return None
+        span = self.ready.take(1)
+        delivery = Delivery(span, self.identity, None)
+        if no_ack:
+            self._settled(span, 0, 1, effects)
+        else:
+            self._delivered(channel, delivery, effects)
+        return delivery
+
+    def _delivered(self, channel: object, delivery: Delivery, effects: Effects) -> None:
+        self.in_flight.add(channel, delivery)
+        span = delivery.span
+        if span.stored:
+            last = span.first_entry_id + len(span) - 1
+            effects.delivered_entries.append((span.first_entry_id, last))
+
+    def _settled(self, span: Span, low: int, high: int, effects: Effects) -> None:
+        if span.stored:
+            first = span.first_entry_id
+            effects.settled_entries.append((first + low, first + high - 1))
+
+    def settle(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel acked these parts of deliveries: they are done, and their credit is back."""
+        for delivery, low, high in parts:
+            if self.in_flight.remove(channel, delivery, low, high):
+                self._give_back_credit(delivery, high - low)
+                self._settled(delivery.span, low, high, effects)
+        self.dispatch(effects)
+
+    def requeue(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel gave these parts back undone: each returns to its old place."""
+        for delivery, low, high in parts:
+            if self.in_flight.remove(channel, delivery, low, high):
+                self._give_back_credit(delivery, high - low)
+                self._put_back(delivery, low, high)
+        self.dispatch(effects)
+
+    def _put_back(self, delivery: Delivery, low: int, high: int) -> None:
+        span = delivery.span.part(low, high)
+        span.attempts = delivery.attempts
+        self.ready.put_back(span)
+
+    def _give_back_credit(self, delivery: Delivery, count: int) -> None:
+        consumer = delivery.consumer
+        if isinstance(consumer, Consumer):
+            consumer.in_flight -= count
+
+    def channel_down(self, channel: object, effects: Effects) -> list[Consumer]:
+        """A channel is gone: its consumers go, what it held comes back to its old place."""
+        gone = self.consumers.remove_channel(channel)
+        for delivery in self.in_flight.remove_channel(channel):
+            for low, high in delivery.remaining:
+                self._put_back(delivery, low, high)
+        self.dispatch(effects)
+        return gone
+
+    def sent(self, consumer: Consumer, window_bytes: int, effects: Effects) -> None:
+        """The socket took what the consumer was handed: it may get more."""
+        consumer.window_bytes -= window_bytes
+        self.dispatch(effects)
+
+    def purge(self) -> tuple[int, list[EntryRange]]:
+        """Drop what is ready; how many messages, and the stored entries among them."""
+        count = self.ready.message_count
+        effects = Effects()
+        for span in self.ready:
+            self._settled(span, 0, len(span), effects)
+        self.ready.clear()
+        return count, effects.settled_entries

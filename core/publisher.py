@@ -1,0 +1,232 @@
+"""A channel's publishing side: numbers, routes, returns and what is owed for each publish.
+
+One batch at a time: its distinct keys are routed once each, its indexes divided among the queues,
+and the channel's actor tells every queue once. What the queues answer comes back through
+`unconfirmed`, and `answers` makes the frames that the publisher gets.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.constants import NOT_IMPLEMENTED, PRECONDITION_FAILED
+from ..amqp_frames.deliveries import BASIC_ACK, BASIC_NACK, encode_answers
+from ..amqp_frames.errors import AmqpError, HardError, SoftError
+from ..amqp_frames.properties import decode_properties
+from .coalescing import coalesce
+from .definitions import QueueDefinition
+from .exchange_table import ExchangeTable
+from .returns import encode_returned
+from .unconfirmed import Unconfirmed
+
+PUBLISH = (60, 40)
+_MANDATORY = 1
+_IMMEDIATE = 2
+# Routes kept between changes of the table; past this many they are looked up anew.
+ROUTES_KEPT_MAX = 10_000
+
+
+class Route(NamedTuple):
+    """Where one key leads, or why it cannot be published to."""
+
+    queues: tuple[QueueDefinition, ...]
+    mandatory: bool
+    error: AmqpError | None
+
+
+class Routed(NamedTuple):
+    """What to do with a batch: write `frames`, tell each queue its indexes, then fail if `error`.
+
+    Messages from the first error on are not published.
+    """
+
+    told: dict[QueueDefinition, Indexes]
+    frames: bytes
+    error: AmqpError | None
+
+
+class Publisher:
+    """Publishes of one channel. `next_batch_number` numbers batches broker-wide."""
+
+    def __init__(
+        self,
+        table: ExchangeTable,
+        next_batch_number: Callable[[], int],
+        channel_number: int,
+        frame_max_bytes: int,
+        user: str,
+        tags_returns: bool,
+    ) -> None:
+        self.unconfirmed = Unconfirmed()
+        self.confirm_mode = False
+        # Starts at 1 at confirm.select; publishes before it use up no number.
+        self._next_seq_no = 1
+        self._table = table
+        self._next_batch_number = next_batch_number
+        self._channel_number = channel_number
+        self._frame_max_bytes = frame_max_bytes
+        self._user = user
+        self._tags_returns = tags_returns
+        self._routes: dict[bytes, Route] = {}
+        self._routes_version = -1
+
+    def route(self, batch: Batch) -> Routed:
+        """Number and route a batch, and note what its queues owe."""
+        batch.number = self._next_batch_number()
+        routes = [self._route(key) for key in batch.distinct]
+        count, error = self._sound_count(batch, routes)
+        first_seq_no = 0
+        if self.confirm_mode:
+            first_seq_no = self._next_seq_no
+            self._next_seq_no += count
+        told, unrouted = self._divide(batch, routes, count)
+        batch.durable = _durable_indexes(batch, told, count)
+        frames = b""
+        unconfirmed = self.unconfirmed
+        if unrouted:
+            mandatory = [index for index in unrouted if routes[batch.keys[index]].mandatory]
+            # Return before confirm: each return goes out with its own ack directly behind it,
+            # and these numbers take no part in the coalescing of the others.
+            frames = encode_returned(
+                batch,
+                mandatory,
+                first_seq_no,
+                self._channel_number,
+                self._frame_max_bytes,
+                self._tags_returns,
+            )
+            if first_seq_no and len(mandatory) < len(unrouted):
+                dropped = [i for i in unrouted if not routes[batch.keys[i]].mandatory]
+                unconfirmed.confirm_unrouted(first_seq_no, dropped)
+        unconfirmed.insert(batch, first_seq_no, told)
+        return Routed(told, frames, error)
+
+    def answers(self) -> bytes:
+        """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""
+        unconfirmed = self.unconfirmed
+        confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
+        if not confirmed and not rejected:
+            return b""
+        smallest = unconfirmed.smallest()
+        frames = b""
+        if confirmed:
+            cumulative, singles = coalesce(confirmed, rejected, smallest)
+            frames = encode_answers(self._channel_number, BASIC_ACK, cumulative, singles)
+        if rejected:
+            cumulative, singles = coalesce(rejected, confirmed, smallest)
+            frames += encode_answers(self._channel_number, BASIC_NACK, cumulative, singles)
+        confirmed.clear()
+        rejected.clear()
+        return frames
+
+    def _route(self, key: bytes) -> Route:
+        if self._routes_version != self._table.version or len(self._routes) > ROUTES_KEPT_MAX:
+            self._routes.clear()
+            self._routes_version = self._table.version
+        route = self._routes.get(key)
+        if route is None:
+            route = self._routes[key] = self._look_up(key)
+        return route
+
+    def _look_up(self, key: bytes) -> Route:
+        exchange_end = 1 + key[0]
+        exchange = key[1:exchange_end].decode("utf-8", "surrogateescape")
+        routing_key = key[exchange_end + 1 : -1].decode("utf-8", "surrogateescape")
+        if key[-1] & _IMMEDIATE:
+            return Route((), False, HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH))
+        try:
+            queues = self._table.route(exchange, routing_key)
+        except AmqpError as error:
+            return Route((), False, error)
+        return Route(queues, bool(key[-1] & _MANDATORY), None)
+
+    def _sound_count(
+        self, batch: Batch, routes: Sequence[Route]
+    ) -> tuple[int, AmqpError | None]:
+        """How many messages come before the first that is an error, and that error."""
+        count = len(batch)
+        error: AmqpError | None = None
+        for number, route in enumerate(routes):
+            if route.error is not None:
+                first = batch.keys.index(number)
+                if first < count:
+                    count, error = first, route.error
+        for index in batch.flagged or ():
+            if index >= count:
+                break
+            flagged_error = self._check_properties(batch, index)
+            if flagged_error is not None:
+                return index, flagged_error
+        return count, error
+
+    def _check_properties(self, batch: Batch, index: int) -> AmqpError | None:
+        """Look into a message whose header has a property that publishing depends on."""
+        header = batch.headers[index]
+        size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
+        properties = decode_properties(batch.wire, header + 19, header + 7 + size)
+        if properties.expiration is not None:
+            text = f"invalid expiration '{properties.expiration}': not implemented"
+            return SoftError(PRECONDITION_FAILED, text, *PUBLISH)
+        if properties.user_id is not None and properties.user_id != self._user:
+            text = (
+                f"user_id property set to '{properties.user_id}' "
+                f"but authenticated user was '{self._user}'"
+            )
+            return SoftError(PRECONDITION_FAILED, text, *PUBLISH)
+        return None
+
+    def _divide(
+        self, batch: Batch, routes: Sequence[Route], count: int
+    ) -> tuple[dict[QueueDefinition, Indexes], Sequence[int]]:
+        """Each queue's indexes, and those that no queue gets."""
+        everything = range(count)
+        if not count:
+            return {}, everything
+        if len(routes) == 1:
+            queues = routes[0].queues
+            return dict.fromkeys(queues, everything), () if queues else everything
+        rows: list[list[int]] = [[] for _ in routes]
+        for index, number in enumerate(batch.keys[:count]):
+            rows[number].append(index)
+        by_queue: dict[QueueDefinition, list[list[int]]] = {}
+        unrouted: list[list[int]] = []
+        for route, row in zip(routes, rows, strict=True):
+            if row:
+                if not route.queues:
+                    unrouted.append(row)
+                for queue in route.queues:
+                    by_queue.setdefault(queue, []).append(row)
+        told: dict[QueueDefinition, Indexes] = {}
+        for queue, parts in by_queue.items():
+            told[queue] = (
+                everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
+            )
+        return told, _in_order(unrouted) if unrouted else ()
+
+
+def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
+    return rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
+
+
+def _durable_indexes(
+    batch: Batch, told: dict[QueueDefinition, Indexes], count: int
+) -> Indexes | None:
+    """The persistent messages that reach a durable queue; None if these are all."""
+    persistent = batch.persistent
+    persistent_count = persistent.count(1)
+    if not persistent_count:
+        return range(0)
+    reached = [indexes for queue, indexes in told.items() if queue.durable]
+    if not reached:
+        return range(0)
+    if len(reached) == 1 or any(len(indexes) == count for indexes in reached):
+        indexes: Sequence[int] = max(reached, key=len)
+    else:
+        indexes = sorted(set(chain.from_iterable(reached)))
+    if persistent_count == len(batch) and len(indexes) == len(batch):
+        return None
+    return array("I", [index for index in indexes if persistent[index]])

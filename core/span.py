@@ -1,0 +1,46 @@
+"""A row of messages in a queue: indexes into one batch, with consecutive entry ids."""
+
+from __future__ import annotations
+
+from ..amqp_frames.batch import Batch, Indexes
+
+
+class Span:
+    """Messages of one batch that a queue holds, all delivered equally often so far.
+
+    The message at position p of `indexes` has the entry id `first_entry_id + p`. `attempts` counts
+    deliveries so far; any makes the next one `redelivered`. `stored`: the journal knows some of
+    them, so settling them must be journalled.
+    """
+
+    __slots__ = ("attempts", "batch", "first_entry_id", "indexes", "stored")
+
+    def __init__(
+        self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int, stored: bool
+    ) -> None:
+        self.batch = batch
+        self.indexes = indexes
+        self.first_entry_id = first_entry_id
+        self.attempts = attempts
+        self.stored = stored
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def part(self, low: int, high: int) -> Span:
+        """The messages at positions low to high - 1."""
+        return Span(
+            self.batch,
+            self.indexes[low:high],
+            self.first_entry_id + low,
+            self.attempts,
+            self.stored,
+        )
+
+    def wire_bytes(self) -> int:
+        """About how many bytes of wire the messages take up: exact when they are neighbours."""
+        indexes = self.indexes
+        batch = self.batch
+        if len(indexes) == len(batch):
+            return batch.wire_bytes()
+        return batch.wire_bytes() * len(indexes) // len(batch)

@@ -1,0 +1,170 @@
+"""A channel's deliveries that its client has not acknowledged, in ranges of delivery tags."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.errors import SoftError
+from .in_flight import Delivery
+
+# A delivery and the positions in it, end exclusive, that an ack speaks of.
+Part = tuple[Delivery, int, int]
+
+
+class _Range:
+    """Tags first to last stand for the positions of a delivery from `low` on."""
+
+    __slots__ = ("delivery", "first", "last", "low")
+
+    def __init__(self, first: int, last: int, delivery: Delivery, low: int) -> None:
+        self.first = first
+        self.last = last
+        self.delivery = delivery
+        self.low = low
+
+
+def _first_tag(held: _Range) -> int:
+    return held.first
+
+
+class Unacked:
+    """Ascending, disjoint ranges of tags; taking from the front is the fast case."""
+
+    __slots__ = ("_head", "_ranges", "count")
+
+    def __init__(self) -> None:
+        self._ranges: list[_Range] = []
+        # Ranges before this place are taken; they are cut off now and then.
+        self._head = 0
+        self.count = 0
+
+    def add(self, first_tag: int, delivery: Delivery) -> None:
+        """A whole delivery went out with consecutive tags from `first_tag` on."""
+        count = len(delivery.span)
+        self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
+        self.count += count
+
+    def take(self, delivery_tag: int, multiple: bool) -> list[Part]:
+        """Remove what a basic.ack, nack or reject names.
+
+        Tag 0 with multiple names everything. SoftError PRECONDITION_FAILED for a tag that is not
+        held: never issued, settled before, or another channel's.
+        """
+        if multiple:
+            if delivery_tag == 0:
+                return self.take_all()
+            return self._take_up_to(delivery_tag)
+        return self.take_range(delivery_tag, delivery_tag)
+
+    def take_all(self) -> list[Part]:
+        """Remove everything that is held."""
+        parts = [
+            (held.delivery, held.low, held.low + held.last - held.first + 1)
+            for held in self._ranges[self._head :]
+        ]
+        self._ranges.clear()
+        self._head = 0
+        self.count = 0
+        return parts
+
+    def _take_up_to(self, tag: int) -> list[Part]:
+        ranges = self._ranges
+        head = self._head
+        # As RabbitMQ's collect_acks: the tag itself must be held.
+        place = bisect_right(ranges, tag, lo=head, key=_first_tag) - 1
+        if place < head or ranges[place].last < tag:
+            raise _unknown(tag)
+        parts: list[Part] = []
+        for held in ranges[head : place + 1]:
+            last = min(held.last, tag)
+            count = last - held.first + 1
+            parts.append((held.delivery, held.low, held.low + count))
+            self.count -= count
+            held.low += count
+            held.first = last + 1
+        self._drop_head(place if ranges[place].first <= ranges[place].last else place + 1)
+        return parts
+
+    def take_range(self, first_tag: int, last_tag: int) -> list[Part]:
+        """Remove consecutive tags, each acknowledged on its own.
+
+        If one of them is not held, the SoftError names it, and those before it are lost to the
+        caller: the channel is closed, and its queues take everything back.
+        """
+        parts: list[Part] = []
+        ranges = self._ranges
+        while first_tag <= last_tag:
+            head = self._head
+            if head < len(ranges) and ranges[head].first <= first_tag <= ranges[head].last:
+                place = head
+            else:
+                place = bisect_right(ranges, first_tag, lo=head, key=_first_tag) - 1
+                if place < head or ranges[place].last < first_tag:
+                    raise _unknown(first_tag)
+            held = ranges[place]
+            last = min(held.last, last_tag)
+            low = held.low + first_tag - held.first
+            count = last - first_tag + 1
+            parts.append((held.delivery, low, low + count))
+            self.count -= count
+            self._cut(place, first_tag, last)
+            first_tag = last + 1
+        return parts
+
+    def _cut(self, place: int, first_tag: int, last_tag: int) -> None:
+        """Remove tags from the range at `place`, splitting it if they lie inside."""
+        held = self._ranges[place]
+        if first_tag == held.first:
+            held.low += last_tag - first_tag + 1
+            held.first = last_tag + 1
+            if held.first > held.last:
+                if place == self._head:
+                    self._drop_head(place + 1)
+                else:
+                    del self._ranges[place]
+            return
+        if last_tag < held.last:
+            low = held.low + last_tag + 1 - held.first
+            rest = _Range(last_tag + 1, held.last, held.delivery, low)
+            self._ranges.insert(place + 1, rest)
+        held.last = first_tag - 1
+
+    def _drop_head(self, head: int) -> None:
+        self._head = head
+        if head >= 64 and head * 2 >= len(self._ranges):
+            del self._ranges[:head]
+            self._head = 0
+
+    def __iter__(self) -> Iterator[Part]:
+        for held in self._ranges[self._head :]:
+            yield held.delivery, held.low, held.low + held.last - held.first + 1
+
+
+def runs_of_tags(tags: Sequence[int], multiples: bytearray) -> Iterator[tuple[int, int, bool]]:
+    """Group acks, in order, into (first tag, last tag, multiple): single ones that ascend by one."""
+    count = len(tags)
+    if count > 1 and not any(multiples) and tags[-1] - tags[0] == count - 1:
+        # One ack per delivery, in order, is what most clients send.
+        if all(tags[place] < tags[place + 1] for place in range(count - 1)):
+            yield tags[0], tags[-1], False
+            return
+    first = last = 0
+    for tag, multiple in zip(tags, multiples, strict=True):
+        if not multiple and first and tag == last + 1:
+            last = tag
+            continue
+        if first:
+            yield first, last, False
+            first = 0
+        if multiple or not tag:
+            yield tag, tag, bool(multiple)
+        else:
+            first = last = tag
+    if first:
+        yield first, last, False
+
+
+def _unknown(tag: int) -> SoftError:
+    return SoftError(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
