@@ -75,11 +75,10 @@ class Journal:
         self._writer = SegmentWriter(
             files, directory, segment_bytes_max, recovery.next_segment_number, self._open_segment
         )
-        # Only now: a segment that counts must never be the last one while a leftover is above it.
+        # Only now that a header does not list them: should the removal not survive a crash, they
+        # are leftovers again, and one that lay above all others does not pass for the last.
         for number in recovery.leftovers:
             files.remove(segment_path(directory, number))
-        if recovery.leftovers:
-            files.sync_directory(directory)
         self.reclaim()
 
     @classmethod
@@ -189,7 +188,8 @@ class Journal:
         if not going:
             return 0
         # The record is synced before any file goes: it makes the removal of all of them one step,
-        # and it puts on the disk the settles because of which they may go.
+        # and it puts on the disk the settles because of which they may go. The removal itself need
+        # not be synced: until the next segment's header lists what is there, the record stands.
         ranges = _ranges(going)
         writer.make_room(ranges_bytes(len(ranges)))
         writer.take(encode_removed(ranges, writer.number))
@@ -197,7 +197,6 @@ class Journal:
         try:
             for number in going:
                 self._discard(number)
-            self._files.sync_directory(self._directory)
         except BaseException as error:
             writer.unusable = f"an earlier removal failed: {error!r}"
             raise

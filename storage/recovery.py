@@ -128,6 +128,8 @@ class Recovery:
     def _read_segment(self, number: int, stop_at_damage: bool) -> None:
         reader = self._reader(number)
         self._replay.open(number)
+        if reader.header is not None:
+            self._replay.take(reader.header)
         for offset, record in reader.records(stop_at_damage):
             try:
                 self._replay.take(record)

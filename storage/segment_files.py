@@ -135,16 +135,18 @@ class SegmentReader:
         # A header names its size twice, so that one bad spot in it does not hide the records.
         known = prefix.header_bytes if prefix else end or self._resume(PREFIX_BYTES)[0]
         self._first_record = min(known, self.size)
+        damaged = prefix is None or self.header is None
+        known_size = prefix is not None or self.header is not None
         self.torn_creation = (
-            self.header is None
+            damaged
             and self._first_record == self.size
-            and (prefix is not None or self.size <= TORN_HEADER_BYTES_MAX or not any(data))
+            and (known_size or self.size <= TORN_HEADER_BYTES_MAX or not any(data))
         )
-        if prefix is None or self.header is None:
+        if damaged:
             self.damage.append(Damage(0, self._first_record, ["the header"], True))
 
     def records(self, stop_at_damage: bool) -> Iterator[tuple[int, Record]]:
-        """The records that verify, with their offsets: up to the first that does not, or all.
+        """The records behind the header, with their offsets: up to the first bad one, or all good.
 
         Past damage the lengths lead on, if they do; else what is behind it is lost.
         """

@@ -1,0 +1,305 @@
+"""The journal against a model, through kills and power cuts at any moment.
+
+What the model demands of every start, and of the start after that:
+- an entry whose append was synced, and that nobody settled, is there, its bytes unaltered;
+- an entry whose settle, purge or queue's end was synced is not there;
+- what was not synced may have happened or not; a kill, unlike a power cut, loses nothing written;
+- attempts lie between those synced and those asked for;
+- nothing else is there, ids ascend, and numbers to come lie above all that were used;
+- a crash alone is never reported as damage.
+Hypothesis prints the steps, and a blob to replay them, of any run that fails.
+"""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from crashing_files import CrashingFiles, PowerCut
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from leveret.amqp_frames.batch import Batch, Indexes
+from leveret.storage.journal import Journal
+from leveret.storage.recovery import Recovered
+from leveret.storage.segment_files import segment_numbers
+from publishes import batch_of, message
+
+DIRECTORY = "/journal"
+BUFFERED, WRITTEN, SYNCED = 0, 1, 2
+randoms = st.randoms(use_true_random=False)
+small = st.integers(0, 40)
+
+
+@dataclass
+class Entry:
+    """What happened to one entry, each with how far it has got to the disk."""
+
+    wire: bytes
+    appended: int = BUFFERED
+    settled: int | None = None
+    delivered: list[int] = field(default_factory=list)
+
+
+def raised(level: int, to: int) -> int:
+    return max(level, to)
+
+
+def some_of(random: Random, indexes: Indexes) -> Indexes:
+    """A part of the indexes, in the form that a channel would give it."""
+    if random.random() < 0.5:
+        first = random.randrange(len(indexes))
+        return indexes[first : random.randint(first + 1, len(indexes))]
+    count = random.randint(1, len(indexes))
+    return array("I", sorted(random.sample(list(indexes), count)))
+
+
+class JournalAgainstModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.files = CrashingFiles()
+        self.queues: dict[int, dict[int, Entry]] = {1: {}, 2: {}, 3: {}}
+        self.next_queue_id = 4
+        self.next_ids: dict[int, int] = {1: 1, 2: 1, 3: 1}
+        self.batches: list[Batch] = []
+        self.segment_bytes_max = 600
+        self.next_batch_number_synced = 1
+        self.must_sync = False
+        self.journal: Journal
+        self.open()
+
+    # Steps.
+
+    @rule(random=randoms, size=st.sampled_from((1, 1, 2, 5)), bytes_max=st.sampled_from((3, 200)))
+    def publish(self, random: Random, size: int, bytes_max: int) -> None:
+        """A new batch, to a few queues."""
+        bodies = [random.randbytes(random.randrange(bytes_max)) for _ in range(size)]
+        batch = batch_of(bodies, self.next_batch_number)
+        self.next_batch_number += 1
+        if random.random() < 0.5:
+            batch.durable = some_of(random, range(size))
+        for queue_id in random.sample(sorted(self.queues), random.randint(1, 2)):
+            self.append(queue_id, batch, random)
+        self.batches = [*self.batches[-10:], batch]
+
+    @rule(random=randoms)
+    def publish_again(self, random: Random) -> None:
+        """An old batch, maybe read back, maybe settled long ago, to another queue."""
+        if self.batches:
+            self.append(random.choice(sorted(self.queues)), random.choice(self.batches), random)
+
+    def append(self, queue_id: int, batch: Batch, random: Random) -> None:
+        stored = range(len(batch)) if batch.durable is None else batch.durable
+        indexes = stored if random.random() < 0.5 else some_of(random, stored)
+        first = self.next_ids[queue_id] + random.choice((0, 0, 0, 3))
+        count = len(indexes)
+        ids: range | array[int] = range(first, first + count)
+        if random.random() < 0.3:
+            ids = array("Q", sorted(random.sample(range(first, first + 2 * count), count)))
+        self.next_ids[queue_id] = ids[-1] + 1
+        self.journal.append(queue_id, batch, indexes, ids)
+        self.must_sync = True
+        for index, entry_id in zip(indexes, ids, strict=True):
+            self.queues[queue_id][entry_id] = Entry(message(batch, index))
+
+    @rule(random=randoms, synced=st.sampled_from((False, False, True)), oldest=st.booleans())
+    def settle(self, random: Random, synced: bool, oldest: bool) -> None:
+        queue_id = random.choice(sorted(self.queues))
+        ranges = self.some_ranges(queue_id, random, oldest)
+        self.journal.settle(queue_id, ranges, synced)
+        self.mark_settled(queue_id, ranges)
+        self.must_sync |= synced
+
+    @rule(random=randoms)
+    def purge(self, random: Random) -> None:
+        queue_id = random.choice(sorted(self.queues))
+        last = random.randrange(self.next_ids[queue_id])
+        self.journal.purge(queue_id, last)
+        self.mark_settled(queue_id, [(0, last)])
+        self.must_sync = True
+
+    @rule(random=randoms, oldest=st.booleans())
+    def deliver(self, random: Random, oldest: bool) -> None:
+        queue_id = random.choice(sorted(self.queues))
+        ranges = self.some_ranges(queue_id, random, oldest)
+        self.journal.delivered(queue_id, ranges)
+        for entry_id, entry in self.queues[queue_id].items():
+            for first, last in ranges:
+                if entry.settled is None and first <= entry_id <= last:
+                    entry.delivered.append(BUFFERED)
+
+    @rule(random=randoms)
+    def drop_queue(self, random: Random) -> None:
+        """A queue goes from the catalog, then from the journal; a new one comes."""
+        queue_id = random.choice(sorted(self.queues))
+        del self.queues[queue_id]
+        self.journal.drop_queue(queue_id)
+        self.queues[self.next_queue_id] = {}
+        self.next_ids[self.next_queue_id] = 1
+        self.next_queue_id += 1
+
+    @rule()
+    def commit(self) -> None:
+        result = self.journal.commit()
+        assert result.synced == self.must_sync
+        self.must_sync = False
+        self.reach(SYNCED if result.synced else WRITTEN)
+        if result.synced:
+            self.next_batch_number_synced = self.next_batch_number
+
+    @rule()
+    def commit_and_reclaim(self) -> None:
+        self.commit()
+        self.journal.reclaim()
+
+    @rule()
+    def kill(self) -> None:
+        self.files.kill()
+        self.recover(WRITTEN)
+
+    @rule(random=randoms)
+    def cut_power(self, random: Random) -> None:
+        self.files.cut_power(random)
+        self.recover(SYNCED)
+
+    @rule(random=randoms, operations=st.integers(1, 12), again=st.integers(0, 8))
+    def cut_power_at_work(self, random: Random, operations: int, again: int) -> None:
+        """The power goes during a commit or a reclaim, and maybe during the start after it."""
+        self.files.operations_left = operations
+        with suppress(PowerCut):
+            self.commit_and_reclaim()
+        self.files.cut_power(random)
+        if again:
+            self.files.operations_left = again
+            with suppress(PowerCut):
+                Journal.open(DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max)
+            self.files.cut_power(random)
+        self.recover(SYNCED)
+
+    @rule()
+    def settle_everything(self) -> None:
+        """Then nothing needs a segment, but the open one."""
+        for queue_id, next_id in self.next_ids.items():
+            if queue_id in self.queues:
+                self.journal.settle(queue_id, [(1, next_id)])
+                self.mark_settled(queue_id, [(1, next_id)])
+        self.commit_and_reclaim()
+        self.journal.reclaim()
+        assert len(segment_numbers(self.files, DIRECTORY)) == 1
+
+    @invariant()
+    def segments_are_no_larger_than_they_may(self) -> None:
+        for path, file in self.files.names.items():
+            # A record alone in its segment may be larger: here, one batch with its entries.
+            assert len(file.content) <= self.segment_bytes_max + 1600, path
+
+    # What they are made of.
+
+    def some_ranges(self, queue_id: int, random: Random, oldest: bool) -> list[tuple[int, int]]:
+        next_id = self.next_ids[queue_id]
+        live = [key for key, entry in self.queues[queue_id].items() if entry.settled is None]
+        if oldest and live:
+            return [(live[0], live[0] + random.randrange(6))]
+        ranges = []
+        position = random.randrange(next_id)
+        for _ in range(random.randint(1, 3)):
+            last = position + random.randrange(4)
+            ranges.append((position, last))
+            position = last + 1 + random.randrange(4)
+        return ranges
+
+    def mark_settled(self, queue_id: int, ranges: list[tuple[int, int]]) -> None:
+        for entry_id, entry in self.queues[queue_id].items():
+            if entry.settled is None and any(first <= entry_id <= last for first, last in ranges):
+                entry.settled = BUFFERED
+
+    def reach(self, level: int) -> None:
+        """All that was handed over has got so far."""
+        for entries in self.queues.values():
+            for entry in entries.values():
+                entry.appended = raised(entry.appended, level)
+                if entry.settled is not None:
+                    entry.settled = raised(entry.settled, level)
+                entry.delivered = [raised(each, level) for each in entry.delivered]
+
+    def open(self) -> Recovered:
+        self.journal, recovered = Journal.open(
+            DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max
+        )
+        self.next_batch_number = recovered.next_batch_number
+        self.must_sync = False
+        return recovered
+
+    def recover(self, certain: int) -> None:
+        """Start, check against the model, start again, find the same; go on from there."""
+        recovered = self.open()
+        events = {line.event for line in recovered.report}
+        assert events <= {"truncated", "dropped"}, recovered.report
+        found = self.check(recovered, certain)
+        self.files.kill()
+        again = self.open()
+        assert {line.event for line in again.report} <= {"dropped"}, again.report
+        assert self.check(again, certain) == found
+        self.batches = [run.batch for runs in again.queues.values() for run in runs][-10:]
+        for queue_id, entries in found.items():
+            next_id = again.next_entry_ids[queue_id]
+            assert next_id > max(entries, default=0)
+            self.next_ids[queue_id] = next_id
+            self.queues[queue_id] = {
+                entry_id: Entry(wire, SYNCED, None, [SYNCED] * attempts)
+                for entry_id, (wire, attempts) in entries.items()
+            }
+
+    def check(self, recovered: Recovered, certain: int) -> dict[int, dict[int, tuple[bytes, int]]]:
+        assert recovered.next_batch_number >= self.next_batch_number_synced
+        found: dict[int, dict[int, tuple[bytes, int]]] = {queue_id: {} for queue_id in self.queues}
+        for queue_id, runs in recovered.queues.items():
+            for run in runs:
+                assert run.batch.number < recovered.next_batch_number
+                for position, index in enumerate(run.indexes):
+                    entry_id = run.first_entry_id + position
+                    assert entry_id > max(found[queue_id], default=0)
+                    found[queue_id][entry_id] = message(run.batch, index), run.attempts
+        for queue_id, entries in self.queues.items():
+            self.check_queue(entries, found[queue_id], certain)
+        return found
+
+    @staticmethod
+    def check_queue(
+        entries: dict[int, Entry], found: dict[int, tuple[bytes, int]], certain: int
+    ) -> None:
+        for entry_id, (wire, attempts) in found.items():
+            entry = entries[entry_id]
+            assert entry.wire == wire
+            assert entry.settled is None or entry.settled < certain
+            sure = sum(1 for level in entry.delivered if level >= certain)
+            assert sure <= attempts <= len(entry.delivered)
+        for entry_id, entry in entries.items():
+            if entry.settled is None and entry.appended >= certain:
+                assert entry_id in found
+
+
+SETTINGS = settings(
+    max_examples=250,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def test_the_journal_keeps_to_the_model_through_crashes() -> None:
+    run_state_machine_as_test(JournalAgainstModel, settings=SETTINGS)
+
+
+@pytest.mark.soak
+def test_the_journal_keeps_to_the_model_through_many_more_crashes() -> None:
+    run_state_machine_as_test(JournalAgainstModel, settings=settings(SETTINGS, max_examples=20_000))
