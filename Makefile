@@ -39,8 +39,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	rm -rf build/lib build/typed
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --target build/typed .
-	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret
-	$(BIN)/mypy --strict benchmarks
+	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret -p benchmarks
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

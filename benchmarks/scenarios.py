@@ -81,6 +81,16 @@ SCENARIOS = (
         consuming="multiple",
         consumer_frame_bytes_max=4096,
     ),
+    Scenario(
+        "small-frames-transient",
+        "8 KB to a consumer with frame_max 4096, transient",
+        3,
+        body_bytes=8192,
+        block=10,
+        delivery_modes=(1,),
+        consuming="multiple",
+        consumer_frame_bytes_max=4096,
+    ),
     Scenario("assorted", "durable, bodies of 100 to 300 bytes", body_bytes_spread=100),
     Scenario("window-1", "one at a time, durable", p50_ratio_max=1.15, window=1, block=1),
     Scenario(

@@ -60,13 +60,27 @@ def fdatasync_ms(directory: Path, times: int = 200) -> float:
     return statistics.median(samples) * 1e3
 
 
+def synced_mb_per_second(directory: Path, seconds: float = 1.0) -> float:
+    """Give what the disk takes, appended and synced a megabyte at a time: the ceiling of 8 KB."""
+    megabyte = os.urandom(1 << 20)
+    written = 0
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        begun = time.perf_counter()
+        while (elapsed := time.perf_counter() - begun) < seconds:
+            file.write(megabyte)
+            os.fdatasync(file.fileno())
+            written += len(megabyte)
+    return written / elapsed / 1e6
+
+
 def machine(directory: Path) -> str:
     """Say in one line what the figures were measured on."""
     memory_gb = psutil.virtual_memory().total / 2**30
     return (
         f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}, "
-        f"median fdatasync {fdatasync_ms(directory):.2f} ms"
+        f"median fdatasync {fdatasync_ms(directory):.2f} ms, "
+        f"synced appends {synced_mb_per_second(directory):,.0f} MB/s"
     )
 
 
