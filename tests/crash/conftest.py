@@ -1,0 +1,37 @@
+"""The seed of a random run, and brokers as processes that end with their test."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from broker_process import BrokerProcess
+
+
+@pytest.fixture
+def seed() -> int:
+    """A new one for each run, or the one of a run to be repeated: LEVERET_SEED=..."""
+    chosen = int(os.environ.get("LEVERET_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"\nLEVERET_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Start brokers on one data directory, one after the other; what still runs is killed."""
+    started: list[BrokerProcess] = []
+
+    def start(*before: str, **settings: object) -> BrokerProcess:
+        started.append(BrokerProcess(tmp_path, *before, **settings))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.kill()
