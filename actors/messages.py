@@ -368,8 +368,6 @@ class Abandon(NamedTuple):
 class CloseTransport(NamedTuple):
     """Reader -> Writer: write what is left, then close the socket."""
 
-    abort: bool = False
-
 
 class StartHeartbeats(NamedTuple):
     """Reader -> Writer: write a heartbeat in each interval in which nothing else is written."""

@@ -14,7 +14,6 @@ from typing import Protocol
 from ..amqp_frames.constants import (
     CHANNEL_ERROR,
     CONNECTION_FORCED,
-    INTERNAL_ERROR,
     NOT_IMPLEMENTED,
     PROTOCOL_HEADER,
 )
@@ -144,8 +143,9 @@ class Reader(LoopActor):
         elif isinstance(message, Abandon):
             self._transport.abort()
         elif isinstance(message, Down):
+            # Its writer has failed: there is no way to say so.
             self._log.error("connection.failed", actor=message.what)
-            self._fail(HardError(INTERNAL_ERROR, f"{message.what} failed"))
+            self._transport.abort()
         elif isinstance(message, ConnectionLost):
             self._lost(message.reason)
 
@@ -320,7 +320,7 @@ class Reader(LoopActor):
             self._log.warning("connection.refused", reason="handshake timeout")
             self._end_transport()
         elif token in ("close", "abort"):
-            tell(self._writer, CloseTransport(abort=True))
+            self._transport.abort()
         elif token == "heartbeat" and self._phase is not Phase.ENDED:
             self._check_heartbeat()
 
@@ -329,7 +329,7 @@ class Reader(LoopActor):
             self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
             return
         self._log.warning("connection.closed", reason="missed heartbeats from client")
-        tell(self._writer, CloseTransport(abort=True))
+        self._transport.abort()
 
     def _balance_reading(self) -> None:
         """Stop or start reading, as what the client sent is waiting or has been absorbed."""

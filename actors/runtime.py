@@ -90,6 +90,10 @@ class Runtime:
                 # The event loop is closed: nobody is left to hear the message.
                 self._arrived.clear()
 
+    def is_idle(self) -> bool:
+        """Has every actor of the loop handled all that it was told?"""
+        return not (self._runnable or self._arrived or self._in_round)
+
     def tell_now(self, actor_ref: pykka.ActorRef[Any], message: object) -> None:
         """Tell from a callback of the event loop, and give turns at once.
 

@@ -49,7 +49,7 @@ class Writer(LoopActor):
         self._frames: list[bytes] = []
         self._unsent: list[WriteDeliveries] = []
         self._is_full = False
-        self._closing: CloseTransport | None = None
+        self._is_closing = False
         self._heartbeat_seconds = 0.0
         self._has_written = False
 
@@ -65,7 +65,7 @@ class Writer(LoopActor):
         elif isinstance(message, Woken):
             self._heartbeat(message)
         elif isinstance(message, CloseTransport):
-            self._closing = message
+            self._is_closing = True
         elif isinstance(message, StartHeartbeats):
             self._heartbeat_seconds = message.interval_seconds
             self._wake_for_heartbeat()
@@ -81,12 +81,8 @@ class Writer(LoopActor):
             for sent in self._unsent:
                 tell(sent.queue, Sent(sent.consumer, sent.window_bytes))
             self._unsent.clear()
-        if self._closing is not None:
-            if self._closing.abort:
-                self._transport.abort()
-            else:
-                self._transport.close()
-            self._closing = None
+        if self._is_closing:
+            self._transport.close()
 
     def _heartbeat(self, _woken: Woken) -> None:
         # An interval without a write is half of what the client was promised.

@@ -90,7 +90,7 @@ class Node:
             segment_bytes_max=configuration.segment_bytes_max,
         )
         self._report(recovered)
-        runtime = Runtime(loop, self._log)
+        runtime = self._runtime = Runtime(loop, self._log)
         self._journal_actor = JournalActor.start_alone(journal, self._log, self._on_fatal)
         self._catalog_actor = CatalogActor.start_alone(self._catalog, self._log, self._on_fatal)
         context = self.context = self._context(runtime, topology, recovered.next_batch_number)
@@ -176,7 +176,11 @@ class Node:
                 await asyncio.wait_for(self._drained.wait(), timeout_seconds)
             except TimeoutError:
                 self._log.warning("broker.stop_timeout", seconds=timeout_seconds)
+                tell(self._listener, Abandon())
             self._server = None
+            # What was read is with its queues, and with the journal, when nobody has a turn left.
+            while not self._runtime.is_idle():
+                await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
         for name in ("_journal_actor", "_catalog_actor"):
             actor = getattr(self, name, None)
