@@ -47,7 +47,7 @@ $(INSTALLED): pyproject.toml
 	@.ci/tools venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=77'
-	$(BIN)/python -m pip install -q --no-build-isolation -e '.[test,lint]'
+	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
 # Programs that some tests call: the AMQP clients written in C, and strace. Nothing else is needed.

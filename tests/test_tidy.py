@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
 LINE_CHARACTERS_MAX = 100
+PRAGMA = re.compile(r"  # (?:type: ignore|noqa)")
 FUNCTION_LINES_MAX = 50
 MODULE_LINES_MAX = 300
 
@@ -160,8 +162,8 @@ def test_no_line_is_longer_than_100_characters() -> None:
         place(file, number)
         for file in files
         for number, line in enumerate(file.read_text().splitlines(), 1)
-        # The exact words that a test asks for stay in one piece.
-        if len(line) > LINE_CHARACTERS_MAX and not line.endswith("# noqa: E501")
+        # As ruff counts: without the pragma at the end; and exact words stay in one piece.
+        if len(PRAGMA.split(line)[0]) > LINE_CHARACTERS_MAX and not line.endswith("# noqa: E501")
     ]
     assert not wrong, listed(wrong)
 
