@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any
 
-from ..amqp_frames.constants import INTERNAL_ERROR
-from ..amqp_frames.errors import AmqpError, HardError
+from ..amqp_frames.constants import NOT_FOUND
+from ..amqp_frames.errors import AmqpError, SoftError
 from ..amqp_frames.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
@@ -38,6 +38,7 @@ from .messages import (
     Committed,
     ConnectionDown,
     Delete,
+    DropQueue,
     QueueFailed,
     QueuesDeleted,
     QueueUnused,
@@ -171,7 +172,7 @@ class BrokerActor(LoopActor):
         queue = plan.queue
         assert queue is not None
         if queue in self._failed:
-            raise HardError(INTERNAL_ERROR, f"{queue} has failed and is down")
+            raise SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
         yield from self._commit(plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
@@ -219,7 +220,9 @@ class BrokerActor(LoopActor):
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
                 self._failed.discard(change.queue)
-                tell(self._handle(change.queue), Delete())
+                if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
+                    # Its actor failed before: it cannot tell the journal itself.
+                    tell(self._context.journal, DropQueue(change.queue.queue_id))
 
     def _new_queue(self, queue: QueueDefinition) -> MessageQueue:
         messages = MessageQueue(queue, queue.durable, self._context.delivery_window_bytes_max)

@@ -52,7 +52,7 @@ from ..amqp_frames.methods import (
 )
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
-from ..core.publish_window import PublishWindow
+from ..core.publish_window import WindowShare
 from ..core.publisher import PUBLISH, Publisher
 from .channel_consuming import CONSUMING_METHODS, Consuming
 from .messages import (
@@ -102,7 +102,7 @@ class Channel(LoopActor):
         context: NodeContext,
         number: int,
         handshake: Handshake,
-        window: PublishWindow,
+        window: WindowShare,
         reader: Ref,
         writer: Ref,
     ) -> None:
@@ -126,9 +126,7 @@ class Channel(LoopActor):
         # The command whose answer is awaited, and what came in behind it.
         self._awaited: Method | None = None
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
-        # The connection's, and this channel's part of it.
         self._window = window
-        self._publish_bytes = 0
         self._is_released = False
 
     def on_start(self) -> None:
@@ -137,6 +135,9 @@ class Channel(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first; the one place where a client's mistake is caught."""
+        if self._is_released:
+            # Closed, or closing for a mistake: what was sent behind that is dropped.
+            return
         try:
             if isinstance(message, Confirm):
                 for batch, indexes in message.items:
@@ -163,22 +164,19 @@ class Channel(LoopActor):
 
     def on_idle(self) -> None:
         """Send what can be answered now, in as few frames as the cut-off rule allows."""
+        if self._is_released:
+            return
         publisher = self._publisher
         frames = publisher.answers()
-        if frames and not self._is_released:
+        if frames:
             tell(self._writer, frames)
         released = publisher.unconfirmed.released_bytes
-        if released and not self._is_released:
+        if released:
             publisher.unconfirmed.released_bytes = 0
-            self._give_back(released)
+            if self._window.give_back(released):
+                tell(self._reader, Absorbed())
 
     # --- What comes in from the client
-
-    def _give_back(self, wire_bytes: int) -> None:
-        """The broker has absorbed so much of what this channel published."""
-        self._publish_bytes -= wire_bytes
-        if self._window.give_back(wire_bytes):
-            tell(self._reader, Absorbed())
 
     def _take(self, message: Input | Command | OversizedPublish) -> None:
         if isinstance(message, Input):
@@ -195,7 +193,6 @@ class Channel(LoopActor):
 
     def _input(self, channel_input: ChannelInput) -> None:
         if channel_input.batch is not None:
-            self._publish_bytes += channel_input.batch.wire_bytes()
             self._publish(channel_input.batch)
         if channel_input.acks is not None:
             self._consuming.acknowledge(channel_input.acks)
@@ -220,8 +217,7 @@ class Channel(LoopActor):
             elif isinstance(method, CONSUMING_METHODS):
                 self._consuming.command(method)
             elif isinstance(method, QueuePurge):
-                queue = self.queue(method.queue)
-                self.await_answer(method, queue.handle, Purge(self.actor_ref))
+                self.ask_queue(method, self.queue(method.queue), Purge(self.actor_ref))
             elif isinstance(method, ConfirmSelect):
                 self._publisher.confirm_mode = True
                 if not method.no_wait:
@@ -251,20 +247,23 @@ class Channel(LoopActor):
             if isinstance(method, QueueBind) and not method.routing_key:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
-        message = TopologyCommand(self.actor_ref, self._connection, method)
-        self.await_answer(method, self._context.broker, message)
+        tell(self._context.broker, TopologyCommand(self.actor_ref, self._connection, method))
+        self.await_answer(method)
 
     # --- Answers to what was asked
 
-    def await_answer(self, method: Method, target: object, question: object) -> None:
-        """Ask an actor, and hold back what comes in until it has answered `method`'s question."""
-        if not tell(target, question):  # type: ignore[arg-type]
-            raise SoftError(NOT_FOUND, "the queue has just been deleted")
+    def await_answer(self, method: Method) -> None:
+        """Hold back what comes in until the question that `method` put to an actor is answered."""
         self._awaited = method
 
-    def await_removal(self, method: Method) -> None:
-        """The same, for a question that was told already."""
-        self._awaited = method
+    def ask_queue(self, method: Method, queue: QueueDefinition, question: object) -> None:
+        """Put `method`'s question to a queue and await the answer; 404 if the queue is no more."""
+        handle: Ref = queue.handle  # type: ignore[assignment]
+        if not tell(handle, question):
+            if self._context.table.find_queue(queue.name) is queue:
+                raise SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+            raise SoftError(NOT_FOUND, f"no {queue}")
+        self.await_answer(method)
 
     def _answered(self, message: object) -> None:
         method = self._awaited
@@ -301,7 +300,7 @@ class Channel(LoopActor):
         if message.queue is not None:
             self._last_queue = message.queue.name
             if message.asks_queue:
-                self.await_answer(method, message.queue.handle, ReportStatus(self.actor_ref))
+                self.ask_queue(method, message.queue, ReportStatus(self.actor_ref))
                 return True
         self.write_unless_no_wait(method, message.answer)
         return False
@@ -358,7 +357,8 @@ class Channel(LoopActor):
         self._is_released = True
         self._consuming.release()
         self._held_back.clear()
-        self._give_back(self._publish_bytes)
+        if self._window.release():
+            tell(self._reader, Absorbed())
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: queues take back what it held, the client gets 541."""

@@ -100,7 +100,6 @@ class Consuming:
         self._queues_used: set[QueueDefinition] = set()
         self._next_generated_tag = 1
         self._get_no_ack = False
-        self._get_queue: QueueDefinition | None = None
 
     # --- Commands
 
@@ -119,10 +118,12 @@ class Consuming:
         elif isinstance(method, BasicCancel):
             self._cancel(method)
         elif isinstance(method, BasicGet):
-            self._get_queue = self._channel.queue(method.queue)
+            queue = self._channel.queue(method.queue)
             self._get_no_ack = method.no_ack
+            # Now, not when the answer comes: a channel that ends meanwhile must give it back.
+            self._queues_used.add(queue)
             question = Get(self._channel.actor_ref, method.no_ack)
-            self._channel.await_answer(method, self._get_queue.handle, question)
+            self._channel.ask_queue(method, queue, question)
         elif isinstance(method, BasicQos):
             self._qos(method)
         elif isinstance(method, (BasicRecover, BasicRecoverAsync)):
@@ -166,7 +167,7 @@ class Consuming:
         self._queues_by_tag[tag] = queue
         self._queues_used.add(queue)
         question = AddConsumer(consumer, self._channel.actor_ref)
-        self._channel.await_answer(method, queue.handle, question)
+        self._channel.ask_queue(method, queue, question)
 
     def _cancel(self, method: BasicCancel) -> None:
         queue = self._queues_by_tag.get(method.consumer_tag)
@@ -175,7 +176,7 @@ class Consuming:
                 self._channel.actor_ref, encode_short_string(method.consumer_tag)
             )
             if tell(_handle(queue), question):
-                self._channel.await_removal(method)
+                self._channel.await_answer(method)
                 return
         # Cancelling what is not there is no error.
         self._channel.write_unless_no_wait(method, BasicCancelOk(method.consumer_tag))
@@ -203,8 +204,6 @@ class Consuming:
         self._next_delivery_tag += 1
         if not self._get_no_ack:
             self._unacked.add(tag, delivery)
-            assert self._get_queue is not None
-            self._queues_used.add(self._get_queue)
         span = delivery.span
         self._channel.write_frames(
             encode_get_ok(

@@ -12,7 +12,7 @@ from ..amqp_frames.decoder import Event, MethodFrame
 from ..amqp_frames.errors import HardError
 from ..amqp_frames.methods import ChannelClose, ChannelCloseOk, ChannelOpen, Method, encode_method
 from ..core.handshake import Handshake
-from ..core.publish_window import PublishWindow
+from ..core.publish_window import PublishWindow, WindowShare
 from ..core.publisher import PUBLISH
 from .channel import Channel
 from .messages import Command, Input, OversizedPublish, Ref, Release
@@ -31,6 +31,7 @@ class ConnectionChannels:
         self._window = window
         self._reader = reader
         self._channels: dict[int, Ref | None] = {}
+        self._shares: dict[int, WindowShare] = {}
 
     def take(self, event: Event, writer: Ref) -> None:
         """Hand a channel what is its own; HardError if there is no such channel."""
@@ -48,7 +49,7 @@ class ConnectionChannels:
                 self._closing(number, method, writer)
         elif isinstance(event, ChannelInput):
             if event.batch is not None:
-                self._window.take(event.batch.wire_bytes())
+                self._shares[number].take(event.batch.wire_bytes())
             tell(channel, Input(event))
         elif isinstance(event, MethodFrame):
             tell(channel, Command(event.method))
@@ -65,12 +66,13 @@ class ConnectionChannels:
                 method.class_id,
                 method.method_id,
             )
+        share = self._shares[number] = WindowShare(self._window)
         self._channels[number] = Channel.start_on(
             self._context.runtime,
             self._context,
             number,
             self._handshake,
-            self._window,
+            share,
             self._reader,
             writer,
         )
@@ -87,11 +89,13 @@ class ConnectionChannels:
         if self._channels.get(number) is None:
             return False
         self._channels[number] = None
+        del self._shares[number]
         return True
 
     def forget(self, number: int) -> None:
         """The number is free."""
         self._channels.pop(number, None)
+        self._shares.pop(number, None)
 
     def release(self) -> None:
         """The connection ends: every channel lets go of what it holds."""
@@ -99,3 +103,4 @@ class ConnectionChannels:
             if channel is not None:
                 tell(channel, Release())
         self._channels.clear()
+        self._shares.clear()

@@ -6,9 +6,9 @@ from __future__ import annotations
 class PublishWindow:
     """Wire bytes between a connection's reader and the queues, or the disk.
 
-    The reader counts up what it hands to its channels, the channels count down what their queues
-    have confirmed; both run on one thread. Past `bytes_max` the reader stops reading, and reads
-    again at half of it: `is_closed` says that it waits to be told.
+    Each channel has a share: the reader counts up what it hands to the channel, the channel counts
+    down what its queues have confirmed; both run on one thread. Past `bytes_max` the reader stops
+    reading, and reads again at half of it: `is_closed` says that it waits to be told.
     """
 
     __slots__ = ("bytes_max", "is_closed", "used_bytes")
@@ -31,3 +31,37 @@ class PublishWindow:
             self.is_closed = False
             return True
         return False
+
+
+class WindowShare:
+    """One channel's part of its connection's window.
+
+    A channel that ends gives back all it has, what it never looked at included, and what reaches it
+    afterwards is dropped and does not count.
+    """
+
+    __slots__ = ("_is_released", "_used_bytes", "_window")
+
+    def __init__(self, window: PublishWindow) -> None:
+        self._window = window
+        self._used_bytes = 0
+        self._is_released = False
+
+    def take(self, count: int) -> None:
+        """The channel is handed so many bytes."""
+        if not self._is_released:
+            self._used_bytes += count
+            self._window.take(count)
+
+    def give_back(self, count: int) -> bool:
+        """So many are absorbed; true if the reader waits for this and may go on."""
+        if self._is_released:
+            return False
+        self._used_bytes -= count
+        return self._window.give_back(count)
+
+    def release(self) -> bool:
+        """The channel has ended; true as in `give_back`."""
+        may_go_on = self.give_back(self._used_bytes)
+        self._is_released = True
+        return may_go_on

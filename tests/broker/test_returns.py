@@ -10,8 +10,6 @@ from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
-    ChannelFlow,
-    ChannelFlowOk,
     ConfirmSelect,
     ConfirmSelectOk,
     ExchangeDeclare,
@@ -68,7 +66,7 @@ def test_return_before_confirm_with_persistent_publishes_in_flight_around_it(
     expect_return(client, b"4")
     client.expect(1, BasicAck(4, False))
     files.wait_until_syncing()
-    assert client.ask(1, ChannelFlow(True)) == ChannelFlowOk(True)
+    client.nothing_more()
     files.release()
     # Covers 2 and 4, too; these are answered already, and are not answered again.
     client.expect(1, BasicAck(3, True))
@@ -153,7 +151,7 @@ def test_returns_outside_confirm_mode_carry_no_ack_and_no_tag(
     client.send(publish("nowhere", b"1", mandatory=True), publish("nowhere", b"2", mandatory=True))
     assert expect_return(client, b"1") == TRANSIENT
     assert expect_return(client, b"2") == TRANSIENT
-    assert client.ask(1, ChannelFlow(True)) == ChannelFlowOk(True)
+    client.nothing_more()
 
 
 def test_numbers_start_at_1_at_confirm_select_whatever_was_published_before(

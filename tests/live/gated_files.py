@@ -8,9 +8,9 @@ the broker sends now it sends before the sync.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from typing import Any
 
-from leveret.storage.files import Buffer, OperatingSystemFiles
+from leveret.storage.files import OperatingSystemFiles
 
 TIMEOUT_SECONDS = 15.0
 
@@ -22,10 +22,12 @@ class GatedFiles(OperatingSystemFiles):
         self._waiting = threading.Semaphore(0)
         # The error that the next operation of this name raises.
         self.failing: dict[str, OSError] = {}
-        self.syncs = 0
+        # Syncs since the gate was last closed.
+        self.syncs_begun = 0
 
     def hold(self) -> None:
         """Close the gate."""
+        self.syncs_begun = 0
         self._open.clear()
 
     def release(self) -> None:
@@ -36,17 +38,17 @@ class GatedFiles(OperatingSystemFiles):
         """Return when a sync waits at the closed gate."""
         assert self._waiting.acquire(timeout=TIMEOUT_SECONDS), "no sync was begun"
 
-    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
+    def write(self, *where_and_what: Any) -> int:
         self._fail("write")
-        return super().write(handle, buffers)
+        return super().write(*where_and_what)
 
     def sync_data(self, handle: int) -> None:
+        self.syncs_begun += 1
         if not self._open.is_set():
             self._waiting.release()
             assert self._open.wait(TIMEOUT_SECONDS), "nobody opened the gate"
         self._fail("sync_data")
         super().sync_data(handle)
-        self.syncs += 1
 
     def _fail(self, name: str) -> None:
         error = self.failing.pop(name, None)

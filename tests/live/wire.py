@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import NamedTuple, Self, TypeVar
 
 from leveret.amqp_frames.constants import (
@@ -21,6 +22,8 @@ from leveret.amqp_frames.constants import (
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicPublish,
+    ChannelFlow,
+    ChannelFlowOk,
     ChannelOpen,
     ChannelOpenOk,
     ConfirmSelect,
@@ -89,9 +92,16 @@ def publish(
         exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate
     )
     pieces = [encode_method(channel, method), content_header(channel, len(body), properties)]
-    for start in range(0, len(body), chunk_bytes):
-        pieces.append(frame(FRAME_BODY, channel, body[start : start + chunk_bytes]))
+    pieces += [
+        frame(FRAME_BODY, channel, body[start : start + chunk_bytes])
+        for start in range(0, len(body), chunk_bytes)
+    ]
     return b"".join(pieces)
+
+
+def methods_of(channel: int, *methods: Method) -> bytes:
+    """The frames of these methods."""
+    return b"".join(encode_method(channel, method) for method in methods)
 
 
 class Client:
@@ -121,7 +131,7 @@ class Client:
         self.socket.sendall(b"".join(data))
 
     def send_methods(self, channel: int, *methods: Method) -> None:
-        self.send(*(encode_method(channel, method) for method in methods))
+        self.send(methods_of(channel, *methods))
 
     # --- In
 
@@ -244,6 +254,16 @@ class Client:
         """Ready messages and consumers of a queue, by a passive declare."""
         answer = self.declare(queue, channel=channel, passive=True)
         return answer.message_count, answer.consumer_count
+
+    def wait_for_counts(self, queue: str, expected: tuple[int, int], channel: int = 1) -> None:
+        """Ask until the counts are so: for what another connection has set off."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while (counts := self.counts(queue, channel)) != expected:
+            assert time.monotonic() < deadline, f"{counts}, not {expected}"
+
+    def nothing_more(self, channel: int = 1) -> None:
+        """The channel has looked at all that was sent, and no frame came besides the answer."""
+        assert self.ask(channel, ChannelFlow(True)) == ChannelFlowOk(True)
 
     def close(self) -> None:
         """The polite way."""
