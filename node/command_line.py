@@ -89,7 +89,9 @@ def check_file_descriptors(needed: int) -> None:
 
 async def _serve(configuration: Configuration) -> None:
     log = service_log(configuration.log_level, configuration.log_format)
-    log.info(BROKER_STARTING, version=VERSION, pid=os.getpid(), data_dir=configuration.data_dir)
+    log.info(
+        BROKER_STARTING, version=VERSION, pid=os.getpid(), data_dir=str(configuration.data_dir)
+    )
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     _stop_at_signals(stopping)
     node = Node(configuration, log, lambda actor, error: _end(log, actor, error))
