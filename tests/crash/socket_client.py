@@ -143,6 +143,16 @@ class SocketClient:
         messages, _consumers = struct.unpack_from(">II", answer, 1 + answer[0])
         return int(messages)
 
+    def find(self, queue: str, channel: int) -> int | None:
+        """How many messages a queue holds; None if it is not there, and the channel is closed."""
+        try:
+            return self.declare(queue, channel, passive=True)
+        except RefusedError as refusal:
+            if refusal.code != 404:
+                raise
+        self.send(wire.method(channel, wire.CHANNEL_CLOSE_OK))
+        return None
+
     def publish_confirmed(self, exchange: str, key: str, body: bytes, channel: int = 1) -> bytes:
         """Publish one persistent message and wait for its ack; the ack's arguments."""
         return self.ask(wire.publish(channel, exchange, key, body), wire.ACK)
