@@ -111,7 +111,7 @@ def _replace(files: Files, directory: str, name: str, content: str) -> None:
         files.remove(unfinished)
     handle = files.create(unfinished)
     try:
-        write_all(files, handle, [content.encode("ascii")])
+        write_all(files, handle, 0, [content.encode("ascii")])
         files.sync_data(handle)
     finally:
         files.close(handle)

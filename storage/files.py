@@ -6,7 +6,7 @@ real one. All paths are strings; a file that is open is known by a number.
 
 What a `Files` promises, and no more:
 - bytes written survive a crash of the process at once, a crash of the machine only after
-  `sync_data` of their file returned;
+  `sync_data` of their file returned; until then any of them may be there, or what was there before;
 - a file created, renamed or removed is so after a crash of the machine only once
   `sync_directory` of its directory returned;
 - an error is raised as OSError and may leave any part of a write behind.
@@ -40,10 +40,13 @@ class Files(Protocol):
         """Names in the directory, in no particular order."""
 
     def create(self, path: str) -> int:
-        """Open a new, empty file for appending; FileExistsError if the name is taken."""
+        """Open a new, empty file for writing; FileExistsError if the name is taken."""
 
-    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
-        """Append the buffers (at most VECTORS_MAX); returns the bytes taken, maybe not all."""
+    def write(self, handle: int, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers (at most VECTORS_MAX) from the offset on, over what is there.
+
+        Returns the bytes taken, maybe not all.
+        """
 
     def sync_data(self, handle: int) -> None:
         """Return once the file's bytes and size are on the disk."""
@@ -61,7 +64,7 @@ class Files(Protocol):
         """Read from the offset on; fewer bytes than asked for only where the file ends."""
 
     def truncate(self, path: str, length: int) -> None:
-        """Cut the file to the length, and return once that and what is left are on the disk."""
+        """Cut the file to the length, and return once that and all of the file are on the disk."""
 
     def rename(self, source: str, target: str) -> None:
         """Give the file another name, at once replacing a file of that name."""
@@ -94,13 +97,13 @@ class OperatingSystemFiles:
         return os.listdir(directory)
 
     def create(self, path: str) -> int:
-        """Open a new file for appending."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        """Open a new file."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return os.open(path, flags, 0o600)
 
-    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
-        """One writev."""
-        return os.writev(handle, buffers)
+    def write(self, handle: int, offset: int, buffers: Sequence[Buffer]) -> int:
+        """One pwritev."""
+        return os.pwritev(handle, buffers, offset)
 
     def sync_data(self, handle: int) -> None:
         """One fdatasync."""
@@ -166,27 +169,23 @@ class OperatingSystemFiles:
         return handle
 
 
-def write_all(files: Files, handle: int, buffers: list[Buffer]) -> int:
-    """Append all the buffers in order, whatever each write takes; returns the bytes written.
+def write_all(files: Files, handle: int, offset: int, buffers: list[Buffer]) -> int:
+    """Write all the buffers in order, whatever each write takes; returns the bytes written.
 
     The common case is one call of `Files.write`. A write that took less goes on where it stopped:
     a disk that is full says so with the next one.
     """
     total = sum(map(len, buffers))
-    written, position = 0, 0
-    while position < len(buffers):
-        vectors = buffers if len(buffers) <= VECTORS_MAX else buffers[:VECTORS_MAX]
-        if position or written:
-            vectors = buffers[position : position + VECTORS_MAX]
-        taken = files.write(handle, vectors)
-        written += taken
-        if written == total:
-            break
+    written = files.write(handle, offset, buffers[:VECTORS_MAX])
+    position, taken = 0, written
+    while written < total:
         if not taken:
             raise OSError(errno.EIO, "a write took nothing")
-        while position < len(buffers) and taken >= len(buffers[position]):
+        while taken >= len(buffers[position]):
             taken -= len(buffers[position])
             position += 1
         if taken:
             buffers[position] = memoryview(buffers[position])[taken:]
+        taken = files.write(handle, offset + written, buffers[position : position + VECTORS_MAX])
+        written += taken
     return written

@@ -139,12 +139,7 @@ class Recovery:
             path = segment_path(self._directory, number)
             self._files.truncate(path, reader.verified_end)
             if reader.verified_end < reader.size:
-                torn = reader.damage.pop()
-                self._note(
-                    "truncated",
-                    f"segment {number} at byte {torn.start}: {reader.size - torn.start} bytes "
-                    f"behind the last record that verifies{_claimed(torn)}",
-                )
+                self._note_tail(reader)
         for damage in reader.damage:
             self.damaged.add(number)
             cost = "" if damage.bounded else ", and all that was behind it in this segment"
@@ -152,6 +147,16 @@ class Recovery:
                 "damaged",
                 f"segment {number}, bytes {damage.start} to {damage.end} of {reader.size}"
                 f"{_claimed(damage)}{cost}",
+            )
+
+    def _note_tail(self, reader: SegmentReader) -> None:
+        torn = reader.damage.pop()
+        # Zeros are what the journal itself writes ahead.
+        if not reader.ends_with_zeros(torn.start):
+            self._note(
+                "truncated",
+                f"segment {reader.number} at byte {torn.start}: {reader.size - torn.start} bytes "
+                f"behind the last record that verifies{_claimed(torn)}",
             )
 
     def _load(self) -> dict[int, list[RecoveredRun]]:

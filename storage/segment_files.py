@@ -99,9 +99,9 @@ def encode_header(number: int, next_batch_number: int, present: Sequence[EntryRa
 
 
 def create_segment(files: Files, directory: str, number: int, header: bytes) -> int:
-    """A new segment, open for appending; its header and its name are on the disk."""
+    """A new segment, open; its header and its name are on the disk."""
     handle = files.create(segment_path(directory, number))
-    write_all(files, handle, [header])
+    write_all(files, handle, 0, [header])
     files.sync_data(handle)
     files.sync_directory(directory)
     return handle
@@ -140,7 +140,7 @@ class SegmentReader:
         self.torn_creation = (
             damaged
             and self._first_record == self.size
-            and (known_size or self.size <= TORN_HEADER_BYTES_MAX or not any(data))
+            and (known_size or self.size <= TORN_HEADER_BYTES_MAX or self.ends_with_zeros(0))
         )
         if damaged:
             self.damage.append(Damage(0, self._first_record, ["the header"], True))
@@ -165,6 +165,10 @@ class SegmentReader:
             if stop_at_damage:
                 return
             offset = resume
+
+    def ends_with_zeros(self, offset: int) -> bool:
+        """Is there nothing but zeros from the offset on?"""
+        return not self._data[offset:].strip(b"\0")
 
     def _verify(self, offset: int) -> int | None:
         """Where the record at the offset ends, if there is one that verifies."""

@@ -1,9 +1,9 @@
 """A disk in memory that forgets what was not synced, as a machine does when its power goes.
 
 `CrashingFiles` is a `leveret.storage.files.Files`. What was written and not synced is lost from
-some byte on, and may come back as zeros or as garbage; what was created, renamed or removed in a
-directory that was not synced has happened or has not, name by name. A budget of operations makes
-the power go in the middle of anything.
+some byte on, and what was there before comes back, or zeros, or garbage; what was created, renamed
+or removed in a directory that was not synced has happened or has not, name by name. A budget of
+operations makes the power go in the middle of anything.
 """
 
 from __future__ import annotations
@@ -62,17 +62,28 @@ class CrashingFiles:
                     del self.names[path]
         self.synced_names = dict(self.names)
         for file in self.names.values():
-            unsynced = len(file.content) - len(file.synced)
-            kept = random.choice((0, unsynced, random.randint(0, unsynced)))
-            tail = bytes(file.content[len(file.synced) :])
-            lost = unsynced - kept
-            filler = random.choice((b"", b"", bytes(lost), random.randbytes(lost)))
-            if kept and random.random() < 0.2:
-                # Pages do not reach the disk in order.
-                hole = random.randrange(kept)
-                tail = tail[:hole] + bytes(min(7, kept - hole)) + tail[hole + 7 :]
-            file.synced = file.synced + tail[:kept] + filler
-            file.content = bytearray(file.synced)
+            self._lose(file, random)
+
+    @staticmethod
+    def _lose(file: _File, random: Random) -> None:
+        """Of the bytes from the first that differs on, some are new, then come old ones or none."""
+        old, new = file.synced, bytes(file.content)
+        pairs = zip(old, new, strict=False)
+        same = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+        unsynced = max(len(new), len(old)) - same
+        kept = random.choice((0, unsynced, random.randint(0, unsynced)))
+        tail = new[same : same + kept]
+        if kept and random.random() < 0.2:
+            # Pages do not reach the disk in order.
+            hole = random.randrange(len(tail) or 1)
+            width = min(7, len(tail) - hole)
+            before = old[same + hole : same + hole + width].ljust(width, b"\0")
+            tail = tail[:hole] + before + tail[hole + width :]
+        rest = old[same + kept :]
+        lost = max(0, len(new) - same - len(tail) - len(rest))
+        filler = random.choice((b"", b"", bytes(lost), random.randbytes(min(lost, 64))))
+        file.synced = old[:same] + tail + rest + filler
+        file.content = bytearray(file.synced)
 
     def flip(self, path: str, offset: int, bits: int = 1) -> None:
         """Damage a byte on the disk."""
@@ -99,16 +110,18 @@ class CrashingFiles:
         self.names[path] = _File()
         return self._open(path)
 
-    def write(self, handle: int, buffers: Sequence[Buffer]) -> int:
+    def write(self, handle: int, offset: int, buffers: Sequence[Buffer]) -> int:
         data = b"".join(buffers)
         assert len(buffers) <= 1024
+        content = self.open_files[handle].content
+        assert offset <= len(content)
         if self.write_bytes_max is not None:
             data = data[: self.write_bytes_max]
         if self.operations_left == 1:
             # The power goes in the middle of this write.
-            self.open_files[handle].content += data[: len(data) // 2]
+            data = data[: len(data) // 2]
+        content[offset : offset + len(data)] = data
         self._operation("write", self.handles[handle])
-        self.open_files[handle].content += data
         return len(data)
 
     def sync_data(self, handle: int) -> None:

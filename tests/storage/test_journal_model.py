@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     rule,
     run_state_machine_as_test,
@@ -70,10 +71,14 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.next_queue_id = 4
         self.next_ids: dict[int, int] = {1: 1, 2: 1, 3: 1}
         self.batches: list[Batch] = []
-        self.segment_bytes_max = 600
+        self.segment_bytes_max = 0
         self.next_batch_number_synced = 1
         self.must_sync = False
         self.journal: Journal
+
+    @initialize(segment_bytes_max=st.sampled_from((600, 600, 3000)))
+    def first_start(self, segment_bytes_max: int) -> None:
+        self.segment_bytes_max = segment_bytes_max
         self.open()
 
     # Steps.
@@ -302,4 +307,4 @@ def test_the_journal_keeps_to_the_model_through_crashes() -> None:
 
 @pytest.mark.soak
 def test_the_journal_keeps_to_the_model_through_many_more_crashes() -> None:
-    run_state_machine_as_test(JournalAgainstModel, settings=settings(SETTINGS, max_examples=20_000))
+    run_state_machine_as_test(JournalAgainstModel, settings=settings(SETTINGS, max_examples=5_000))
