@@ -241,6 +241,6 @@ class BrokerActor(LoopActor):
         handle: Ref = queue.handle  # type: ignore[assignment]
         return handle
 
-    def on_failure(self, *_exception: object) -> None:
+    def on_failure(self, *exception: Any) -> None:
         """Without its owner the topology is lost: the node ends."""
-        self._context.on_fatal("broker", RuntimeError("the broker actor failed"))
+        self._context.on_fatal("broker", exception[1])

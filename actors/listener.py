@@ -46,6 +46,13 @@ class Listener(LoopActor):
         if self._is_stopping and not self._readers:
             self._on_drained()
 
+    def on_failure(self, *exception: Any) -> None:
+        """Without it the node hears of no connection: all are dropped, and the node ends."""
+        for reader in self._readers:
+            tell(reader, Abandon())
+        self._on_drained()
+        self._context.on_fatal("listener", exception[1])
+
 
 class Connection(asyncio.Protocol):
     """asyncio's side of a connection: turns its callbacks into messages for the reader."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from .messages import WakeAt, Woken
 from .runtime import LoopActor, tell
@@ -15,8 +17,9 @@ class Ticker(LoopActor):
     A wish cannot be withdrawn: who asked looks at the token, and whether it still matters.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_fatal: Callable[[str, BaseException], None]) -> None:
         super().__init__()
+        self._on_fatal = on_fatal
         self._wishes: list[tuple[float, int, WakeAt]] = []
         self._order = count()
         self._timer_at = float("inf")
@@ -40,3 +43,7 @@ class Ticker(LoopActor):
 
     def _ring(self) -> None:
         tell(self.actor_ref, None)
+
+    def on_failure(self, *exception: Any) -> None:
+        """Without a clock no client is ever found to be gone: the node ends."""
+        self._on_fatal("ticker", exception[1])

@@ -136,7 +136,7 @@ class Node:
             consumers_per_channel_max=configuration.consumers_per_channel_max,
             on_fatal=self._on_fatal,
             broker=nobody,
-            ticker=Ticker.start_on(runtime),
+            ticker=Ticker.start_on(runtime, self._on_fatal),
             journal=self._journal_actor,
             catalog=self._catalog_actor,
         )

@@ -8,12 +8,14 @@ from typing import Any
 
 import leveret
 from leveret.actors.messages import (
-    ChannelClosed,
+    ChannelFailed,
     Confirm,
+    Down,
     Persisted,
     Ref,
     StartHeartbeats,
     TopologyCommand,
+    WakeAt,
 )
 from leveret.actors.node_context import NodeContext
 from leveret.actors.runtime import tell
@@ -26,8 +28,10 @@ _nothing: Any = None
 MALFORMED: dict[str, Any] = {
     "Queue": Persisted(_nothing),
     "Channel": Confirm(_nothing, _nothing),
-    "Reader": ChannelClosed([]),  # type: ignore[arg-type]
+    "Reader": ChannelFailed([], _nothing),  # type: ignore[arg-type]
     "Writer": StartHeartbeats(_nothing),
+    "Ticker": WakeAt(_nothing, _nothing, _nothing),
+    "Listener": Down([], ""),  # type: ignore[arg-type]
     "BrokerActor": TopologyCommand(_nothing, _nothing, _nothing),
 }
 
