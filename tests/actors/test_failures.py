@@ -283,7 +283,8 @@ def test_a_node_ends_without_a_confirm_when_an_actor_fails_that_it_cannot_do_wit
     files.wait_until_syncing()
     context = context_of(broker)
     assert broker.node is not None
-    fail({"broker": context.broker, "ticker": context.ticker, "listener": broker.node._listener}[whose])
+    listener = broker.node._listener
+    fail({"broker": context.broker, "ticker": context.ticker, "listener": listener}[whose])
     client.expect_closed()
     files.release()
     broker.stop()

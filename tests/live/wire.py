@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import NamedTuple, Self, TypeVar
 
 from leveret.amqp_frames.constants import (
@@ -102,6 +103,13 @@ def publish(
 def methods_of(channel: int, *methods: Method) -> bytes:
     """The frames of these methods."""
     return b"".join(encode_method(channel, method) for method in methods)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Look again and again: for what the broker does without sending a frame."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was"
 
 
 class Client:

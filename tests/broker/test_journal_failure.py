@@ -1,0 +1,74 @@
+"""A disk that fails: nothing more is confirmed, every connection closes, the process ends."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import leveret
+import pytest
+from gated_files import GatedFiles
+from leveret.amqp_frames.methods import BasicAck
+from served import Served
+from wire import PERSISTENT, Client, publish
+
+
+@pytest.mark.parametrize("operation", ["write", "sync_data"])
+def test_a_failed_write_or_sync_confirms_nothing_and_closes_every_connection(
+    client: Client,
+    connect: Callable[..., Client],
+    broker: leveret.Broker,
+    files: GatedFiles,
+    operation: str,
+) -> None:
+    other = connect()
+    client.declare("durable", durable=True)
+    client.send(publish("durable", b"kept", PERSISTENT))
+    client.expect(1, BasicAck(1, False))
+    files.failing[operation] = OSError(errno.EIO, "Input/output error")
+    client.send(publish("durable", b"lost", PERSISTENT))
+    client.expect_closed()
+    other.expect_closed()
+    broker.stop()
+    assert isinstance(broker.failure, OSError)
+    assert broker.failure.errno == errno.EIO
+    with pytest.raises(ConnectionRefusedError):
+        Client(broker.host, broker.port)
+
+
+def test_what_waits_behind_a_failed_sync_is_not_confirmed_by_a_later_one(
+    client: Client, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client.declare("durable", durable=True)
+    files.hold()
+    client.send(publish("durable", b"1", PERSISTENT))
+    files.wait_until_syncing()
+    client.send(publish("durable", b"2", PERSISTENT))
+    client.nothing_more()
+    files.failing["sync_data"] = OSError(errno.EIO, "Input/output error")
+    files.release()
+    client.expect_closed()
+    broker.stop()
+    assert files.syncs_begun == 1
+
+
+def test_a_full_disk_ends_the_process_with_an_exit_code_and_no_confirm(tmp_path: Path) -> None:
+    def limit_files_to_a_megabyte() -> None:
+        # A write past this fails with EFBIG.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    with (
+        Served(tmp_path, limit_files_to_a_megabyte) as served,
+        Client(served.host, served.port).log_in() as client,
+    ):
+        client.open_channel(1, confirms=True)
+        client.declare("durable", durable=True)
+        client.send(publish("durable", b"small", PERSISTENT))
+        client.expect(1, BasicAck(1, False))
+        client.send(publish("durable", bytes(2 << 20), PERSISTENT))
+        client.expect_closed()
+        assert served.exit_code() == 1
+        assert "broker.failed" in served.log()
+        assert "File too large" in served.log()

@@ -1,0 +1,64 @@
+"""A broker as its users start it: the command `leveret serve`, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+TIMEOUT_SECONDS = 30.0
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if "LEVERET_" not in name}
+
+
+class Served:
+    """`leveret serve` on a free port; killed at the end if it has not ended by itself."""
+
+    def __init__(
+        self,
+        directory: Path,
+        preexec: Callable[[], None] | None = None,
+        **settings: object,
+    ) -> None:
+        environment = {f"LEVERET_{name.upper()}": str(value) for name, value in settings.items()}
+        arguments = ["serve", "--port", "0", "--data-dir", str(directory / "data")]
+        self.log_path = directory / "log"
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "leveret", *arguments],
+                env=_ENVIRONMENT | environment,
+                cwd=directory,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                preexec_fn=preexec,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.fullmatch(r"leveret \S+ listening on (\S+):(\d+)\n", line)
+        assert found, line + self.log()
+        self.host, self.port = found[1], int(found[2])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def exit_code(self) -> int:
+        """Wait for the end."""
+        return self.process.wait(TIMEOUT_SECONDS)
