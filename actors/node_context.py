@@ -20,7 +20,7 @@ class NodeContext:
     topology: Topology
     limits: Limits
     version: str
-    # May this user log in with this password, coming from this address?
+    # From this address, may this user log in with this password?
     authenticate: Callable[[str, str, str], bool]
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int

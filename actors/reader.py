@@ -8,8 +8,7 @@ broker is not keeping up. Parent of the connection's channels and of its writer.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Protocol
+from functools import partial
 
 from ..amqp_frames.constants import (
     CHANNEL_ERROR,
@@ -27,6 +26,7 @@ from ..amqp_frames.methods import (
     Method,
     encode_method,
 )
+from ..core.connection_phase import Phase
 from ..core.handshake import Handshake, LoginRefusedError, State
 from ..core.heartbeat_watch import HeartbeatWatch
 from ..core.publish_window import PublishWindow
@@ -49,36 +49,15 @@ from .messages import (
     WriteBuffer,
 )
 from .node_context import NodeContext
+from .reading_gate import ReadingGate
 from .runtime import LoopActor, tell
-from .writer import Transport, Writer
+from .transport import ReadableTransport
+from .writer import Writer
 
 # Header that asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
 _HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 # RabbitMQ's SILENT_CLOSE_DELAY: how long a client waits that was refused without a word.
 SILENT_CLOSE_SECONDS = 3.0
-
-
-class ReadableTransport(Transport, Protocol):
-    """A transport whose reading can be stopped."""
-
-    def pause_reading(self) -> None:
-        """Stop calling data_received."""
-
-    def resume_reading(self) -> None:
-        """Start again."""
-
-
-class Phase(Enum):
-    """Where the connection is."""
-
-    HEADER = "header"
-    HANDSHAKE = "handshake"
-    RUNNING = "running"
-    # connection.close was written; nothing but its close-ok counts.
-    CLOSING = "closing"
-    # The client's connection.close is answered once its exclusive queues are gone.
-    CLIENT_CLOSING = "client closing"
-    ENDED = "ended"
 
 
 class Reader(LoopActor):
@@ -90,22 +69,17 @@ class Reader(LoopActor):
         super().__init__()
         self._context = context
         self._transport = transport
-        self._peer = peer
         self._parent = parent
         self._log = context.runtime.log.bind(peer=peer)
         self._phase = Phase.HEADER
         self._header = b""
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
         host = peer.rsplit(":", 1)[0]
-        self._handshake = Handshake(
-            context.limits,
-            context.version,
-            lambda user, password: context.authenticate(user, password, host),
-        )
+        login = partial(context.authenticate, host)
+        self._handshake = Handshake(context.limits, context.version, login)
         self._window = PublishWindow(context.publish_window_bytes_max)
         self._channels = ConnectionChannels(context, self._handshake, self._window, self.actor_ref)
-        self._is_paused = False
-        self._is_write_blocked = False
+        self._gate = ReadingGate(transport, self._window)
         self._watch = HeartbeatWatch()
         self._heartbeat_seconds = 0
 
@@ -129,11 +103,13 @@ class Reader(LoopActor):
         elif isinstance(message, ChannelFailed):
             self._channel_failed(message.channel_number, message.error)
         elif isinstance(message, WriteBuffer):
-            self._is_write_blocked = message.is_full
+            self._gate.is_write_blocked = message.is_full
             tell(self._writer, message)
             self._balance_reading()
         elif isinstance(message, QueuesDeleted):
-            self._queues_deleted()
+            if self._phase is Phase.CLIENT_CLOSING:
+                self._write(0, ConnectionCloseOk())
+                self._end_transport()
         elif isinstance(message, Shutdown):
             if self._phase in (Phase.HEADER, Phase.HANDSHAKE):
                 self._end_transport()
@@ -171,16 +147,15 @@ class Reader(LoopActor):
         self._header += data
         if len(self._header) < len(PROTOCOL_HEADER):
             return
-        header, rest = self._header[:8], self._header[8:]
-        if header not in (PROTOCOL_HEADER, _HEADER_0_9):
+        if not self._header.startswith((PROTOCOL_HEADER, _HEADER_0_9)):
             self._log.warning("connection.refused", reason="bad protocol header")
             tell(self._writer, PROTOCOL_HEADER)
             self._end_transport()
             return
         self._phase = Phase.HANDSHAKE
         self._write(0, self._handshake.start())
-        if rest:
-            self._received(rest)
+        if len(self._header) > len(PROTOCOL_HEADER):
+            self._received(self._header[len(PROTOCOL_HEADER) :])
 
     def _event(self, event: Event) -> None:
         if event.channel_number == 0:
@@ -188,11 +163,8 @@ class Reader(LoopActor):
             self._connection_method(event.method)
             return
         if self._phase is not Phase.RUNNING:
-            raise HardError(
-                CHANNEL_ERROR,
-                f"unexpected frame on channel {event.channel_number} in connection state "
-                f"{self._handshake.state.value}",
-            )
+            text = f"unexpected frame in connection state {self._handshake.state.value}"
+            raise HardError(CHANNEL_ERROR, text)
         self._channels.take(event, self._writer)
         if self._window.is_closed:
             self._balance_reading()
@@ -213,16 +185,12 @@ class Reader(LoopActor):
         elif isinstance(method, ConnectionClose):
             self._phase = Phase.CLIENT_CLOSING
             self._channels.release()
-            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+            self._tell_broker()
         elif isinstance(method, ConnectionUpdateSecret):
             raise HardError(NOT_IMPLEMENTED, "connection.update-secret", 10, 70)
         else:
-            raise HardError(
-                CHANNEL_ERROR,
-                f"unexpected method in connection state {self._phase.value}",
-                method.class_id,
-                method.method_id,
-            )
+            text = f"unexpected method in connection state {self._phase.value}"
+            raise HardError(CHANNEL_ERROR, text, method.class_id, method.method_id)
 
     # --- Endings
 
@@ -240,54 +208,44 @@ class Reader(LoopActor):
             self._fail(error)
         elif self._channels.close(number):
             self._log.warning("channel.closed", channel=number, error=str(error))
-            self._write(
-                number,
-                ChannelClose(error.reply_code, error.reply_text, error.class_id, error.method_id),
-            )
+            self._write_close(number, ChannelClose, error)
 
     def _fail(self, error: AmqpError) -> None:
         """Say connection.close for this error: the one place where it is said."""
         if self._phase in (Phase.CLOSING, Phase.ENDED):
             return
-        self._log.warning(
-            "connection.refused" if self._phase is Phase.HANDSHAKE else "connection.error",
-            error=str(error),
-        )
         was_running = self._phase is not Phase.HANDSHAKE
+        self._log.warning(
+            "connection.error" if was_running else "connection.refused", error=str(error)
+        )
         self._phase = Phase.CLOSING
         self._channels.release()
         if was_running:
-            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+            self._tell_broker()
         delay = self._context.close_timeout_seconds
         if isinstance(error, LoginRefusedError) and not self._handshake.capability(
             "authentication_failure_close"
         ):
             delay = SILENT_CLOSE_SECONDS
         else:
-            self._write(
-                0,
-                ConnectionClose(
-                    error.reply_code, error.reply_text, error.class_id, error.method_id
-                ),
-            )
+            self._write_close(0, ConnectionClose, error)
             if self._decoder.lost_sync:
                 delay = SILENT_CLOSE_SECONDS
         self._wake_in(delay, "close")
         self._balance_reading()
-
-    def _queues_deleted(self) -> None:
-        if self._phase is Phase.CLIENT_CLOSING:
-            self._write(0, ConnectionCloseOk())
-            self._end_transport()
 
     def _end_transport(self) -> None:
         self._phase = Phase.ENDED
         tell(self._writer, CloseTransport())
         self._wake_in(self._context.close_timeout_seconds, "abort")
 
+    def _tell_broker(self) -> None:
+        """The connection's exclusive queues go, and it will be told when they have."""
+        tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+
     def _lost(self, reason: str) -> None:
         if self._phase in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
-            tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+            self._tell_broker()
         self._channels.release()
         self._log.info("connection.closed", reason=reason, phase=self._phase.value)
         self._phase = Phase.ENDED
@@ -301,7 +259,7 @@ class Reader(LoopActor):
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: the client sees its socket close, its channels let go."""
         self._channels.release()
-        tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
+        self._tell_broker()
         self._writer.stop(block=False)
         self._transport.abort()
         tell(self._parent, Down(self.actor_ref, "failed"))
@@ -325,23 +283,14 @@ class Reader(LoopActor):
             self._check_heartbeat()
 
     def _check_heartbeat(self) -> None:
-        if self._watch.look(is_listening=not self._is_paused):
+        if self._watch.look(is_listening=not self._gate.is_paused):
             self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
             return
         self._log.warning("connection.closed", reason="missed heartbeats from client")
         self._transport.abort()
 
     def _balance_reading(self) -> None:
-        """Stop or start reading, as what the client sent is waiting or has been absorbed."""
-        # A connection that is closing must hear the close-ok.
-        must_pause = self._phase is Phase.RUNNING and (
-            self._window.is_closed or self._is_write_blocked
-        )
-        if must_pause and not self._is_paused:
-            self._transport.pause_reading()
-        elif self._is_paused and not must_pause:
-            self._transport.resume_reading()
-        self._is_paused = must_pause
+        self._gate.balance(is_running=self._phase is Phase.RUNNING)
 
     def _wake_in(self, seconds: float, token: str) -> None:
         when = self.runtime.scheduler.time() + seconds
@@ -349,3 +298,9 @@ class Reader(LoopActor):
 
     def _write(self, channel_number: int, method: Method) -> None:
         tell(self._writer, encode_method(channel_number, method))
+
+    def _write_close(
+        self, number: int, close: type[ChannelClose | ConnectionClose], error: AmqpError
+    ) -> None:
+        ids = (error.class_id, error.method_id)
+        self._write(number, close(error.reply_code, error.reply_text, *ids))

@@ -17,14 +17,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pykka
 from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
+
+from .scheduler import Scheduler
 
 if TYPE_CHECKING:
     from typing import Self
@@ -37,24 +38,8 @@ TURN_MESSAGES_MAX = 100
 TURNS_PER_ROUND_MAX = 200
 
 
-class Scheduler(Protocol):
-    """What the runtime needs of an event loop; a simulation can pass its own."""
-
-    def call_soon(self, callback: Callable[[], object]) -> object:
-        """Call back in the loop's next round."""
-
-    def call_soon_threadsafe(self, callback: Callable[[], object]) -> object:
-        """Call back in the loop's next round; from any thread."""
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> object:
-        """Call back when `time()` has reached `when`."""
-
-    def time(self) -> float:
-        """Seconds on a monotonic clock."""
-
-
 class TurnOver(BaseException):
-    """Ends an actor's turn; never leaves `LoopActor.take_turn`."""
+    """The turn is used up; never leaves `LoopActor.take_turn`."""
 
 
 class Runtime:
@@ -161,7 +146,7 @@ class LoopInbox:
     def __init__(self) -> None:
         self.envelopes: deque[Any] = deque()
         self.budget = 0
-        # Set before the actor starts; until then nothing makes it runnable.
+        # Until the actor starts, nothing makes it runnable.
         self.runtime: Runtime | None = None
         self.actor: LoopActor | None = None
         self.is_runnable = False

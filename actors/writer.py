@@ -8,8 +8,6 @@ the broker's memory does not grow.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..amqp_frames.constants import HEARTBEAT_FRAME
 from .messages import (
     CloseTransport,
@@ -23,19 +21,7 @@ from .messages import (
     WriteDeliveries,
 )
 from .runtime import LoopActor, tell
-
-
-class Transport(Protocol):
-    """What the writer needs of a connection; asyncio's transports are one."""
-
-    def write(self, data: bytes) -> None:
-        """Buffer and send."""
-
-    def close(self) -> None:
-        """Close when the buffer is sent."""
-
-    def abort(self) -> None:
-        """Close at once."""
+from .transport import Transport
 
 
 class Writer(LoopActor):

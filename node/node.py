@@ -141,7 +141,7 @@ class Node:
             catalog=self._catalog_actor,
         )
 
-    def _authenticate(self, user: str, password: str, host: str) -> bool:
+    def _authenticate(self, host: str, user: str, password: str) -> bool:
         """May the user log in? The default user, and from loopback only if it is so listed."""
         configuration = self._configuration
         is_user = user == configuration.default_user
@@ -161,26 +161,34 @@ class Node:
             self._server.close()
             self._server = None
             tell(self._listener, Abandon())
-            await self._drained.wait()
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
+            # The listener itself may be what has failed: the loop's end closes the sockets then.
+            await self._wait_until_drained(self._configuration.close_timeout_ms)
+        await self._close_files()
 
     async def stop(self) -> None:
         """Say 320 to the clients, write everything that was accepted, close the files."""
         if self._server is not None:
             self._server.close()
             tell(self._listener, Shutdown())
-            timeout_seconds = self._configuration.stop_timeout_ms / 1000
-            try:
-                await asyncio.wait_for(self._drained.wait(), timeout_seconds)
-            except TimeoutError:
-                self._log.warning("broker.stop_timeout", seconds=timeout_seconds)
+            if not await self._wait_until_drained(self._configuration.stop_timeout_ms):
                 tell(self._listener, Abandon())
             self._server = None
             # What was read is with its queues, and with the journal, when nobody has a turn left.
             while not self._runtime.is_idle():
                 await asyncio.sleep(0)
+        await self._close_files()
+        self._log.info("broker.stopped")
+
+    async def _wait_until_drained(self, timeout_ms: int) -> bool:
+        """Wait for the last connection to go; false if it does not."""
+        try:
+            await asyncio.wait_for(self._drained.wait(), timeout_ms / 1000)
+        except TimeoutError:
+            self._log.warning("broker.stop_timeout", milliseconds=timeout_ms)
+            return False
+        return True
+
+    async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
         for name in ("_journal_actor", "_catalog_actor"):
             actor = getattr(self, name, None)
@@ -190,4 +198,3 @@ class Node:
         if self._directory is not None:
             self._directory.close()
             self._directory = None
-        self._log.info("broker.stopped")

@@ -1,0 +1,207 @@
+"""The commands of a channel: one at a time, each carried out or asked of who can.
+
+Runs inside the channel's actor, and is apart from it only to be read by itself. A command that
+needs an answer from the broker or a queue is `awaited`: the channel holds back what comes in
+behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..amqp_frames.constants import (
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+)
+from ..amqp_frames.errors import AmqpError, HardError, SoftError
+from ..amqp_frames.methods import (
+    AccessRequest,
+    AccessRequestOk,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ChannelOpen,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from ..core.definitions import QueueDefinition
+from ..core.publisher import Publisher
+from .channel_consuming import CONSUMING_METHODS
+from .messages import (
+    ConsumerAdded,
+    ConsumerRemoved,
+    GetAnswer,
+    Purge,
+    Purged,
+    Ref,
+    Refused,
+    ReportStatus,
+    Status,
+    TopologyAnswer,
+    TopologyCommand,
+)
+from .node_context import NodeContext
+from .runtime import tell
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+_TOPOLOGY_METHODS = (
+    ExchangeDeclare,
+    ExchangeDelete,
+    QueueDeclare,
+    QueueDelete,
+    QueueBind,
+    QueueUnbind,
+)
+_UNBUILT_METHODS = (TxSelect, TxCommit, TxRollback, ExchangeBind, ExchangeUnbind)
+
+
+class Commands:
+    """Carries out what is neither a publish nor an acknowledgement, for the actor `channel`."""
+
+    def __init__(
+        self, channel: Channel, context: NodeContext, publisher: Publisher, connection: Ref
+    ) -> None:
+        self._channel = channel
+        self._context = context
+        self._publisher = publisher
+        # What exclusive queues belong to: the connection, by its reader.
+        self._connection = connection
+        self._last_queue = ""
+        # The command whose answer is awaited.
+        self.awaited: Method | None = None
+
+    def carry_out(self, method: Method) -> None:
+        """Carry the method out, or ask who can; AmqpError, with its ids, if it is wrong."""
+        try:
+            if isinstance(method, _TOPOLOGY_METHODS):
+                self._topology(method)
+            elif isinstance(method, CONSUMING_METHODS):
+                self._channel.consuming.command(method)
+            elif isinstance(method, QueuePurge):
+                self.ask_queue(method, self.queue(method.queue), Purge(self._channel.actor_ref))
+            elif isinstance(method, ConfirmSelect):
+                self._publisher.confirm_mode = True
+                if not method.no_wait:
+                    self._channel.write(ConfirmSelectOk())
+            elif isinstance(method, ChannelFlow):
+                if not method.active:
+                    raise HardError(NOT_IMPLEMENTED, "active=false")
+                self._channel.write(ChannelFlowOk(True))
+            elif isinstance(method, AccessRequest):
+                self._channel.write(AccessRequestOk(1))
+            elif isinstance(method, ChannelClose):
+                self._channel.close()
+            elif isinstance(method, ChannelOpen):
+                raise HardError(CHANNEL_ERROR, "second 'channel.open' seen")
+            elif isinstance(method, _UNBUILT_METHODS):
+                raise HardError(NOT_IMPLEMENTED, f"{method.name}")
+            elif not isinstance(method, (ChannelCloseOk, ChannelFlowOk)):
+                raise HardError(COMMAND_INVALID, "unimplemented method")
+        except AmqpError as error:
+            error.class_id, error.method_id = method.class_id, method.method_id
+            raise
+
+    def _topology(self, method: Method) -> None:
+        if isinstance(method, (QueueBind, QueueDelete, QueueUnbind)) and not method.queue:
+            # "" is the queue declared last on this channel, and as a key its name.
+            name = self._queue_name("")
+            if isinstance(method, QueueBind) and not method.routing_key:
+                method = replace(method, routing_key=name)
+            method = replace(method, queue=name)
+        tell(
+            self._context.broker, TopologyCommand(self._channel.actor_ref, self._connection, method)
+        )
+        self.await_answer(method)
+
+    # --- Answers to what was asked
+
+    def await_answer(self, method: Method) -> None:
+        """Hold back what comes in until the question that `method` put to an actor is answered."""
+        self.awaited = method
+
+    def ask_queue(self, method: Method, queue: QueueDefinition, question: object) -> None:
+        """Put `method`'s question to a queue and await the answer; 404 if the queue is no more."""
+        handle: Ref = queue.handle  # type: ignore[assignment]
+        if not tell(handle, question):
+            if self._context.table.find_queue(queue.name) is queue:
+                raise SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+            raise SoftError(NOT_FOUND, f"no {queue}")
+        self.await_answer(method)
+
+    def answered(self, message: object) -> None:
+        """An actor has answered the question at hand; the channel may go on."""
+        method = self.awaited
+        if method is None:
+            return
+        try:
+            if isinstance(message, TopologyAnswer):
+                if self._topology_answer(method, message):
+                    return
+            elif isinstance(message, Status):
+                self.write_unless_no_wait(
+                    method,
+                    QueueDeclareOk(
+                        message.queue.name, message.message_count, message.consumer_count
+                    ),
+                )
+            elif isinstance(message, Purged):
+                self.write_unless_no_wait(method, QueuePurgeOk(message.message_count))
+            elif isinstance(message, (ConsumerAdded, ConsumerRemoved, GetAnswer)):
+                self._channel.consuming.answered(method, message)
+            elif isinstance(message, Refused):
+                raise message.error
+        except AmqpError as error:
+            error.class_id, error.method_id = method.class_id, method.method_id
+            raise
+        self.awaited = None
+
+    def _topology_answer(self, method: Method, message: TopologyAnswer) -> bool:
+        """Write what the broker answered; true if a queue must be asked for its counts first."""
+        if isinstance(message.answer, AmqpError):
+            raise message.answer
+        if message.queue is not None:
+            self._last_queue = message.queue.name
+            if message.asks_queue:
+                self.ask_queue(method, message.queue, ReportStatus(self._channel.actor_ref))
+                return True
+        self.write_unless_no_wait(method, message.answer)
+        return False
+
+    def write_unless_no_wait(self, method: Method, answer: Method) -> None:
+        """Send the answer to `method`, if that asked for one."""
+        if not getattr(method, "no_wait", False):
+            self._channel.write(answer)
+
+    # --- Names of queues
+
+    def queue(self, name: str) -> QueueDefinition:
+        """The queue of that name, or the last declared for ""; 404 or 405 if it cannot be had."""
+        return self._context.topology.queue(self._queue_name(name), self._connection)
+
+    def _queue_name(self, name: str) -> str:
+        if name:
+            return name
+        if not self._last_queue:
+            raise SoftError(NOT_FOUND, "no previously declared queue")
+        return self._last_queue

@@ -1,0 +1,142 @@
+"""The deliveries of a channel: delivery tags, what is unacked, and giving it back to the queues.
+
+Runs inside the channel's actor, and is apart from it only to be read by itself. Delivery tags
+ascend from 1 over all consumers of the channel and basic.get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ..amqp_frames.batch import Acks
+from ..amqp_frames.deliveries import encode_deliveries, encode_get_ok
+from ..amqp_frames.errors import SoftError
+from ..amqp_frames.methods import BasicAck, BasicGetEmpty
+from ..core.consumers import ChannelCredit
+from ..core.definitions import QueueDefinition
+from ..core.unacked import Part, Unacked, runs_of_tags
+from .messages import Deliver, GetAnswer, Ref, Requeue, Settle, WriteDeliveries
+from .runtime import tell
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+
+class Deliveries:
+    """What the channel has out. `offer_credit` is called when its full credit has room again."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        number: int,
+        frame_max_bytes: int,
+        credit: ChannelCredit,
+        offer_credit: Callable[[], None],
+    ) -> None:
+        self._channel = channel
+        self._number = number
+        self._frame_max_bytes = frame_max_bytes
+        self._credit = credit
+        self._offer_credit = offer_credit
+        self._unacked = Unacked()
+        self._next_delivery_tag = 1
+
+    def deliver(self, message: Deliver) -> None:
+        """Encode messages for a consumer and remember them until they are acked."""
+        consumer = message.consumer
+        frames: list[bytes] = []
+        window_bytes = 0
+        for delivery in message.deliveries:
+            span = delivery.span
+            tag = self._next_delivery_tag
+            self._next_delivery_tag += len(span)
+            if not consumer.no_ack:
+                self._unacked.add(tag, delivery)
+            window_bytes += span.wire_bytes()
+            frames.append(
+                encode_deliveries(
+                    span.batch,
+                    span.indexes,
+                    tag,
+                    consumer.consumer_tag,
+                    span.attempts > 0,
+                    self._number,
+                    self._frame_max_bytes,
+                )
+            )
+        queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
+        self._channel.write_frames(
+            WriteDeliveries(b"".join(frames), handle_of(queue), consumer, window_bytes)
+        )
+
+    def got(self, message: GetAnswer, no_ack: bool) -> None:
+        """Encode what basic.get brought, or that there was nothing."""
+        delivery = message.delivery
+        if delivery is None:
+            self._channel.write(BasicGetEmpty())
+            return
+        tag = self._next_delivery_tag
+        self._next_delivery_tag += 1
+        if not no_ack:
+            self._unacked.add(tag, delivery)
+        span = delivery.span
+        self._channel.write_frames(
+            encode_get_ok(
+                span.batch,
+                span.indexes[0],
+                tag,
+                span.attempts > 0,
+                message.message_count,
+                self._number,
+                self._frame_max_bytes,
+            )
+        )
+
+    def acknowledge(self, acks: Acks) -> None:
+        """Settle what a run of basic.ack names; 406 for a tag that is not held."""
+        parts: list[Part] = []
+        try:
+            for first, last, multiple in runs_of_tags(acks.tags, acks.multiples):
+                if multiple:
+                    parts += self._unacked.take(first, True)
+                else:
+                    parts += self._unacked.take_range(first, last)
+        except SoftError as error:
+            error.class_id, error.method_id = BasicAck.class_id, BasicAck.method_id
+            raise
+        finally:
+            self._give_back(parts, Settle)
+
+    def settle(self, delivery_tag: int, multiple: bool) -> None:
+        """Acked, or rejected for good; 406 for a tag that is not held."""
+        self._give_back(self._unacked.take(delivery_tag, multiple), Settle)
+
+    def requeue(self, delivery_tag: int, multiple: bool) -> None:
+        """Given back undone; 406 for a tag that is not held."""
+        self._give_back(self._unacked.take(delivery_tag, multiple), Requeue)
+
+    def _give_back(self, parts: list[Part], message: type[Settle] | type[Requeue]) -> None:
+        if not parts:
+            return
+        credit = self._credit
+        was_full = credit.room() <= 0
+        for delivery, low, high in parts:
+            if delivery.consumer is not None:
+                credit.in_use -= high - low
+        for queue, group in groupby(parts, _queue_of):
+            tell(handle_of(queue), message(self._channel.actor_ref, list(group)))
+        if was_full:
+            self._offer_credit()
+
+
+def _queue_of(part: Part) -> QueueDefinition:
+    queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
+    return queue
+
+
+def handle_of(queue: QueueDefinition) -> Ref:
+    """The actor of a queue."""
+    handle: Ref = queue.handle  # type: ignore[assignment]
+    return handle
