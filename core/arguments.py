@@ -81,7 +81,7 @@ _INTEGER_KINDS: Final = frozenset(
     {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
 )
 # Ten years.
-_EXPIRY_MS_MAX: Final = 315_360_000_000
+EXPIRY_MS_MAX: Final = 315_360_000_000
 _PRIORITY_MAX: Final = 255
 
 
@@ -182,7 +182,7 @@ def _not_negative(argument: Field, arguments: Table) -> str | None:
 
 def _message_ttl(argument: Field, arguments: Table) -> str | None:
     reason = _not_negative(argument, arguments)
-    if reason is None and _number(argument) > _EXPIRY_MS_MAX:
+    if reason is None and _number(argument) > EXPIRY_MS_MAX:
         return f"{{value_too_large,{_number(argument)}}}"
     return reason
 

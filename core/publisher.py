@@ -20,6 +20,7 @@ from ..amqp_frames.properties import decode_properties
 from .coalescing import coalesce
 from .definitions import QueueDefinition
 from .exchange_table import ExchangeTable
+from .expiration import expiration_fault
 from .returns import encode_returned
 from .unconfirmed import Unconfirmed
 
@@ -141,12 +142,11 @@ class Publisher:
         try:
             queues = self._table.route(exchange, routing_key)
         except AmqpError as error:
+            error.class_id, error.method_id = PUBLISH
             return Route((), False, error)
         return Route(queues, bool(key[-1] & _MANDATORY), None)
 
-    def _sound_count(
-        self, batch: Batch, routes: Sequence[Route]
-    ) -> tuple[int, AmqpError | None]:
+    def _sound_count(self, batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:
         """How many messages come before the first that is an error, and that error."""
         count = len(batch)
         error: AmqpError | None = None
@@ -169,7 +169,8 @@ class Publisher:
         size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
         properties = decode_properties(batch.wire, header + 19, header + 7 + size)
         if properties.expiration is not None:
-            text = f"invalid expiration '{properties.expiration}': not implemented"
+            fault = expiration_fault(properties.expiration)
+            text = f"invalid expiration '{properties.expiration}': {fault}"
             return SoftError(PRECONDITION_FAILED, text, *PUBLISH)
         if properties.user_id is not None and properties.user_id != self._user:
             text = (

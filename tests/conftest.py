@@ -13,10 +13,13 @@ from pathlib import Path
 import leveret
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "live"))
+LIVE = Path(__file__).parent / "live"
+sys.path.insert(0, str(LIVE))
+# Their asserts, too, say what was and what should have been.
+pytest.register_assert_rewrite(*(module.stem for module in LIVE.glob("*.py")))
 
-from gated_files import GatedFiles
-from wire import Client
+from gated_files import GatedFiles  # noqa: E402 - found only now
+from wire import Client  # noqa: E402
 
 
 @pytest.fixture

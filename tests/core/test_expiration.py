@@ -1,0 +1,28 @@
+"""What is wrong with an expiration, in RabbitMQ's words."""
+
+from __future__ import annotations
+
+import pytest
+from leveret.core.expiration import expiration_fault
+
+
+@pytest.mark.parametrize(
+    ("expiration", "fault"),
+    [
+        ("", "no_integer"),
+        ("abc", "no_integer"),
+        (" 1", "no_integer"),
+        ("-", "no_integer"),
+        ("10x", '{leftover_string,"x"}'),
+        ("10.5", '{leftover_string,".5"}'),
+        ("-1", "{value_negative,-1}"),
+        ("315360000001", "{value_too_large,315360000001}"),
+        ("315360000000", "not implemented"),
+        ("+5", "not implemented"),
+        ("0", "not implemented"),
+    ],
+)
+def test_an_expiration_is_refused_with_rabbitmq_s_reason_or_as_not_built(
+    expiration: str, fault: str
+) -> None:
+    assert expiration_fault(expiration) == fault
