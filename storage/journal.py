@@ -6,7 +6,8 @@ the disk through `Files` only. docs/JOURNAL.md draws what is on the disk.
 
 - A batch's wire bytes are written once, with the first `append` of it; each queue's entries are a
   short record that refers to the batch by number.
-- `commit` writes with one writev, and syncs if an append or a purge is among what it wrote.
+- `commit` writes with one writev, and syncs if an append, or a settle that asks for it, is
+  among what it wrote.
   A settle or a delivered record alone is written but not waited for: to lose it costs a redelivery.
 - A segment that is full is synced before the next one is created, so a torn tail is possible in
   the last segment only.
@@ -29,7 +30,6 @@ from .files import Files, OperatingSystemFiles
 from .live_entries import EntryIds
 from .records import (
     DELIVERED,
-    PURGE,
     SETTLE,
     body_bytes_at_most,
     encode_body,
@@ -128,8 +128,8 @@ class Journal:
     def settle(self, queue_id: int, ranges: Sequence[EntryRange], sync: bool = False) -> None:
         """Entries were acked or dropped. Ids that were never appended may lie in the ranges.
 
-        If `sync`, they are gone for good after the next commit, and so is all that was settled
-        before.
+        If `sync`, as a purge asks for, they are gone for good after the next commit, and so is all
+        that was settled before.
         """
         self._writer.make_room(ranges_bytes(len(ranges)))
         if self._ledger.settle(queue_id, ranges) or sync:
@@ -141,15 +141,6 @@ class Journal:
         self._writer.make_room(ranges_bytes(len(ranges)))
         if self._ledger.delivered(queue_id, ranges):
             self._take_ranges(DELIVERED, queue_id, ranges)
-
-    def purge(self, queue_id: int, last_entry_id: int) -> None:
-        """All entries of the queue up to this id are gone, for good after the next commit."""
-        ranges = [(0, last_entry_id)]
-        self._writer.make_room(ranges_bytes(1))
-        self._ledger.settle(queue_id, ranges)
-        # Written even if no entry was live: the sync covers the settles before it, too.
-        self._take_ranges(PURGE, queue_id, ranges)
-        self._must_sync = True
 
     def drop_queue(self, queue_id: int) -> None:
         """The queue is no more, and the catalog has committed that: all its entries are dead.

@@ -34,8 +34,7 @@ BODY = 2
 ENTRIES = 3
 SETTLE = 4
 DELIVERED = 5
-PURGE = 6
-REMOVED = 7
+REMOVED = 6
 
 # Forms of a body or entries record: numbers listed one by one, not only first and count.
 INDEXES_LISTED = 1
@@ -85,7 +84,7 @@ class EntriesRecord(NamedTuple):
 
 
 class RangesRecord(NamedTuple):
-    """Entries of a queue that were settled, delivered or purged."""
+    """Entries of a queue that were settled or delivered."""
 
     kind: int
     queue_id: int
@@ -168,7 +167,7 @@ def encode_entries(
 def encode_ranges(
     kind: int, queue_id: int, ranges: Sequence[EntryRange], segment_number: int
 ) -> bytes:
-    """A settle, delivered or purge record."""
+    """A settle or delivered record."""
     if len(ranges) == 1:
         first, last = ranges[0]
         covered = _one_range.pack(kind, 1, queue_id, first, last)
@@ -191,7 +190,7 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
             return _decode_body(data, start, end)
         if kind == ENTRIES:
             return _decode_entries(data, start, end)
-        if kind in (SETTLE, DELIVERED, PURGE):
+        if kind in (SETTLE, DELIVERED):
             _, count, queue_id = _ranges.unpack_from(data, start)
             ranges = _read_ranges(data, start + _ranges.size, count, end)
             return RangesRecord(kind, queue_id, ranges)

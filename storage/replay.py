@@ -141,7 +141,6 @@ class Replay:
         if record.ranges:
             self._used(record.queue_id, max(last for _, last in record.ranges))
         if record.kind != DELIVERED:
-            # A purge is a settle of everything up to an id that was synced.
             ledger.settle(record.queue_id, record.ranges)
         elif ledger.delivered(record.queue_id, record.ranges):
             live_entries = ledger.queues[record.queue_id]

@@ -212,7 +212,7 @@ class SegmentReader:
         if isinstance(record, BodyRecord):
             return f"{len(record.indexes)} messages of batch {record.batch_number}"
         if isinstance(record, RangesRecord):
-            return f"settle, delivered or purge record of queue {record.queue_id}"
+            return f"settle or delivered record of queue {record.queue_id}"
         return "bookkeeping of segments"
 
     def _decode(self, offset: int, end: int) -> Record | None:

@@ -2,7 +2,7 @@
 
 A segment can be removed when
 1. no live entry has its body record or its entries record in it, and
-2. every segment that its settle, purge and delivered records speak of is gone, or goes with it.
+2. every segment that its settle and delivered records speak of is gone, or goes with it.
    A settle is live until the entries record it speaks of is gone: without it, a message that was
    settled comes back at the next start.
 
@@ -30,7 +30,7 @@ class SegmentLedger(Generic[BlockType]):
         # Per segment that is there: how many live entries need it, counted once for the entries
         # record and once more for the body record if that lies in another segment.
         self.live: dict[int, int] = {}
-        # Per segment: the other segments that its settles, purges and delivered records speak of.
+        # Per segment: the other segments that its settle and delivered records speak of.
         self.speaks_of: dict[int, set[int]] = {}
         self.open_segment = 0
         # Has anything happened since the last `removable` that may let a segment go?

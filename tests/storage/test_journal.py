@@ -194,15 +194,6 @@ def test_attempts_split_runs(files: CrashingFiles) -> None:
     ]
 
 
-def test_a_purge_is_synced_and_takes_all_up_to_its_id(files: CrashingFiles) -> None:
-    journal, _ = opened(files, 1)
-    journal.append(1, batch_of([b"%d" % index for index in range(6)], 1), range(6), range(1, 7))
-    journal.commit()
-    journal.purge(1, 4)
-    assert journal.commit().synced
-    assert restarted(files, 1) == {1: [(5, publish(b"4"), 0), (6, publish(b"5"), 0)]}
-
-
 def test_a_settle_is_synced_when_asked_with_all_before_it(files: CrashingFiles) -> None:
     journal, _ = opened(files, 1)
     journal.append(1, batch_of([b"a", b"b", b"c"], 1), range(3), range(1, 4))
@@ -271,7 +262,6 @@ def test_a_failed_commit_is_final(files: CrashingFiles, operation: str) -> None:
         lambda: journal.append(1, batch, range(1), range(2, 3)),
         lambda: journal.settle(1, [(1, 1)]),
         lambda: journal.delivered(1, [(1, 1)]),
-        lambda: journal.purge(1, 1),
         lambda: journal.drop_queue(1),
         journal.commit,
         journal.reclaim,

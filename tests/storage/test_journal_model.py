@@ -2,7 +2,7 @@
 
 What the model demands of every start, and of the start after that:
 - an entry whose append was synced, and that nobody settled, is there, its bytes unaltered;
-- an entry whose settle, purge or queue's end was synced is not there;
+- an entry whose settle or queue's end was synced is not there;
 - what was not synced may have happened or not; a kill, unlike a power cut, loses nothing written;
 - attempts lie between those synced and those asked for;
 - nothing else is there, ids ascend, and numbers to come lie above all that were used;
@@ -125,10 +125,11 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
     @rule(random=randoms)
     def purge(self, random: Random) -> None:
+        """All of a queue up to some entry, and nothing may bring it back."""
         queue_id = random.choice(sorted(self.queues))
-        last = random.randrange(self.next_ids[queue_id])
-        self.journal.purge(queue_id, last)
-        self.mark_settled(queue_id, [(0, last)])
+        ranges = [(0, random.randrange(self.next_ids[queue_id]))]
+        self.journal.settle(queue_id, ranges, sync=True)
+        self.mark_settled(queue_id, ranges)
         self.must_sync = True
 
     @rule(random=randoms, oldest=st.booleans())

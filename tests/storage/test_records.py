@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from leveret.storage.records import (
     DELIVERED,
     HEAD,
-    PURGE,
     SETTLE,
     BodyRecord,
     EntriesRecord,
@@ -76,7 +75,7 @@ def test_what_is_contiguous_is_a_range_and_takes_no_room() -> None:
     )
 
 
-@given(kind=st.sampled_from((SETTLE, DELIVERED, PURGE)), queue_id=numbers, ranges=ranges)
+@given(kind=st.sampled_from((SETTLE, DELIVERED)), queue_id=numbers, ranges=ranges)
 def test_ranges_come_back(kind: int, queue_id: int, ranges: list[tuple[int, int]]) -> None:
     record = encode_ranges(kind, queue_id, ranges, SEGMENT_NUMBER)
     assert len(record) == ranges_bytes(len(ranges))

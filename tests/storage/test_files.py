@@ -1,0 +1,165 @@
+"""The real disk: what `OperatingSystemFiles` does, and the journal on it, seen by strace."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from leveret.storage.files import (
+    VECTORS_MAX,
+    Buffer,
+    FileLockedError,
+    OperatingSystemFiles,
+    write_all,
+)
+from leveret.storage.journal import Journal
+from publishes import batch_of, message
+
+
+@pytest.fixture
+def files() -> OperatingSystemFiles:
+    return OperatingSystemFiles()
+
+
+def test_bytes_are_written_where_they_belong_and_read_back(
+    files: OperatingSystemFiles, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "file")
+    handle = files.create(path)
+    assert files.write(handle, 0, [b"abc", memoryview(b"defg")]) == 7
+    assert files.write(handle, 2, [b"XY"]) == 2
+    files.sync_data(handle)
+    files.close(handle)
+    assert files.size(path) == 7
+    assert files.read(path, 1, 100) == b"bXYefg"
+    assert files.read(path, 7, 1) == b""
+    files.truncate(path, 3)
+    assert (tmp_path / "file").read_bytes() == b"abX"
+    with pytest.raises(FileExistsError):
+        files.create(path)
+
+
+def test_names_are_made_listed_renamed_and_removed(
+    files: OperatingSystemFiles, tmp_path: Path
+) -> None:
+    directory = str(tmp_path / "a" / "b")
+    files.make_directory(directory)
+    files.make_directory(directory)
+    for name in "xy":
+        files.close(files.create(f"{directory}/{name}"))
+    files.rename(f"{directory}/x", f"{directory}/y")
+    files.sync_directory(directory)
+    assert files.list_directory(directory) == ["y"]
+    files.remove(f"{directory}/y")
+    assert files.list_directory(directory) == []
+
+
+def test_a_lock_is_one_holder_s_until_it_is_closed(
+    files: OperatingSystemFiles, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "lock")
+    handle = files.lock(path)
+    with pytest.raises(FileLockedError):
+        files.lock(path)
+    files.close(handle)
+    files.close(files.lock(path))
+
+
+@pytest.mark.parametrize("count", [1, VECTORS_MAX, VECTORS_MAX + 1, 3 * VECTORS_MAX + 5])
+def test_any_number_of_buffers_is_written_in_order(
+    files: OperatingSystemFiles, tmp_path: Path, count: int
+) -> None:
+    buffers: list[Buffer] = [b"%d;" % number for number in range(count)]
+    whole = b"".join(buffers)
+    path = str(tmp_path / "file")
+    handle = files.create(path)
+    assert write_all(files, handle, 0, buffers) == len(whole)
+    files.close(handle)
+    assert files.read(path, 0, len(whole) + 1) == whole
+
+
+def test_writes_that_stop_short_go_on_where_they_stopped(tmp_path: Path) -> None:
+    class FewBytes(OperatingSystemFiles):
+        def write(self, handle: int, offset: int, buffers: list[Buffer]) -> int:
+            return super().write(handle, offset, [b"".join(buffers)[:7]])
+
+    files = FewBytes()
+    path = str(tmp_path / "file")
+    handle = files.create(path)
+    buffers: list[Buffer] = [b"", b"0123456789", b"", memoryview(b"abcdefg"), b"x", b""]
+    assert write_all(files, handle, 0, buffers) == 18
+    files.close(handle)
+    assert files.read(path, 0, 99) == b"0123456789abcdefgx"
+
+
+def test_a_write_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
+    class Full(OperatingSystemFiles):
+        def write(self, handle: int, offset: int, buffers: list[Buffer]) -> int:
+            return 0
+
+    with pytest.raises(OSError, match="took nothing"):
+        write_all(Full(), 3, 0, [b"a"])
+
+
+def test_a_journal_of_many_segments_comes_back_from_the_disk(tmp_path: Path) -> None:
+    directory = str(tmp_path / "journal")
+    journal, _ = Journal.open(directory, known_queue_ids={1}, segment_bytes_max=5_000)
+    sent = []
+    for number in range(1, 60):
+        batch = batch_of([b"%d" % number * 50, b"second"], number)
+        journal.append(1, batch, range(2), range(number * 2, number * 2 + 2))
+        sent += [message(batch, 0), message(batch, 1)]
+        if number % 3 == 0:
+            journal.commit()
+    journal.settle(1, [(2, 61)])
+    journal.close()
+    for _ in range(2):
+        journal, recovered = Journal.open(directory, known_queue_ids={1})
+        assert recovered.report == []
+        found = [message(run.batch, i) for run in recovered.queues[1] for i in run.indexes]
+        assert found == sent[60:]
+        journal.close()
+    sizes = [file.stat().st_size for file in (tmp_path / "journal").iterdir()]
+    assert max(sizes) <= 5_000
+
+
+STRACED = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from publishes import batch_of
+from leveret.storage.catalog import AddQueue, Catalog, QueueRow
+from leveret.storage.journal import Journal
+directory = Path(sys.argv[1])
+journal, _ = Journal.open(str(directory / "journal"), known_queue_ids={1})
+catalog = Catalog.open(directory / "catalog.sqlite")
+os.write(2, b"confirm")
+for number in range(1, 201):
+    journal.append(1, batch_of([b"a"], number), range(1), range(number, number + 1))
+    journal.commit()
+    os.write(2, b"confirm")
+for number in range(1, 101):
+    catalog.apply([AddQueue(QueueRow(number, "/", str(number), True, False, b""))])
+    os.write(2, b"confirm")
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_every_commit_of_journal_and_catalog_is_synced_before_it_returns(tmp_path: Path) -> None:
+    log = tmp_path / "strace"
+    command = ["strace", "-f", "-e", "trace=fdatasync,fsync,write", "-o", str(log)]
+    program = [sys.executable, "-c", STRACED, str(tmp_path), str(Path(__file__).parent)]
+    done = subprocess.run(command + program, capture_output=True, text=True, check=False)
+    if "ptrace" in done.stderr.lower():
+        pytest.skip("strace may not trace here")
+    assert done.returncode == 0, done.stderr
+    calls = re.findall(r"(confirm|fdatasync\(\d+\) += 0)", log.read_text())
+    confirms = [at for at, call in enumerate(calls) if call == "confirm"]
+    assert len(confirms) == 301
+    # Exactly one sync for each commit, between its confirm and the one before.
+    assert [after - before - 1 for before, after in pairwise(confirms)] == [1] * 300
