@@ -68,7 +68,7 @@ class Deliveries:
             )
         queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
         self._channel.write_frames(
-            WriteDeliveries(b"".join(frames), handle_of(queue), consumer, window_bytes)
+            WriteDeliveries(frames, handle_of(queue), consumer, window_bytes)
         )
 
     def got(self, message: GetAnswer, no_ack: bool) -> None:

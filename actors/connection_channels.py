@@ -41,7 +41,7 @@ class ConnectionChannels:
             if not isinstance(method, ChannelOpen):
                 ids = (method.class_id, method.method_id) if method is not None else PUBLISH
                 raise HardError(CHANNEL_ERROR, "expected 'channel.open'", *ids)
-            self._open(number, method, writer)
+            self._open(number, writer)
             return
         channel = self._channels[number]
         if channel is None:
@@ -56,15 +56,13 @@ class ConnectionChannels:
         else:
             tell(channel, OversizedPublish(event.body_bytes))
 
-    def _open(self, number: int, method: Method, writer: Ref) -> None:
+    def _open(self, number: int, writer: Ref) -> None:
         channel_max = self._handshake.limits.channel_max
         if channel_max and len(self._channels) >= channel_max:
             raise HardError(
                 NOT_ALLOWED,
                 f"number of channels opened ({len(self._channels)}) has reached the "
                 f"negotiated channel_max ({channel_max})",
-                method.class_id,
-                method.method_id,
             )
         share = self._shares[number] = WindowShare(self._window)
         self._channels[number] = Channel.start_on(

@@ -118,7 +118,7 @@ class Deliver(NamedTuple):
 class WriteDeliveries(NamedTuple):
     """Channel -> Writer: frames that a consumer's window counts until the socket takes them."""
 
-    frames: bytes
+    frames: Sequence[bytes]
     queue: Ref
     consumer: Consumer
     window_bytes: int

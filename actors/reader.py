@@ -54,6 +54,7 @@ from .runtime import LoopActor, tell
 from .transport import ReadableTransport
 from .writer import Writer
 
+CloseMethod = type[ChannelClose | ConnectionClose]
 # Header that asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
 _HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 # RabbitMQ's SILENT_CLOSE_DELAY: how long a client waits that was refused without a word.
@@ -85,9 +86,8 @@ class Reader(LoopActor):
 
     def on_start(self) -> None:
         """Start the writer; give the client so long for its handshake."""
-        self._writer = Writer.start_on(
-            self.runtime, self._transport, self.actor_ref, self._context.ticker
-        )
+        ticker = self._context.ticker
+        self._writer = Writer.start_on(self.runtime, self._transport, self.actor_ref, ticker)
         self._wake_in(self._context.handshake_timeout_seconds, "handshake")
 
     def on_receive(self, message: object) -> None:
@@ -163,8 +163,8 @@ class Reader(LoopActor):
             self._connection_method(event.method)
             return
         if self._phase is not Phase.RUNNING:
-            text = f"unexpected frame in connection state {self._handshake.state.value}"
-            raise HardError(CHANNEL_ERROR, text)
+            state = self._handshake.state.value
+            raise HardError(CHANNEL_ERROR, f"unexpected frame in connection state {state}")
         self._channels.take(event, self._writer)
         if self._window.is_closed:
             self._balance_reading()
@@ -215,9 +215,8 @@ class Reader(LoopActor):
         if self._phase in (Phase.CLOSING, Phase.ENDED):
             return
         was_running = self._phase is not Phase.HANDSHAKE
-        self._log.warning(
-            "connection.error" if was_running else "connection.refused", error=str(error)
-        )
+        event = "connection.error" if was_running else "connection.refused"
+        self._log.warning(event, error=str(error))
         self._phase = Phase.CLOSING
         self._channels.release()
         if was_running:
@@ -299,8 +298,6 @@ class Reader(LoopActor):
     def _write(self, channel_number: int, method: Method) -> None:
         tell(self._writer, encode_method(channel_number, method))
 
-    def _write_close(
-        self, number: int, close: type[ChannelClose | ConnectionClose], error: AmqpError
-    ) -> None:
+    def _write_close(self, number: int, close: CloseMethod, error: AmqpError) -> None:
         ids = (error.class_id, error.method_id)
         self._write(number, close(error.reply_code, error.reply_text, *ids))

@@ -11,6 +11,9 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None:
         """Buffer and send."""
 
+    def writelines(self, pieces: list[bytes]) -> None:
+        """Buffer and send, in order; the list is the transport's from now on."""
+
     def close(self) -> None:
         """Close when the buffer is sent."""
 

@@ -23,6 +23,9 @@ from .messages import (
 from .runtime import LoopActor, tell
 from .transport import Transport
 
+# So many bytes are not joined, which copies them, but handed over piece by piece.
+GATHERED_BYTES_MIN = 65_536
+
 
 class Writer(LoopActor):
     """Writes for one connection; `reader` is its parent, `ticker` drives its heartbeats."""
@@ -44,7 +47,7 @@ class Writer(LoopActor):
         if isinstance(message, bytes):
             self._frames.append(message)
         elif isinstance(message, WriteDeliveries):
-            self._frames.append(message.frames)
+            self._frames += message.frames
             self._unsent.append(message)
         elif isinstance(message, WriteBuffer):
             self._is_full = message.is_full
@@ -60,8 +63,11 @@ class Writer(LoopActor):
         """Write what came together; open the windows of what the socket has taken."""
         frames = self._frames
         if frames:
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
-            frames.clear()
+            if sum(map(len, frames)) >= GATHERED_BYTES_MIN:
+                self._transport.writelines(frames)
+            else:
+                self._transport.write(b"".join(frames))
+            self._frames = []
             self._has_written = True
         if self._unsent and not self._is_full:
             for sent in self._unsent:
