@@ -123,9 +123,7 @@ class Handshake:
             return None
         if isinstance(method, ConnectionOpen) and self.state is State.OPEN:
             if method.virtual_host != "/":
-                raise HardError(
-                    NOT_ALLOWED, f"vhost {method.virtual_host} not found", 10, 40
-                )
+                raise HardError(NOT_ALLOWED, f"vhost {method.virtual_host} not found", 10, 40)
             self.vhost = method.virtual_host
             self.state = State.DONE
             return ConnectionOpenOk()
@@ -162,8 +160,6 @@ class Handshake:
                 ACCESS_REFUSED,
                 f"Login was refused using authentication mechanism {method.mechanism}. "
                 "For details see the broker logfile.",
-                method.class_id,
-                method.method_id,
             )
         self.user = user
 
@@ -179,16 +175,16 @@ def _check(name: str, value: int, offered: int, lowest: int) -> None:
         raise HardError(
             NOT_ALLOWED,
             f"negotiated {name} = {value} is lower than the minimum allowed value ({lowest})",
-            10,
-            31,
+            ConnectionTune.class_id,
+            ConnectionTune.method_id,
         )
     if offered and (value == 0 or value > offered):
-        shown = value or "0 (no limit)"
+        shown = "0 (no limit)" if name == "channel_max" and not value else value
         raise HardError(
             NOT_ALLOWED,
             f"negotiated {name} = {shown} is higher than the maximum allowed value ({offered})",
-            10,
-            31,
+            ConnectionTune.class_id,
+            ConnectionTune.method_id,
         )
 
 

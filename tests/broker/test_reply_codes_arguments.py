@@ -1,0 +1,207 @@
+"""Codes and words of arguments and limits: refused with RabbitMQ's reason, or as not built yet."""
+
+from __future__ import annotations
+
+import pytest
+from leveret.amqp_frames.field_types import Field
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicConsume,
+    ChannelClose,
+    ChannelCloseOk,
+    ExchangeDeclare,
+    QueueBind,
+    QueueDeclare,
+)
+from mistakes import (
+    Mistake,
+    assert_closes_the_channel,
+    assert_closes_the_connection,
+    parametrized,
+)
+from wire import Client, publish
+
+Q = QueueDeclare(queue="q")
+INVALID = "PRECONDITION_FAILED - invalid arg"
+NOT_BUILT = "not implemented"
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {"message_size_max_bytes": 20, "consumers_per_channel_max": 2}
+
+
+def number(value: int) -> Field:
+    return Field("signedint" if -(2**31) <= value < 2**31 else "long", value)
+
+
+def text(value: str) -> Field:
+    return Field("longstr", value)
+
+
+def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
+    """A declaration of q with this argument, refused for this reason."""
+    arguments = {name: value} | {key.replace("_", "-"): each for key, each in others.items()}
+    words = f"{INVALID} '{name}' for queue 'q' in vhost '/': {reason}"
+    return Mistake(
+        f"{name} {value.value}", QueueDeclare(queue="q", arguments=arguments), 406, words
+    )
+
+
+@parametrized(
+    bad("x-expires", number(0), "{value_zero,0}"),
+    bad("x-expires", number(-1), "{value_negative,-1}"),
+    bad("x-expires", text("1"), '"expected integer, got longstr"'),
+    bad("x-message-ttl", number(-1), "{value_negative,-1}"),
+    bad("x-message-ttl", number(315_360_000_001), "{value_too_large,315360000001}"),
+    bad("x-max-length", number(-1), "{value_negative,-1}"),
+    bad("x-max-length", text("many"), '"expected integer, got longstr"'),
+    bad("x-max-length-bytes", number(-1), "{value_negative,-1}"),
+    bad("x-max-priority", number(256), "{max_value_exceeded,256}"),
+    bad("x-overflow", text("other"), "invalid_overflow"),
+    bad("x-overflow", number(1), "{unacceptable_type,signedint}"),
+    bad("x-dead-letter-routing-key", text("k"), "routing_key_but_no_dlx_defined"),
+    bad("x-single-active-consumer", text("yes"), "{unacceptable_type,longstr}"),
+    bad("x-queue-type", number(1), "{unacceptable_type,signedint}"),
+)
+def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+@parametrized(
+    bad("x-expires", number(1000), NOT_BUILT),
+    bad("x-message-ttl", number(0), NOT_BUILT),
+    bad("x-max-length", number(10), NOT_BUILT),
+    bad("x-max-length-bytes", number(10), NOT_BUILT),
+    bad("x-max-priority", number(10), NOT_BUILT),
+    bad("x-overflow", text("reject-publish"), NOT_BUILT),
+    bad("x-dead-letter-exchange", text("x"), NOT_BUILT),
+    bad("x-single-active-consumer", Field("bool", True), NOT_BUILT),
+    bad("x-queue-type", text("quorum"), NOT_BUILT),
+    bad("x-queue-type", text("stream"), NOT_BUILT),
+    Mistake(
+        "alternate exchange",
+        ExchangeDeclare(exchange="x", arguments={"alternate-exchange": text("y")}),
+        406,
+        f"{INVALID} 'alternate-exchange' for exchange 'x' in vhost '/': {NOT_BUILT}",
+    ),
+    Mistake(
+        "headers exchange",
+        ExchangeDeclare(exchange="x", type="headers"),
+        406,
+        f"{INVALID} 'type' for exchange 'x' in vhost '/': {NOT_BUILT}",
+    ),
+    Mistake(
+        "bind to headers exchange",
+        QueueBind(queue="q", exchange="amq.headers"),
+        406,
+        f"{INVALID} 'type' for exchange 'amq.headers' in vhost '/': {NOT_BUILT}",
+        [Q],
+    ),
+    Mistake(
+        "publish to headers exchange",
+        publish("k", exchange="amq.match"),
+        406,
+        f"{INVALID} 'type' for exchange 'amq.match' in vhost '/': {NOT_BUILT}",
+        ids=(60, 40),
+    ),
+    Mistake(
+        "consumer priority",
+        BasicConsume(queue="q", arguments={"x-priority": number(1)}),
+        406,
+        f"{INVALID} 'x-priority' for queue 'q' in vhost '/': {NOT_BUILT}",
+        [Q],
+    ),
+)
+def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+@parametrized(
+    Mistake(
+        "stream's",
+        QueueDeclare(queue="q", arguments={"x-max-age": text("1D")}),
+        406,
+        f"{INVALID} 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue",
+    ),
+    Mistake(
+        "quorum's",
+        QueueDeclare(queue="q", arguments={"x-delivery-limit": number(3)}),
+        406,
+        f"{INVALID} 'x-delivery-limit' for queue 'q' in vhost '/' "
+        "of queue type rabbit_classic_queue",
+    ),
+    Mistake(
+        "consumer's",
+        BasicConsume(queue="q", arguments={"x-stream-offset": text("first")}),
+        406,
+        f"{INVALID} 'x-stream-offset' for queue 'q' in vhost '/' "
+        "of queue type rabbit_classic_queue",
+        [Q],
+    ),
+    Mistake(
+        "consumer priority of a wrong type",
+        BasicConsume(queue="q", arguments={"x-priority": text("1")}),
+        406,
+        f"{INVALID} 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"",
+        [Q],
+    ),
+)
+def test_an_argument_of_another_type(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+def test_arguments_that_rabbitmq_ignores_are_ignored(client: Client) -> None:
+    arguments = {
+        "x-queue-type": text("classic"),
+        "x-queue-mode": text("lazy"),
+        "x-queue-version": number(2),
+        "x-unheard-of": text("anything"),
+        "foo": number(1),
+    }
+    client.declare("q", arguments=arguments)
+    assert client.declare("q", arguments=arguments | {"foo": number(2)}).message_count == 0
+
+
+# --- Limits
+
+
+def too_large(size: int) -> str:
+    return f"PRECONDITION_FAILED - message size {size} is larger than configured max size 20"
+
+
+@parametrized(
+    Mistake("by one", publish("q", bytes(21)), 406, too_large(21), [Q], (60, 40)),
+    Mistake("by far", publish("q", bytes(300_000)), 406, too_large(300_000), [Q], (60, 40)),
+)
+def test_a_message_that_is_too_large(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+    assert client.counts("q") == (0, 0)
+
+
+def test_a_message_as_large_as_allowed_is_no_mistake(client: Client) -> None:
+    client.declare("q")
+    client.send(publish("q", bytes(20)))
+    client.expect(1, BasicAck(1, False))
+
+
+def test_what_was_published_before_one_that_is_too_large_is_kept(client: Client) -> None:
+    client.declare("q")
+    client.send(publish("q") * 2, publish("q", bytes(21)), publish("q"))
+    assert client.expect_type(1, ChannelClose).reply_text == too_large(21)
+    client.send_methods(1, ChannelCloseOk())
+    client.open_channel(1)
+    assert client.counts("q") == (2, 0)
+
+
+@parametrized(
+    Mistake(
+        "third consumer",
+        BasicConsume(queue="q"),
+        530,
+        "NOT_ALLOWED - reached maximum (2) of consumers per channel",
+        [Q, BasicConsume(queue="q"), BasicConsume(queue="q")],
+    ),
+)
+def test_more_consumers_than_a_channel_may_have(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_connection(client, mistake)
