@@ -20,6 +20,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
+from itertools import groupby
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
@@ -161,13 +162,14 @@ class Recovery:
 
     def _load(self) -> dict[int, list[RecoveredRun]]:
         """Bind every live entry to its message; what has none is lost, reported and let go."""
+        self._load_bodies()
         queues: dict[int, list[RecoveredRun]] = {}
         for queue_id, live_entries in self._replay.ledger.queues.items():
             runs: list[RecoveredRun] = []
             kept: list[RecoveredBlock] = []
             lost: Counter[int] = Counter()
             for block in live_entries.blocks:
-                found = self._runs(block)
+                found = _runs(block)
                 if found is None:
                     lost[block.batch_number] += len(block.entry_ids)
                 else:
@@ -185,40 +187,54 @@ class Recovery:
                 queues[queue_id] = runs
         return queues
 
-    def _runs(self, block: RecoveredBlock) -> list[RecoveredRun] | None:
-        body = block.body
-        batch = self._batch(body) if body else None
-        if body is None or batch is None:
-            return None
-        indexes = _positions(block.indexes, body.place.received_indexes, len(batch))
-        if indexes is None:
-            return None
-        ids = block.entry_ids
-        if ids[-1] - ids[0] + 1 == len(ids):
-            return [RecoveredRun(batch, indexes, ids[0], block.attempts)]
-        return [
-            RecoveredRun(batch, indexes[start:end], ids[start], block.attempts)
-            for start, end in _stretches(ids)
-        ]
+    def _load_bodies(self) -> None:
+        """Read the bodies that live entries refer to, a segment at a time."""
+        bodies = {
+            block.body
+            for live_entries in self._replay.ledger.queues.values()
+            for block in live_entries.blocks
+            if block.body is not None
+        }
+        in_order = sorted(bodies, key=lambda body: body.place[:2])
+        for number, group in groupby(in_order, lambda body: body.place.segment_number):
+            wanted = list(group)
+            first, last = wanted[0].place.wire_start, wanted[-1].place.wire_end
+            data = self._files.read(segment_path(self._directory, number), first, last - first)
+            for body in wanted:
+                self._decode_body(
+                    body, data[body.place.wire_start - first : body.place.wire_end - first]
+                )
 
-    def _batch(self, body: StoredBody) -> Batch | None:
-        """The batch of a body record, loaded once."""
-        if body.batch is None and body.place.wire_end:
-            place = body.place
-            path = segment_path(self._directory, place.segment_number)
-            wire = self._files.read(path, place.wire_start, place.wire_end - place.wire_start)
-            try:
-                batch = self._decode(wire)
-            except ValueError as error:
-                self._note("damaged", f"batch {body.batch_number} verifies, but: {error}")
-                body.place = place._replace(wire_end=0)
-                return None
-            batch.number = body.batch_number
-            # A batch that is whole needs no translation when it is appended again.
-            whole = place.received_indexes == range(len(batch))
-            batch.journal_place = place._replace(received_indexes=None) if whole else place
-            body.batch = batch
-        return body.batch
+    def _decode_body(self, body: StoredBody, wire: bytes) -> None:
+        place = body.place
+        try:
+            batch = self._decode(wire)
+        except ValueError as error:
+            self._note("damaged", f"batch {body.batch_number} verifies, but: {error}")
+            return
+        batch.number = body.batch_number
+        # A batch that is whole needs no translation when it is appended again.
+        whole = place.received_indexes == range(len(batch))
+        batch.journal_place = place._replace(received_indexes=None) if whole else place
+        body.batch = batch
+
+
+def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
+    """The block's entries with their messages; None if it has no body that holds them."""
+    body = block.body
+    if body is None or body.batch is None:
+        return None
+    batch = body.batch
+    indexes = _positions(block.indexes, body.place.received_indexes, len(batch))
+    if indexes is None:
+        return None
+    ids = block.entry_ids
+    if ids[-1] - ids[0] + 1 == len(ids):
+        return [RecoveredRun(batch, indexes, ids[0], block.attempts)]
+    return [
+        RecoveredRun(batch, indexes[start:end], ids[start], block.attempts)
+        for start, end in _stretches(ids)
+    ]
 
 
 def _claimed(damage: Damage) -> str:
