@@ -386,3 +386,27 @@ def test_other_files_in_the_directory_are_left_alone() -> None:
         files.close(files.create(f"{DIRECTORY}/{name}"))
     assert started_twice(files) == (held, [])
     assert f"{DIRECTORY}/notes.txt" in files.names
+
+
+def test_batch_numbers_outlive_the_segments_that_they_were_used_in() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files)
+    journal.append(1, batch_of([b"a"], 41), range(1), range(1, 2))
+    journal.settle(1, [(1, 1)])
+    journal.commit()
+    for _ in range(3):
+        files.kill()
+        _, recovered = opened(files)
+        assert recovered.next_batch_number == 42
+
+
+def test_entry_ids_go_on_above_all_that_records_speak_of() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files)
+    journal.append(1, batch_of([b"a"], 1), range(1), range(1, 2))
+    # The ids up to 9 were transient messages'.
+    journal.settle(1, [(1, 9)])
+    journal.append(2, batch_of([b"keeps the segment"], 2), range(1), range(1, 2))
+    journal.commit()
+    files.kill()
+    assert opened(files)[1].next_entry_ids == {1: 10, 2: 2}
