@@ -1,4 +1,4 @@
-"""Puts this folder's helpers, `crashing_files` and `publishes`, where its tests can import them."""
+"""Puts this folder's helpers, such as `crashing_files`, where its tests can import them."""
 
 from __future__ import annotations
 

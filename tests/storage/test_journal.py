@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from array import array
 from random import Random
 
@@ -10,7 +9,6 @@ import pytest
 from crashing_files import CrashingFiles
 from leveret.storage.journal import CommitResult, Journal
 from leveret.storage.recovery import Recovered
-from leveret.storage.segment_writer import JournalUnusableError
 from publishes import batch_of, message, publish
 
 DIRECTORY = "/journal"
@@ -248,44 +246,6 @@ def test_a_body_whose_segment_is_gone_is_written_again(files: CrashingFiles) -> 
     journal.append(2, first, range(1), range(1, 2))
     journal.commit()
     assert restarted(files, 1, 2) == {2: [(1, publish(b"a" * 50), 0)]}
-
-
-@pytest.mark.parametrize("operation", ["write", "sync_data"])
-def test_a_failed_commit_is_final(files: CrashingFiles, operation: str) -> None:
-    journal, _ = opened(files, 1)
-    batch = batch_of([b"a"], 1)
-    journal.append(1, batch, range(1), range(1, 2))
-    files.failing[operation] = OSError(errno.EIO, "the disk is ill")
-    with pytest.raises(OSError, match="the disk is ill"):
-        journal.commit()
-    for call in (
-        lambda: journal.append(1, batch, range(1), range(2, 3)),
-        lambda: journal.settle(1, [(1, 1)]),
-        lambda: journal.delivered(1, [(1, 1)]),
-        lambda: journal.drop_queue(1),
-        journal.commit,
-        journal.reclaim,
-    ):
-        with pytest.raises(JournalUnusableError, match="the disk is ill"):
-            call()
-    syncs = files.count("sync_data")
-    journal.close()
-    assert files.count("sync_data") == syncs
-    assert files.handles == {}
-
-
-def test_close_syncs_what_was_only_written(files: CrashingFiles) -> None:
-    journal, _ = opened(files, 1)
-    journal.append(1, batch_of([b"a"], 1), range(1), range(1, 2))
-    journal.commit()
-    journal.settle(1, [(1, 1)])
-    journal.commit()
-    journal.close()
-    files.cut_power(Random(0))
-    assert restarted(files, 1) == {}
-    with pytest.raises(JournalUnusableError, match="closed"):
-        journal.commit()
-    journal.close()
 
 
 def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_them_all(files: CrashingFiles) -> None:

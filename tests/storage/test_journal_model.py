@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass, field
 from random import Random
 
 import pytest
@@ -32,26 +31,12 @@ from leveret.amqp_frames.batch import Batch, Indexes
 from leveret.storage.journal import Journal
 from leveret.storage.recovery import Recovered
 from leveret.storage.segment_files import segment_numbers
+from model_entry import BUFFERED, SYNCED, WRITTEN, Entry
 from publishes import batch_of, message
 
 DIRECTORY = "/journal"
-BUFFERED, WRITTEN, SYNCED = 0, 1, 2
 randoms = st.randoms(use_true_random=False)
 small = st.integers(0, 40)
-
-
-@dataclass
-class Entry:
-    """What happened to one entry, each with how far it has got to the disk."""
-
-    wire: bytes
-    appended: int = BUFFERED
-    settled: int | None = None
-    delivered: list[int] = field(default_factory=list)
-
-
-def raised(level: int, to: int) -> int:
-    return max(level, to)
 
 
 def some_of(random: Random, indexes: Indexes) -> Indexes:
@@ -231,10 +216,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         """All that was handed over has got so far."""
         for entries in self.queues.values():
             for entry in entries.values():
-                entry.appended = raised(entry.appended, level)
-                if entry.settled is not None:
-                    entry.settled = raised(entry.settled, level)
-                entry.delivered = [raised(each, level) for each in entry.delivered]
+                entry.reach(level)
 
     def open(self) -> Recovered:
         self.journal, recovered = Journal.open(

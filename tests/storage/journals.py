@@ -1,0 +1,90 @@
+"""Journals with something in them, and what a start finds there."""
+
+from __future__ import annotations
+
+from crashing_files import CrashingFiles
+from leveret.storage.journal import Journal
+from leveret.storage.recovery import Recovered, ReportLine
+from leveret.storage.segment_files import segment_path
+from publishes import batch_of, message
+
+DIRECTORY = "/journal"
+Contents = dict[tuple[int, int], bytes]
+
+
+def opened(
+    files: CrashingFiles, known: set[int] | None = None, segment_bytes_max: int = 1 << 20
+) -> tuple[Journal, Recovered]:
+    return Journal.open(DIRECTORY, files, known or {1, 2}, segment_bytes_max)
+
+
+def contents(recovered: Recovered) -> Contents:
+    return {
+        (queue_id, run.first_entry_id + position): message(run.batch, index)
+        for queue_id, runs in recovered.queues.items()
+        for run in runs
+        for position, index in enumerate(run.indexes)
+    }
+
+
+def started_twice(files: CrashingFiles) -> tuple[Contents, list[ReportLine]]:
+    """Start, kill, start: the same is there. What the first start had to say."""
+    files.kill()
+    _, first = opened(files)
+    files.kill()
+    _, second = opened(files)
+    assert contents(second) == contents(first)
+    return contents(first), first.report
+
+
+def events(report: list[ReportLine]) -> list[str]:
+    return [line.event for line in report]
+
+
+def written_step_by_step() -> tuple[CrashingFiles, list[tuple[int, Contents]]]:
+    """One segment, and what it held at each size that it had between two commits."""
+    files = CrashingFiles()
+    journal, _ = opened(files)
+    size = files.size(segment_path(DIRECTORY, 1))
+    stages: list[tuple[int, Contents]] = [(size, {})]
+    held: Contents = {}
+    for number in (1, 2, 3):
+        batch = batch_of([b"%d %d" % (number, index) for index in range(3)], number)
+        for queue_id in (1, 2):
+            # A commit each, so that every stage ends with an entries record.
+            journal.append(queue_id, batch, range(3), range(number * 3, number * 3 + 3))
+            size += journal.commit().bytes
+            held = held | {(queue_id, number * 3 + i): message(batch, i) for i in range(3)}
+            stages.append((size, held))
+    journal.settle(1, [(3, 7)])
+    size += journal.commit().bytes
+    held = {key: wire for key, wire in held.items() if key[0] != 1 or key[1] > 7}
+    stages.append((size, held))
+    journal.close()
+    assert files.size(segment_path(DIRECTORY, 1)) == size
+    return files, stages
+
+
+def held_at(stages: list[tuple[int, Contents]], size: int) -> Contents:
+    return [held for end, held in stages if end <= size][-1]
+
+
+def new_file(files: CrashingFiles, path: str, content: bytes) -> None:
+    handle = files.create(path)
+    files.write(handle, 0, [content])
+    files.sync_data(handle)
+    files.close(handle)
+
+
+def in_three_segments() -> tuple[CrashingFiles, Contents]:
+    """Queue 1 with one batch in each of the segments 1 to 3."""
+    files = CrashingFiles()
+    held: Contents = {}
+    for number in (1, 2, 3):
+        journal, _ = opened(files)
+        batch = batch_of([b"%d" % number * 20], number)
+        journal.append(1, batch, range(1), range(number, number + 1))
+        journal.commit()
+        held[1, number] = message(batch, 0)
+        journal.close()
+    return files, held

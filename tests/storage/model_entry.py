@@ -1,0 +1,24 @@
+"""One entry of the journal's model, and how far each thing done to it has got to the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+BUFFERED, WRITTEN, SYNCED = 0, 1, 2
+
+
+@dataclass
+class Entry:
+    """What happened to one entry, each with how far it has got to the disk."""
+
+    wire: bytes
+    appended: int = BUFFERED
+    settled: int | None = None
+    delivered: list[int] = field(default_factory=list)
+
+    def reach(self, level: int) -> None:
+        """All that was done so far has got to the level, or was further."""
+        self.appended = max(self.appended, level)
+        if self.settled is not None:
+            self.settled = max(self.settled, level)
+        self.delivered = [max(each, level) for each in self.delivered]
