@@ -22,6 +22,13 @@ from leveret.amqp_frames.constants import (
 )
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
     BasicPublish,
     ChannelFlow,
     ChannelFlowOk,
@@ -65,6 +72,15 @@ class Content(NamedTuple):
     properties: Properties
     body: bytes
     body_frames: int = 1
+
+
+class Got(NamedTuple):
+    """What basic.get brought; `left` messages are behind it."""
+
+    delivery_tag: int
+    redelivered: bool
+    left: int
+    body: bytes
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -121,6 +137,7 @@ class Client:
         self._unread = bytearray()
         self.start: ConnectionStart | None = None
         self.tune: ConnectionTune | None = None
+        self._next_seq_no = 1
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +209,20 @@ class Client:
         assert len(body) == body_bytes
         return Content(properties, bytes(body), body_frames)
 
+    def expect_delivery(self, deliver: BasicDeliver, body: bytes, channel: int = 1) -> None:
+        """The next frames must be this delivery and its content."""
+        self.expect(channel, deliver)
+        assert self.read_content(channel).body == body
+
+    def get(self, queue: str, *, no_ack: bool = False, channel: int = 1) -> Got | None:
+        """basic.get: the answer and the body, or None."""
+        answer = self.ask(channel, BasicGet(queue=queue, no_ack=no_ack))
+        if isinstance(answer, BasicGetEmpty):
+            return None
+        assert isinstance(answer, BasicGetOk), answer
+        body = self.read_content(channel).body
+        return Got(answer.delivery_tag, answer.redelivered, answer.message_count, body)
+
     def expect_closed(self) -> None:
         """The broker closes the socket without another frame."""
         try:
@@ -257,6 +288,25 @@ class Client:
         answer = self.ask(channel, QueueDeclare(queue=queue, **properties))  # type: ignore[arg-type]
         assert isinstance(answer, QueueDeclareOk), answer
         return answer
+
+    def consume(self, queue: str, tag: str = "c", *, channel: int = 1, **bits: object) -> None:
+        """Start a consumer with this tag."""
+        consume = BasicConsume(queue=queue, consumer_tag=tag, **bits)  # type: ignore[arg-type]
+        assert self.ask(channel, consume) == BasicConsumeOk(tag)
+
+    def publish_all(self, queue: str, *bodies: bytes, properties: Properties = TRANSIENT) -> None:
+        """Publish to the queue and wait for all confirms.
+
+        On channel 1, which is in confirm mode and publishes in no other way.
+        """
+        self.send(*(publish(queue, body, properties) for body in bodies))
+        first = self._next_seq_no
+        self._next_seq_no += len(bodies)
+        open_numbers = set(range(first, self._next_seq_no))
+        while open_numbers:
+            ack = self.expect_type(1, BasicAck)
+            low = first if ack.multiple else ack.delivery_tag
+            open_numbers.difference_update(range(low, ack.delivery_tag + 1))
 
     def counts(self, queue: str, channel: int = 1) -> tuple[int, int]:
         """Ready messages and consumers of a queue, by a passive declare."""
