@@ -41,6 +41,7 @@ class Batch:
         "persistent",
         "starts",
         "wire",
+        "wire_bytes_known",
     )
 
     def __init__(self, wire: bytes, channel_number: int) -> None:
@@ -59,6 +60,8 @@ class Batch:
         self.frame_bytes_max = 0
         # Indexes of messages whose header carries a property that the broker must look at.
         self.flagged: list[int] | None = None
+        # What `wire_bytes` has found; queues ask again and again.
+        self.wire_bytes_known = -1
         self.number = 0
         # Indexes of the persistent messages that reached a durable queue; None means all.
         self.durable: Indexes | None = None
@@ -68,8 +71,17 @@ class Batch:
         return len(self.starts)
 
     def wire_bytes(self) -> int:
-        """Bytes of wire that this batch's messages take up, gaps included."""
-        return self.ends[-1] - self.starts[0] if self.starts else 0
+        """Bytes of wire that this batch's messages take up, without what lies between them.
+
+        To be asked when the batch is filled.
+        """
+        if self.wire_bytes_known < 0:
+            if self.contiguous:
+                known = self.ends[-1] - self.starts[0] if self.starts else 0
+            else:
+                known = sum(self.ends) - sum(self.starts)
+            self.wire_bytes_known = known
+        return self.wire_bytes_known
 
     def body_bytes(self, index: int) -> int:
         """The body size that the message's content header announces, in bytes."""

@@ -17,35 +17,32 @@ Rules and words are those of RabbitMQ's rabbit_reader and rabbit_command_assembl
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from .assembly import PUBLISH_IDS, Assembly, unexpected_command
+from .assembly import PUBLISH_IDS, Assembly
 from .batch import Acks, Batch, ChannelInput
 from .constants import (
-    FRAME_BODY,
+    COMMAND_INVALID,
+    EMPTY_FRAME_BYTES,
     FRAME_END,
-    FRAME_ERROR,
-    FRAME_HEADER,
+    FRAME_HEADER_BYTES,
     FRAME_HEARTBEAT,
     FRAME_METHOD,
     UNEXPECTED_FRAME,
 )
 from .errors import HardError
-from .methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, Method, decode_method
+from .frame_faults import check_kind, too_large, wrong_end
+from .methods import BasicAck, Method, decode_method
 from .publishes import INCOMPLETE, PublishRun
 
-_header = Struct(">BHI").unpack_from
+_frame_header = Struct(">BHI").unpack_from
 _tag_and_multiple = Struct(">QB").unpack_from
-_ACK_SIZE_AND_IDS = b"\x00\x00\x00\x0d\x00\x3c\x00\x50"
-_ACK_FRAME_BYTES = 21
-_CHANNEL_CLOSE_OK = b"\x00\x14\x00\x29"
-_FRAME_OVERHEAD_BYTES = 8
+# A basic.ack frame from its size on.
+_ACK_SIZE_AND_IDS: Final = b"\x00\x00\x00\x0d" + BasicAck.prefix
+_ACK_FRAME_BYTES: Final = 21
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
 # above it, its frames are taken one by one, so that a large body is not copied read by read.
-WHOLE_PUBLISH_BYTES_MAX = 65_536
-
-# What waits and is at least so long is completed by itself.
-SPLICED_BYTES_MIN = 2048
+WHOLE_PUBLISH_BYTES_MAX: Final = 65_536
 
 
 class MethodFrame(NamedTuple):
@@ -76,6 +73,7 @@ class Decoder:
         "_assemblies",
         "_events",
         "_frame_max_bytes",
+        "_message_size_max_bytes",
         "_needed_bytes",
         "_numbers",
         "_open",
@@ -87,23 +85,34 @@ class Decoder:
     )
 
     def __init__(self, frame_max_bytes: int, message_size_max_bytes: int) -> None:
-        self._run = PublishRun(0, message_size_max_bytes)
+        self._message_size_max_bytes = message_size_max_bytes
+        self.set_frame_max(frame_max_bytes)
+        # The frame that is not whole yet, as it came; worth a look when it has `_needed_bytes`.
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._needed_bytes = 0
         self._assemblies: dict[int, Assembly] = {}
+        # Of the read at hand: all its events, and by channel what may still grow.
         self._events: list[Event] = []
         self._open: dict[int, ChannelInput] = {}
         self._numbers: dict[int, dict[bytes, int]] = {}
-        self.set_frame_max(frame_max_bytes)
         self.error: HardError | None = None
-        # After an error: is it still known where frames begin?
+        # After an error: is it no longer known where frames begin?
         self.lost_sync = False
 
     def set_frame_max(self, frame_max_bytes: int) -> None:
         """Take the maximum that tune-ok settled on; 0 is no limit."""
         self._frame_max_bytes = frame_max_bytes or 0xFFFFFFFF
-        self._run.frame_max_bytes = self._frame_max_bytes
+        self._run = PublishRun(self._frame_max_bytes, self._message_size_max_bytes)
+
+    def channel_closed(self, channel_number: int) -> None:
+        """Forget what a closed channel had begun to publish.
+
+        Its client may not know yet and send the rest: that is let pass, and dropped.
+        """
+        assembly = self._assemblies.get(channel_number)
+        if assembly is not None:
+            assembly.discard()
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the bytes of one read; return what they complete, in order.
@@ -112,135 +121,112 @@ class Decoder:
         """
         if self.lost_sync:
             return []
-        events = self._events = []
-        position = 0
         if self._pending:
-            if self._pending_bytes + len(data) < self._needed_bytes:
-                self._pending.append(data)
-                self._pending_bytes += len(data)
-                return events
-            data, position = self._complete(data)
-        self._open.clear()
-        position = self._decode(data, position)
+            self._pending.append(data)
+            self._pending_bytes += len(data)
+            if self._pending_bytes < self._needed_bytes:
+                return []
+            data = b"".join(self._pending)
+            self._pending.clear()
+        self._needed_bytes = FRAME_HEADER_BYTES
+        position = self._decode(data)
         if position < len(data) and not self.lost_sync:
             # A copy: the rest must not keep the whole read alive.
             self._pending.append(data[position:] if position else data)
             self._pending_bytes = len(data) - position
+        # What was decoded is the caller's alone, or an idle connection would hold its last read.
+        events = self._events
+        self._events = []
+        self._open.clear()
+        self._numbers.clear()
         return events
 
-    def _complete(self, data: bytes) -> tuple[bytes, int]:
-        """Put what was waiting in front of a read; return what to decode, and from where.
-
-        A large publish is completed by itself, and the read decoded from where it ends: to join
-        the two would copy all of the read for the sake of its first part.
-        """
-        waiting = b"".join(self._pending)
-        self._pending.clear()
-        if self._needed_bytes < SPLICED_BYTES_MIN:
-            return waiting + data, 0
-        missing = self._needed_bytes - len(waiting)
-        whole = waiting + data[:missing]
-        self._open.clear()
-        taken = self._decode(whole, 0)
-        if taken == len(whole):
-            return data, missing
-        return whole[taken:] + data[missing:], 0
-
-    def _decode(self, data: bytes, position: int) -> int:
-        """Decode whole frames from there; return where the first that is not whole begins."""
+    def _decode(self, data: bytes) -> int:
+        """Decode whole frames; return where the first that is not whole begins."""
         size = len(data)
-        spread = -1
-        while size - position >= _FRAME_OVERHEAD_BYTES:
-            kind, channel_number, payload_bytes = _header(data, position)
-            if kind == FRAME_METHOD and channel_number and self.error is None:
-                if (
-                    data.startswith(PUBLISH_IDS, position + 7)
-                    and position != spread
-                    and channel_number not in self._assemblies
-                ):
+        position = 0
+        while size - position >= FRAME_HEADER_BYTES:
+            kind, channel_number, payload_bytes = _frame_header(data, position)
+            is_free = channel_number not in self._assemblies and self.error is None
+            if kind == FRAME_METHOD and channel_number and is_free:
+                after = position
+                if data.startswith(PUBLISH_IDS, position + 7):
                     after = self._publishes(data, position, channel_number)
-                    if self._run.ended == INCOMPLETE:
-                        if self._run.needed_bytes <= WHOLE_PUBLISH_BYTES_MAX:
-                            self._needed_bytes = self._run.needed_bytes
-                            return after
-                        spread = after
-                    elif after == position:
-                        spread = after
+                    if self._is_worth_waiting():
+                        return after
+                elif data.startswith(_ACK_SIZE_AND_IDS, position + 3):
+                    after = self._acks(data, position, channel_number)
+                if after > position:
                     position = after
                     continue
-                if (
-                    data.startswith(_ACK_SIZE_AND_IDS, position + 3)
-                    and channel_number not in self._assemblies
-                ):
-                    after = self._acks(data, position, channel_number)
-                    if after > position:
-                        position = after
-                        continue
-            if payload_bytes > self._frame_max_bytes:
-                self._lose_sync(
-                    kind,
-                    b"",
-                    f"{{frame_too_large,{payload_bytes},"
-                    f"{self._frame_max_bytes - _FRAME_OVERHEAD_BYTES}}}",
-                )
-                return size
-            end = position + _FRAME_OVERHEAD_BYTES + payload_bytes
-            if end > size:
-                self._needed_bytes = end - position
+            end = self._frame_end(data, position, kind, payload_bytes)
+            if end < 0:
                 return position
-            if data[end - 1] != FRAME_END:
-                self._lose_sync(
-                    kind, data[position + 7 : end - 1], f"{{invalid_frame_end_marker,{data[end - 1]}}}"
-                )
+            if self.lost_sync:
                 return size
-            try:
-                self._frame(kind, channel_number, data, position, end)
-            except HardError as error:
-                if self.error is None:
-                    self.error = error
-                    self._assemblies.clear()
+            self._frame(kind, channel_number, data, position, end)
             position = end
-        self._needed_bytes = _FRAME_OVERHEAD_BYTES
         return position
+
+    def _is_worth_waiting(self) -> bool:
+        """Did a run end with a publish that is best left until more of it has come?"""
+        run = self._run
+        if run.ended != INCOMPLETE or run.needed_bytes > WHOLE_PUBLISH_BYTES_MAX:
+            return False
+        self._needed_bytes = run.needed_bytes
+        return True
+
+    def _frame_end(self, data: bytes, position: int, kind: int, payload_bytes: int) -> int:
+        """Where the frame at `position` ends; -1 if it is not whole yet.
+
+        A frame that is too large or does not end as it must is an error after which it is not
+        known where the next one begins.
+        """
+        if payload_bytes > self._frame_max_bytes:
+            self._lose_sync(too_large(kind, payload_bytes, self._frame_max_bytes))
+            return position
+        end = position + EMPTY_FRAME_BYTES + payload_bytes
+        if end > len(data):
+            self._needed_bytes = end - position
+            return -1
+        if data[end - 1] != FRAME_END:
+            self._lose_sync(wrong_end(kind, data, position, end))
+        return end
 
     def _publishes(self, data: bytes, position: int, channel_number: int) -> int:
         """Take a run of whole publishes into the channel's batch; return where it ends."""
-        channel_input = self._input(channel_number)
-        batch = channel_input.batch
-        if batch is None:
-            batch = Batch(data, channel_number)
-            self._numbers[channel_number] = {}
-        after = self._run.take(batch, self._numbers[channel_number], position)
+        channel_input = self._open.get(channel_number)
+        batch = None if channel_input is None else channel_input.batch
+        if batch is not None:
+            return self._run.take(batch, self._numbers[channel_number], position)
+        batch = Batch(data, channel_number)
+        numbers: dict[bytes, int] = {}
+        after = self._run.take(batch, numbers, position)
         if after > position:
-            channel_input.batch = batch
-        elif channel_input.batch is None and channel_input.acks is None:
-            del self._open[channel_number]
-            self._events.pop()
+            self._input(channel_number).batch = batch
+            self._numbers[channel_number] = numbers
         return after
 
     def _acks(self, data: bytes, position: int, channel_number: int) -> int:
         """Take a run of basic.ack; return where it ends."""
         size = len(data)
         prefix = data[position : position + 11]
-        tags: list[int] = []
-        multiples = bytearray()
-        while (
-            position + _ACK_FRAME_BYTES <= size
-            and data.startswith(prefix, position)
-            and data[position + _ACK_FRAME_BYTES - 1] == FRAME_END
-        ):
+        end = position + _ACK_FRAME_BYTES
+        if end > size or data[end - 1] != FRAME_END:
+            return position
+        channel_input = self._input(channel_number)
+        acks = channel_input.acks
+        if acks is None:
+            acks = channel_input.acks = Acks()
+        tags, multiples = acks.tags, acks.multiples
+        while True:
             tag, multiple = _tag_and_multiple(data, position + 11)
             tags.append(tag)
             multiples.append(multiple & 1)
-            position += _ACK_FRAME_BYTES
-        if tags:
-            channel_input = self._input(channel_number)
-            acks = channel_input.acks
-            if acks is None:
-                acks = channel_input.acks = Acks()
-            acks.tags.extend(tags)
-            acks.multiples += multiples
-        return position
+            position = end
+            end += _ACK_FRAME_BYTES
+            if end > size or data[end - 1] != FRAME_END or not data.startswith(prefix, position):
+                return position
 
     def _input(self, channel_number: int) -> ChannelInput:
         channel_input = self._open.get(channel_number)
@@ -250,50 +236,41 @@ class Decoder:
         return channel_input
 
     def _frame(self, kind: int, channel_number: int, data: bytes, start: int, end: int) -> None:
-        """Take one whole frame, end octet checked; HardError if it must not come here."""
-        payload_bytes = end - start - _FRAME_OVERHEAD_BYTES
-        if self.error is not None:
+        """Take one whole frame; if it must not come here, that is the connection's error."""
+        if self.error is not None and (channel_number or kind != FRAME_METHOD):
             # Closing: RabbitMQ's reader, too, looks at nothing but methods on channel 0.
-            if channel_number or kind != FRAME_METHOD:
-                return
-        elif (
-            kind not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT)
-            or (kind == FRAME_METHOD and payload_bytes < 4)
-            or (kind == FRAME_HEADER and payload_bytes < 12)
-            or (kind == FRAME_HEARTBEAT and payload_bytes)
-        ):
-            raise HardError(
-                FRAME_ERROR, f"{_snippet(kind, data[start + 7 : end - 1])}: unknown_frame"
-            )
-        elif kind == FRAME_HEARTBEAT:
-            if channel_number:
-                raise HardError(UNEXPECTED_FRAME, _snippet(kind, b""))
             return
-        if channel_number == 0 and kind != FRAME_METHOD:
-            raise HardError(UNEXPECTED_FRAME, _snippet(kind, data[start + 7 : end - 1]))
-        assembly = self._assemblies.get(channel_number)
-        if assembly is not None and data.startswith(_CHANNEL_CLOSE_OK, start + 7):
-            # The client heard of its channel's end in the middle of a publish, and gave that up.
-            del self._assemblies[channel_number]
-            assembly = None
-        if assembly is not None:
-            self._assemble(assembly, kind, channel_number, data, start, end)
-        elif kind == FRAME_METHOD:
-            self._method(channel_number, data, start, end)
-        else:
-            raise HardError(
-                UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
-            )
+        try:
+            check_kind(kind, channel_number, data, start, end)
+            if kind == FRAME_HEARTBEAT:
+                return
+            assembly = self._assemblies.get(channel_number)
+            if assembly is not None and not (assembly.is_discarded and kind == FRAME_METHOD):
+                self._assemble(assembly, kind, channel_number, data, start, end)
+            elif kind == FRAME_METHOD:
+                self._assemblies.pop(channel_number, None)
+                self._method(channel_number, data, start, end)
+            else:
+                raise HardError(
+                    UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
+                )
+        except HardError as error:
+            if self.error is None:
+                self.error = error
+                self._assemblies.clear()
 
     def _method(self, channel_number: int, data: bytes, start: int, end: int) -> None:
-        if data.startswith(PUBLISH_IDS, start + 7) and channel_number:
+        if channel_number and data.startswith(PUBLISH_IDS, start + FRAME_HEADER_BYTES):
             self._assemblies[channel_number] = Assembly(
-                data, start, end, self._run.message_size_max_bytes
+                data, start, end, self._message_size_max_bytes
             )
             return
-        method = decode_method(data, start + 7, end - 1)
-        if isinstance(method, (BasicDeliver, BasicGetOk, BasicReturn, BasicPublish)):
-            raise unexpected_command()
+        method = decode_method(data, start + FRAME_HEADER_BYTES, end - 1)
+        if channel_number and method.has_content:
+            # Deliveries and returns are the server's to send.
+            raise HardError(
+                COMMAND_INVALID, "unimplemented method", method.class_id, method.method_id
+            )
         self._open.pop(channel_number, None)
         self._events.append(MethodFrame(channel_number, method))
 
@@ -303,6 +280,8 @@ class Decoder:
         if not assembly.add(kind, data, start, end):
             return
         del self._assemblies[channel_number]
+        if assembly.is_discarded:
+            return
         # What the channel published before stands in a batch of its own.
         self._open.pop(channel_number, None)
         if assembly.oversized_bytes:
@@ -312,16 +291,8 @@ class Decoder:
         channel_input.batch = assembly.batch(channel_number)
         self._events.append(channel_input)
 
-    def _lose_sync(self, kind: int, payload: bytes, reason: str) -> None:
+    def _lose_sync(self, error: HardError) -> None:
         if self.error is None:
-            self.error = HardError(FRAME_ERROR, f"{_snippet(kind, payload)}: {reason}")
+            self.error = error
         self.lost_sync = True
         self._assemblies.clear()
-
-
-def _snippet(kind: int, payload: bytes) -> str:
-    """How rabbit_reader describes a frame: its type and its first octets, as an Erlang binary."""
-    some = payload[:16]
-    printable = some and all(32 <= octet < 127 and octet not in b'"\\' for octet in some)
-    octets = f'"{some.decode("ascii")}"' if printable else ",".join(map(str, some))
-    return f"type {kind}, {'all' if len(payload) <= 16 else 'first 16'} octets = <<{octets}>>"

@@ -9,33 +9,48 @@ from __future__ import annotations
 
 from array import array
 from struct import Struct
+from typing import Final
 
-from .assembly import FLAG_EXPIRATION_HIGH, FLAG_USER_ID_LOW, PUBLISH_IDS, publish_key
+from .assembly import PUBLISH_IDS, publish_key
 from .batch import Batch
-from .constants import FRAME_END
+from .constants import CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from .errors import AmqpError
-from .properties import check_properties
+from .publish_shapes import SHAPES_MAX, PublishShapes, Shape
 
-_long = Struct(">I").unpack_from
-_size_and_ids = Struct(">I4s").unpack_from
-# Class 60, weight 0 of a content header.
-_BASIC_HEADER = b"\x00\x3c\x00\x00"
+_frame_header = Struct(">BHI").unpack_from
+_method_header = Struct(">BHI4s").unpack_from
+# Frame header, class, weight and body size.
+_content_header = Struct(">BHIHHQ").unpack_from
+# The least that a publish's frames have: no names, no properties.
+_METHOD_FRAME_BYTES_MIN: Final = 17
+_HEADER_FRAME_BYTES_MIN: Final = 22
 
 # Why a run ended.
-ANOTHER_FRAME = 0  # the next frame is not a publish of this channel, or not a plain one
-INCOMPLETE = 1  # the next publish is not whole yet
+ANOTHER_FRAME: Final = 0  # what comes next is not a whole and plain publish of this channel
+INCOMPLETE: Final = 1  # it may be one, but its next frame is not whole yet
 
 
 class PublishRun:
     """Takes consecutive publishes of one channel out of a buffer into its batch."""
 
-    __slots__ = ("ended", "frame_max_bytes", "message_size_max_bytes", "needed_bytes")
+    __slots__ = (
+        "_frame_max_bytes",
+        "_message_size_max_bytes",
+        "_recent",
+        "_shapes",
+        "ended",
+        "needed_bytes",
+    )
 
     def __init__(self, frame_max_bytes: int, message_size_max_bytes: int) -> None:
-        self.frame_max_bytes = frame_max_bytes
-        self.message_size_max_bytes = message_size_max_bytes
+        """Take no frame with a larger payload and no message with a larger body."""
+        self._frame_max_bytes = frame_max_bytes
+        self._message_size_max_bytes = message_size_max_bytes
+        self._shapes = PublishShapes()
+        # The shape decoded last, if it can be looked for again.
+        self._recent: Shape | None = None
         self.ended = ANOTHER_FRAME
-        # With INCOMPLETE: how many bytes the publish at the end has at the least.
+        # With INCOMPLETE: how many bytes from where the run ended must be there to go on.
         self.needed_bytes = 0
 
     def take(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
@@ -45,166 +60,221 @@ class PublishRun:
         """
         data = batch.wire
         size = len(data)
-        frame_start = data[position : position + 3]
-        starts, headers, ends, keys = batch.starts, batch.headers, batch.ends, batch.keys
-        frame_max = self.frame_max_bytes
-        self.ended = ANOTHER_FRAME
-        if starts and ends[-1] != position:
-            batch.contiguous = False
-        while True:
-            # A method frame of this channel ...
-            if size - position < 12:
-                return position
-            method_bytes, ids = _size_and_ids(data, position + 3)
-            if ids != PUBLISH_IDS or not data.startswith(frame_start, position):
-                return position
-            header = position + 8 + method_bytes
-            if method_bytes > frame_max:
-                return position
-            if header + 22 > size:
-                return self._incomplete(position, header + 22 - position)
-            key = data[position + 13 : header - 1]
-            number = numbers.get(key, -1)
-            if data[header - 1] != FRAME_END:
-                return position
-            if number < 0:
-                try:
-                    publish_key(data, position + 7, header - 1)
-                except AmqpError:
-                    return position
-                number = numbers[key] = len(numbers)
-                batch.distinct.append(key)
-            # ... its content header ...
-            header_bytes, ids = _size_and_ids(data, header + 3)
-            body = header + 8 + header_bytes
-            if (
-                data[header] != 2
-                or data[header + 1] != frame_start[1]
-                or data[header + 2] != frame_start[2]
-                or ids != _BASIC_HEADER
-                or header_bytes > frame_max
-                or header_bytes < 14
-            ):
-                return position
-            if body > size:
-                return self._incomplete(position, body - position)
-            high, low = data[header + 19], data[header + 20]
-            at = header + 21
-            if low == 0 and not high & 0x6F:
-                # Nothing but content_type and delivery_mode.
-                if high & 0x80:
-                    at += 1 + data[at]
-                if high & 0x10:
-                    mode = data[at] if at < body else 0
-                    at += 1
-                else:
-                    mode = 0
-                if at != body - 1:
-                    return position
-            else:
-                try:
-                    mode = check_properties(data, header + 19, body - 1)
-                except AmqpError:
-                    return position
-            if data[body - 1] != FRAME_END:
-                return position
-            body_bytes = (
-                _long(data, header + 15)[0]
-                if data.startswith(b"\0\0\0\0", header + 11)
-                else 1 << 40
-            )
-            if body_bytes > self.message_size_max_bytes:
-                return position
-            # ... and its body.
-            end = self._body_end(data, body, body_bytes, frame_start, batch)
-            if end < 0:
-                return self._incomplete(position, body - position - end)
-            if end == 0:
-                return position
-            starts.append(position)
-            headers.append(header)
-            ends.append(end)
-            keys.append(number)
-            persistent = mode == 2
-            batch.persistent.append(persistent)
-            flagged = bool(high & FLAG_EXPIRATION_HIGH or low & FLAG_USER_ID_LOW)
-            if flagged:
-                if batch.flagged is None:
-                    batch.flagged = []
-                batch.flagged.append(len(starts) - 1)
-            if body - header > batch.frame_bytes_max:
-                batch.frame_bytes_max = body - header
-            # The messages after it that have the same bytes up to the body.
-            prefix_bytes = body + 7 - position if body_bytes else body - position
-            total = end - position
-            if total == prefix_bytes + body_bytes + (body_bytes > 0) and not flagged:
-                prefix = data[position : position + prefix_bytes]
-                first = position = end
+        starts, ends, persistents = batch.starts, batch.ends, batch.persistent
+        shapes = self._shapes.by_channel.get(batch.channel_number)
+        if shapes is None or len(shapes) >= SHAPES_MAX:
+            shapes = self._shapes.renew(batch.channel_number)
+        self._recent, self.ended = None, ANOTHER_FRAME
+        begin = position
+        follows_gap = bool(starts) and ends[-1] != position
+        while size - position >= _METHOD_FRAME_BYTES_MIN:
+            # Method and header frame, if neither's size needs more than one octet.
+            header = position + 8 + data[position + 6]
+            body = header + 8 + data[header + 6] if header + 6 < size else size
+            shape = shapes.get(data[position:body]) or self._recent
+            first = position
+            if shape is not None:
+                prefix, total = shape[0], shape[1]
                 while data.startswith(prefix, position):
                     end = position + total
                     if end > size or data[end - 1] != FRAME_END:
                         break
                     position = end
-                if position > first:
-                    count = (position - first) // total
-                    offset = header + total - first
-                    starts.extend(range(first, position, total))
-                    headers.extend(range(first + offset, position, total))
-                    ends.extend(range(first + total, position + 1, total))
-                    keys.extend(array("I", (number,)) * count)
-                    batch.persistent += bytes((persistent,)) * count
+            if shape is None or position == first:
+                shape = self._decode(batch, numbers, shapes, position)
+                if shape is None:
+                    break
+                position += shape[1]
+            _, total, header_at, key, persistent, largest = shape
+            number = numbers.get(key, -1)
+            if number < 0:
+                number = numbers[key] = len(numbers)
+                batch.distinct.append(key)
+            if largest > batch.frame_bytes_max:
+                batch.frame_bytes_max = largest
+            if position - first == total:
+                starts.append(first)
+                batch.headers.append(first + header_at)
+                ends.append(position)
+                batch.keys.append(number)
+                persistents.append(persistent)
             else:
-                position = end
-
-    def _incomplete(self, position: int, needed_bytes: int) -> int:
-        self.ended = INCOMPLETE
-        self.needed_bytes = needed_bytes
+                _extend(batch, first, position, shape, number)
+        if follows_gap and position > begin:
+            batch.contiguous = False
         return position
 
-    def _body_end(
-        self, data: bytes, at: int, body_bytes: int, frame_start: bytes, batch: Batch
-    ) -> int:
-        """Where the body frames from `at` on end; 0 if they are not plain.
+    def _decode(
+        self, batch: Batch, numbers: dict[bytes, int], shapes: dict[bytes, Shape], position: int
+    ) -> Shape | None:
+        """The shape of the one publish at `position`, learned if it may come again.
 
-        A negative number if they are not whole yet: minus the bytes that they take at the least.
+        None if there is no publish that is whole and plain; `ended` then says which.
         """
+        data = batch.wire
         size = len(data)
-        begin = at
+        channel_number = batch.channel_number
+        frame_max_bytes = self._frame_max_bytes
+        kind, channel, method_bytes, ids = _method_header(data, position)
+        header = position + 8 + method_bytes
+        if (
+            ids != PUBLISH_IDS
+            or channel != channel_number
+            or kind != FRAME_METHOD
+            or method_bytes > frame_max_bytes
+        ):
+            return None
+        if header > size:
+            self._incomplete(header - position)
+            return None
+        key = data[position + 13 : header - 1]
+        if data[header - 1] != FRAME_END or not (
+            key in numbers or _is_key(data, position + 7, header - 1)
+        ):
+            return None
+        return self._decode_content(batch, shapes, key, position, header)
+
+    def _decode_content(
+        self, batch: Batch, shapes: dict[bytes, Shape], key: bytes, position: int, header: int
+    ) -> Shape | None:
+        """The same, of a publish whose method frame ends before `header`."""
+        data = batch.wire
+        size = len(data)
+        if header + _HEADER_FRAME_BYTES_MIN > size:
+            self._await(batch, position, header, FRAME_HEADER)
+            return None
+        kind, channel, header_bytes, class_id, weight, body_bytes = _content_header(data, header)
+        body = header + 8 + header_bytes
+        if (
+            kind != FRAME_HEADER
+            or channel != batch.channel_number
+            or class_id != CLASS_BASIC
+            or weight
+            or header_bytes > self._frame_max_bytes
+            or body_bytes > self._message_size_max_bytes
+        ):
+            return None
+        if body > size:
+            self._incomplete(body - position)
+            return None
+        known = self._shapes.properties(data[header + 19 : body - 1])
+        if known is None or data[body - 1] != FRAME_END:
+            return None
+        end, largest = body, body - header
+        if body_bytes:
+            end, largest = self._body(batch, position, body, body_bytes, largest)
+            if not end:
+                return None
+        persistent, must_look = known
+        self._recent = None
+        if must_look:
+            if batch.flagged is None:
+                batch.flagged = []
+            batch.flagged.append(len(batch))
+        elif end - body == (body_bytes + 8 if body_bytes else 0):
+            prefix = data[position : body + 7] if body_bytes else data[position:body]
+            self._recent = (prefix, end - position, header - position, key, persistent, largest)
+            if len(shapes) < SHAPES_MAX:
+                shapes[data[position:body]] = self._recent
+            return self._recent
+        return b"", end - position, header - position, key, persistent, largest
+
+    def _body(
+        self, batch: Batch, position: int, at: int, body_bytes: int, largest: int
+    ) -> tuple[int, int]:
+        """Where the body frames from `at` on end, and the largest frame of all.
+
+        0 as the end if they are not plain or not whole.
+        """
+        data = batch.wire
+        size = len(data)
         remaining = body_bytes
-        largest = batch.frame_bytes_max
         while remaining:
-            if at + 8 > size:
-                return begin - at - remaining - 8
-            frame_bytes = _long(data, at + 3)[0]
-            if (
-                data[at] != 3
-                or data[at + 1] != frame_start[1]
-                or data[at + 2] != frame_start[2]
-                or frame_bytes > self.frame_max_bytes
-                or frame_bytes > remaining
-            ):
-                return 0
-            at += 8 + frame_bytes
+            end = size
+            if at + 8 <= size:
+                kind, channel, frame_bytes = _frame_header(data, at)
+                end = at + 8 + frame_bytes
+                if (
+                    kind != FRAME_BODY
+                    or channel != batch.channel_number
+                    # An empty frame in a body is left out by the frame by frame way.
+                    or not 0 < frame_bytes <= remaining
+                    or frame_bytes > self._frame_max_bytes
+                    or (end <= size and data[end - 1] != FRAME_END)
+                ):
+                    return 0, 0
+            if at + 8 > size or end > size:
+                # Once the first of several is there, they are taken one by one: to wait for all
+                # of them would be to look at the first again and again.
+                if remaining == body_bytes:
+                    self._await(batch, position, at, FRAME_BODY)
+                return 0, 0
             remaining -= frame_bytes
-            if at > size:
-                return begin - at - (remaining + 8 if remaining else 0)
-            if data[at - 1] != FRAME_END:
-                return 0
+            at = end
             if frame_bytes + 8 > largest:
                 largest = frame_bytes + 8
-        batch.frame_bytes_max = largest
-        return at
+        return at, largest
+
+    def _await(self, batch: Batch, position: int, at: int, kind: int) -> None:
+        """The buffer ends within the frame at `at`, or before it: may it still be the right one?"""
+        data = batch.wire
+        end = at + 8
+        if at + 7 <= len(data):
+            next_kind, channel, frame_bytes = _frame_header(data, at)
+            if (
+                next_kind != kind
+                or channel != batch.channel_number
+                or frame_bytes > self._frame_max_bytes
+            ):
+                return
+            end += frame_bytes
+        if end > len(data):
+            self._incomplete(end - position)
+
+    def _incomplete(self, needed_bytes: int) -> None:
+        self.ended = INCOMPLETE
+        self.needed_bytes = needed_bytes
+
+
+def _extend(batch: Batch, first: int, end: int, shape: Shape, number: int) -> None:
+    """Append publishes of one shape and key that follow each other from `first` to `end`."""
+    _, total, header_at, _, persistent, _ = shape
+    count = (end - first) // total
+    batch.starts.extend(range(first, end, total))
+    batch.headers.extend(range(first + header_at, end, total))
+    batch.ends.extend(range(first + total, end + 1, total))
+    batch.keys.extend(array("I", (number,)) * count)
+    batch.persistent += (b"\1" if persistent else b"\0") * count
+
+
+def _is_key(data: bytes, start: int, end: int) -> bool:
+    try:
+        publish_key(data, start, end)
+    except AmqpError:
+        return False
+    return True
 
 
 def decode_publishes(wire: bytes) -> Batch:
     """Read back wire bytes that the journal kept: whole publishes, one behind the other.
 
-    ValueError if the bytes are anything else; a checksum has vouched for them, so that is a fault
-    of ours.
+    Their channels may differ: the batch's is -1 then. ValueError if the bytes are anything else; a
+    checksum has vouched for them, so that is a fault of ours.
     """
-    batch = Batch(wire, int.from_bytes(wire[1:3], "big"))
+    first = int.from_bytes(wire[1:3], "big")
+    batch = Batch(wire, first)
     run = PublishRun(0xFFFFFFFF, 0xFFFFFFFF)
-    if run.take(batch, {}, 0) != len(wire):
-        msg = f"not a row of publishes: {wire[:64]!r}"
-        raise ValueError(msg)
+    numbers: dict[bytes, int] = {}
+    is_mixed = False
+    position = 0
+    while position < len(wire):
+        batch.channel_number = int.from_bytes(wire[position + 1 : position + 3], "big")
+        is_mixed = is_mixed or batch.channel_number != first
+        end = run.take(batch, numbers, position)
+        if end == position:
+            msg = f"not a row of publishes: {wire[position : position + 64]!r}"
+            raise ValueError(msg)
+        position = end
+    if is_mixed:
+        batch.channel_number = -1
     return batch
