@@ -7,27 +7,41 @@ patched, or the body split anew. What is stored does not depend on the receiver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
+from typing import Final
 
 from .batch import Batch
+from .constants import (
+    CLASS_BASIC,
+    EMPTY_FRAME_BYTES,
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_METHOD,
+    NO_ROUTE,
+)
+from .methods import BasicAck, BasicDeliver, BasicGetOk, BasicNack, BasicReturn
 
 _frame_header = Struct(">BHI").pack
 _tag = Struct(">Q").pack
 # A whole basic.ack or basic.nack frame: frame header, ids, tag, bits, frame end.
 _answer = Struct(">BHIHHQBB").pack
-BASIC_ACK = 80
-BASIC_NACK = 120
-_long = Struct(">I").unpack_from
-_FRAME_OVERHEAD_BYTES = 8
-_DELIVER = b"\x00\x3c\x00\x3c"
-_GET_OK = b"\x00\x3c\x00\x47"
-_RETURN = b"\x00\x3c\x00\x32"
+_size = Struct(">I").unpack_from
+_FRAME_END: Final = bytes((FRAME_END,))
+_ANSWER_BYTES: Final = 13
+# Where the tag stands in an ack's frame.
+_TAG_AT: Final = 11
+_MULTIPLE: Final = 1
+_REQUEUE: Final = 2
+_RETURN: Final = BasicReturn.prefix + NO_ROUTE.to_bytes(2, "big") + b"\x08NO_ROUTE"
+BASIC_ACK: Final = BasicAck.method_id
+BASIC_NACK: Final = BasicNack.method_id
 
 
 def encode_deliveries(
     batch: Batch,
-    indexes: Iterable[int],
+    indexes: Sequence[int],
     first_delivery_tag: int,
     consumer_tag: bytes,
     redelivered: bool,
@@ -38,54 +52,84 @@ def encode_deliveries(
 
     `consumer_tag` is a short string as on the wire; `frame_max_bytes` 0 means no limit.
     """
-    wire, headers, ends, keys = batch.wire, batch.headers, batch.ends, batch.keys
-    before_tag: list[bytes] = []
-    after_tag: list[bytes] = []
-    for key in batch.distinct:
+    # What stands before and behind the delivery tag, by number of key.
+    around: dict[int, tuple[bytes, bytes]] = {}
+    for number in _keys_used(batch, indexes):
+        key = batch.distinct[number]
+        # The key ends with the octet of bits, whose place is the redelivered bit's here.
         method_bytes = 4 + len(consumer_tag) + 8 + len(key)
-        before_tag.append(_frame_header(1, channel_number, method_bytes) + _DELIVER + consumer_tag)
-        # The key ends with the octet of bits, which gives its place to the frame end.
-        after_tag.append((b"\x01" if redelivered else b"\x00") + key[:-1] + b"\xce")
-    pieces: list[bytes] = []
+        around[number] = (
+            _frame_header(FRAME_METHOD, channel_number, method_bytes)
+            + BasicDeliver.prefix
+            + consumer_tag,
+            (b"\1" if redelivered else b"\0") + key[:-1] + _FRAME_END,
+        )
+    contents = encode_contents(batch, indexes, channel_number, frame_max_bytes)
     tag = first_delivery_tag
-    if passes_through(batch, channel_number, frame_max_bytes):
-        if len(before_tag) == 1:
-            before, after = before_tag[0], after_tag[0]
-            for index in indexes:
-                pieces += (before, _tag(tag), after, wire[headers[index] : ends[index]])
-                tag += 1
-        else:
-            for index in indexes:
-                key_number = keys[index]
-                pieces += (
-                    before_tag[key_number],
-                    _tag(tag),
-                    after_tag[key_number],
-                    wire[headers[index] : ends[index]],
-                )
-                tag += 1
-        return b"".join(pieces)
-    patches = frame_max_bytes == 0 or batch.frame_bytes_max <= frame_max_bytes
-    number = channel_number.to_bytes(2, "big")
-    for index in indexes:
-        key_number = keys[index]
-        header, end = headers[index], ends[index]
-        pieces += (before_tag[key_number], _tag(tag), after_tag[key_number])
-        tag += 1
-        body = header + 8 + _long(wire, header + 3)[0]
-        if patches and body != end and _long(wire, body + 3)[0] == end - body - 8:
-            # A body of one frame.
-            pieces += (b"\x02", number, wire[header + 3 : body + 1], number, wire[body + 3 : end])
-        else:
-            pieces.append(reframe_content(wire, header, end, channel_number, frame_max_bytes))
+    pieces: list[bytes] = []
+    if len(around) == 1:
+        ((before, after),) = around.values()
+        for content in contents:
+            pieces += (before, _tag(tag), after, content)
+            tag += 1
+    else:
+        for number, content in zip(_column(batch.keys, indexes), contents, strict=True):
+            before, after = around[number]
+            pieces += (before, _tag(tag), after, content)
+            tag += 1
     return b"".join(pieces)
 
 
-def passes_through(batch: Batch, channel_number: int, frame_max_bytes: int) -> bool:
-    """May this batch's content frames be written as they came in?"""
-    return batch.channel_number == channel_number and (
-        frame_max_bytes == 0 or batch.frame_bytes_max <= frame_max_bytes
-    )
+def encode_contents(
+    batch: Batch, indexes: Sequence[int], channel_number: int, frame_max_bytes: int
+) -> list[bytes]:
+    """Content header and body of each of these messages, for that channel and frame_max."""
+    wire = batch.wire
+    places = zip(_column(batch.headers, indexes), _column(batch.ends, indexes), strict=True)
+    fits = frame_max_bytes == 0 or batch.frame_bytes_max <= frame_max_bytes
+    if fits and batch.channel_number == channel_number:
+        # As they came in.
+        return [wire[header:end] for header, end in places]
+    number = channel_number.to_bytes(2, "big")
+    begin = bytes((FRAME_HEADER,)) + number
+    contents: list[bytes] = []
+    chunk_bytes_max = frame_max_bytes - EMPTY_FRAME_BYTES
+    full_frame = _frame_header(FRAME_BODY, channel_number, max(chunk_bytes_max, 0))
+    for header, end in places:
+        body = header + 8 + _size(wire, header + 3)[0]
+        if body != end and _size(wire, body + 3)[0] == end - body - 8:
+            # A body of one frame ...
+            if fits or end - body <= frame_max_bytes:
+                # ... nothing but the channel number changes, in two places.
+                contents.append(
+                    b"".join((begin, wire[header + 3 : body + 1], number, wire[body + 3 : end]))
+                )
+                continue
+            # ... that is cut into several.
+            pieces = [begin, wire[header + 3 : body]]
+            at = body + 7
+            while end - 1 - at > chunk_bytes_max:
+                pieces += (full_frame, wire[at : at + chunk_bytes_max], _FRAME_END)
+                at += chunk_bytes_max
+            pieces += (_frame_header(FRAME_BODY, channel_number, end - 1 - at), wire[at:end])
+            contents.append(b"".join(pieces))
+        else:
+            contents.append(reframe_content(wire, header, end, channel_number, frame_max_bytes))
+    return contents
+
+
+def _column(column: Sequence[int], indexes: Sequence[int]) -> Sequence[int]:
+    """The column's values at these indexes."""
+    if isinstance(indexes, range) and indexes.step == 1:
+        return column[indexes.start : indexes.stop]
+    return [column[index] for index in indexes]
+
+
+def _keys_used(batch: Batch, indexes: Sequence[int]) -> Iterable[int]:
+    """Numbers of keys, those of these messages among them: not many more than messages."""
+    if len(batch.distinct) <= len(indexes):
+        return range(len(batch.distinct))
+    return set(_column(batch.keys, indexes))
 
 
 def encode_get_ok(
@@ -98,22 +142,22 @@ def encode_get_ok(
     frame_max_bytes: int,
 ) -> bytes:
     """The frames of basic.get-ok for one message; `message_count` is what is left in the queue."""
-    key = batch.distinct[batch.keys[index]]
     method = b"".join(
         (
-            _GET_OK,
+            BasicGetOk.prefix,
             _tag(delivery_tag),
-            b"\x01" if redelivered else b"\x00",
-            key[:-1],
+            b"\1" if redelivered else b"\0",
+            batch.distinct[batch.keys[index]][:-1],
             message_count.to_bytes(4, "big"),
         )
     )
-    return _with_content(method, batch, index, channel_number, frame_max_bytes)
+    content = encode_contents(batch, range(index, index + 1), channel_number, frame_max_bytes)
+    return _frame(FRAME_METHOD, channel_number, method) + content[0]
 
 
 def encode_returns(
     batch: Batch,
-    indexes: Iterable[int],
+    indexes: Sequence[int],
     first_seq_no: int,
     channel_number: int,
     frame_max_bytes: int,
@@ -124,43 +168,53 @@ def encode_returns(
     the same write. `first_seq_no` is the number of the batch's first message, or 0 outside
     confirm mode: then no acks.
     """
-    methods = []
-    for key in batch.distinct:
-        method = _RETURN + b"\x01\x38\x08NO_ROUTE" + key[:-1]
-        methods.append(_frame_header(1, channel_number, len(method)) + method + b"\xce")
-    wire, headers, ends, keys = batch.wire, batch.headers, batch.ends, batch.keys
-    unchanged = passes_through(batch, channel_number, frame_max_bytes)
+    methods = {
+        number: _return_method(batch, number, channel_number)
+        for number in _keys_used(batch, indexes)
+    }
+    contents = encode_contents(batch, indexes, channel_number, frame_max_bytes)
+    keys = _column(batch.keys, indexes)
     pieces: list[bytes] = []
-    for index in indexes:
-        header, end = headers[index], ends[index]
-        content = (
-            wire[header:end]
-            if unchanged
-            else reframe_content(wire, header, end, channel_number, frame_max_bytes)
-        )
-        pieces += (methods[keys[index]], content)
-        if first_seq_no:
-            pieces.append(_answer(1, channel_number, 13, 60, 80, first_seq_no + index, 0, 0xCE))
+    if not first_seq_no:
+        for key, content in zip(keys, contents, strict=True):
+            pieces += (methods[key], content)
+        return b"".join(pieces)
+    # An ack frame is all the same but for its tag.
+    ack = _ack(channel_number, 0)
+    before, after = ack[:_TAG_AT], ack[_TAG_AT + 8 :]
+    for index, key, content in zip(indexes, keys, contents, strict=True):
+        pieces += (methods[key], content, before, _tag(first_seq_no + index), after)
     return b"".join(pieces)
 
 
-def encode_return(
-    batch: Batch, index: int, channel_number: int, frame_max_bytes: int, properties: bytes
+def encode_tagged_return(
+    batch: Batch,
+    index: int,
+    first_seq_no: int,
+    channel_number: int,
+    frame_max_bytes: int,
+    properties: bytes,
 ) -> bytes:
-    """The frames of one basic.return 312, with `properties` (flags and values) in its header."""
-    method = _RETURN + b"\x01\x38\x08NO_ROUTE" + batch.distinct[batch.keys[index]][:-1]
-    return (
-        _frame_header(1, channel_number, len(method))
-        + method
-        + b"\xce"
-        + reframe_content(
-            batch.wire,
-            batch.headers[index],
-            batch.ends[index],
-            channel_number,
-            frame_max_bytes,
-            properties,
-        )
+    """The same for one message, with `properties` (flags and values) in place of its own."""
+    content = reframe_content(
+        batch.wire,
+        batch.headers[index],
+        batch.ends[index],
+        channel_number,
+        frame_max_bytes,
+        properties,
+    )
+    method = _return_method(batch, batch.keys[index], channel_number)
+    return method + content + _ack(channel_number, first_seq_no + index)
+
+
+def _return_method(batch: Batch, key_number: int, channel_number: int) -> bytes:
+    return _frame(FRAME_METHOD, channel_number, _RETURN + batch.distinct[key_number][:-1])
+
+
+def _ack(channel_number: int, tag: int) -> bytes:
+    return _answer(
+        FRAME_METHOD, channel_number, _ANSWER_BYTES, CLASS_BASIC, BASIC_ACK, tag, 0, FRAME_END
     )
 
 
@@ -175,25 +229,27 @@ def encode_answers(
     `cumulative`, if not 0, goes first with multiple=true; `singles` are ranges of tags answered
     one by one. A nack has the requeue bit set, as RabbitMQ's has: publishers must ignore it.
     """
-    bits = 0 if method_id == BASIC_ACK else 2
-    pieces: list[bytes] = []
+    answers: list[tuple[int, int]] = []
+    bits = 0 if method_id == BASIC_ACK else _REQUEUE
     if cumulative:
-        pieces.append(_answer(1, channel_number, 13, 60, method_id, cumulative, bits | 1, 0xCE))
+        answers.append((cumulative, bits | _MULTIPLE))
     for first, last in singles:
-        for tag in range(first, last + 1):
-            pieces.append(_answer(1, channel_number, 13, 60, method_id, tag, bits, 0xCE))
-    return b"".join(pieces)
-
-
-def _with_content(
-    method: bytes, batch: Batch, index: int, channel_number: int, frame_max_bytes: int
-) -> bytes:
-    header, end = batch.headers[index], batch.ends[index]
-    if passes_through(batch, channel_number, frame_max_bytes):
-        content = batch.wire[header:end]
-    else:
-        content = reframe_content(batch.wire, header, end, channel_number, frame_max_bytes)
-    return _frame_header(1, channel_number, len(method)) + method + b"\xce" + content
+        answers += [(tag, bits) for tag in range(first, last + 1)]
+    return b"".join(
+        [
+            _answer(
+                FRAME_METHOD,
+                channel_number,
+                _ANSWER_BYTES,
+                CLASS_BASIC,
+                method_id,
+                tag,
+                bits,
+                FRAME_END,
+            )
+            for tag, bits in answers
+        ]
+    )
 
 
 def reframe_content(
@@ -206,26 +262,31 @@ def reframe_content(
 ) -> bytes:
     """The content in wire[header:end] with another channel number, split for another frame_max.
 
-    `properties` (flags and values), if given, replace those of the content header.
+    `properties` (flags and values), if given, replace those of the content header, which cannot
+    be split.
     """
-    body = header + 8 + _long(wire, header + 3)[0]
+    body = header + 8 + _size(wire, header + 3)[0]
     head = wire[header + 7 : body - 1]
     if properties is not None:
         head = head[:12] + properties
-    pieces = [_frame_header(2, channel_number, len(head)), head, b"\xce"]
-    chunks: list[memoryview] = []
     view = memoryview(wire)
+    chunks: list[memoryview] = []
     while body < end:
-        size = _long(wire, body + 3)[0]
-        chunks.append(view[body + 7 : body + 7 + size])
-        body += 8 + size
-    chunk_bytes_max = (frame_max_bytes or 0xFFFFFFFF) - _FRAME_OVERHEAD_BYTES
+        chunk_end = body + 7 + _size(wire, body + 3)[0]
+        chunks.append(view[body + 7 : chunk_end])
+        body = chunk_end + 1
+    chunk_bytes_max = (frame_max_bytes or 0xFFFFFFFF) - EMPTY_FRAME_BYTES
     if any(len(chunk) > chunk_bytes_max for chunk in chunks):
-        whole = memoryview(b"".join(chunks))
+        whole = chunks[0] if len(chunks) == 1 else memoryview(b"".join(chunks))
         chunks = [
             whole[start : start + chunk_bytes_max]
             for start in range(0, len(whole), chunk_bytes_max)
         ]
+    pieces: list[bytes | memoryview] = [_frame(FRAME_HEADER, channel_number, head)]
     for chunk in chunks:
-        pieces += (_frame_header(3, channel_number, len(chunk)), chunk, b"\xce")
+        pieces += (_frame_header(FRAME_BODY, channel_number, len(chunk)), chunk, _FRAME_END)
     return b"".join(pieces)
+
+
+def _frame(kind: int, channel_number: int, payload: bytes) -> bytes:
+    return _frame_header(kind, channel_number, len(payload)) + payload + _FRAME_END

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..amqp_frames.batch import Batch
-from ..amqp_frames.deliveries import encode_answers, encode_return, encode_returns
+from ..amqp_frames.constants import CONTENT_HEADER_BYTES, EMPTY_FRAME_BYTES
+from ..amqp_frames.deliveries import encode_returns, encode_tagged_return
 from ..amqp_frames.field_types import Field
 from ..amqp_frames.properties import decode_properties, encode_properties
 
@@ -26,16 +27,25 @@ def encode_returned(
     tags_returns: bool,
 ) -> bytes:
     """The frames of basic.return 312 for these messages, each directly before its ack."""
-    if not indexes:
-        return b""
     if not tags_returns or not first_seq_no:
         return encode_returns(batch, indexes, first_seq_no, channel_number, frame_max_bytes)
+    properties_bytes_max = (
+        (frame_max_bytes or 0xFFFFFFFF) - EMPTY_FRAME_BYTES - CONTENT_HEADER_BYTES
+    )
     pieces = []
     for index in indexes:
-        seq_no = first_seq_no + index
-        properties = _tagged(batch, index, seq_no)
-        pieces.append(encode_return(batch, index, channel_number, frame_max_bytes, properties))
-        pieces.append(encode_answers(channel_number, 80, 0, ((seq_no, seq_no),)))
+        properties = _tagged(batch, index, first_seq_no + index)
+        if len(properties) <= properties_bytes_max:
+            pieces.append(
+                encode_tagged_return(
+                    batch, index, first_seq_no, channel_number, frame_max_bytes, properties
+                )
+            )
+        else:
+            # A content header cannot be split: this one has no room for the tag.
+            pieces.append(
+                encode_returns(batch, (index,), first_seq_no, channel_number, frame_max_bytes)
+            )
     return b"".join(pieces)
 
 
