@@ -302,10 +302,14 @@ class Client:
         self.send(*(publish(queue, body, properties) for body in bodies))
         first = self._next_seq_no
         self._next_seq_no += len(bodies)
-        open_numbers = set(range(first, self._next_seq_no))
+        self.expect_acks(range(first, self._next_seq_no))
+
+    def expect_acks(self, numbers: range, channel: int = 1) -> None:
+        """The next frames must be acks, single or cumulative, until all of these are answered."""
+        open_numbers = set(numbers)
         while open_numbers:
-            ack = self.expect_type(1, BasicAck)
-            low = first if ack.multiple else ack.delivery_tag
+            ack = self.expect_type(channel, BasicAck)
+            low = numbers[0] if ack.multiple else ack.delivery_tag
             open_numbers.difference_update(range(low, ack.delivery_tag + 1))
 
     def counts(self, queue: str, channel: int = 1) -> tuple[int, int]:
