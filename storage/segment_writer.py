@@ -131,7 +131,9 @@ class SegmentWriter:
         This is before the next one is created: only the last segment can have a torn tail.
         """
         self._files.truncate(segment_path(self._directory, self._file_number), self._end)
-        self._files.close(self._handle)
+        # Forgotten first: should the next one not come to be, `close` must not close it again.
+        handle, self._handle = self._handle, -1
+        self._files.close(handle)
 
     def close(self) -> None:
         """Write and sync what is left, and close. After an error: close only."""

@@ -53,3 +53,20 @@ def test_close_syncs_what_was_only_written(files: CrashingFiles) -> None:
     with pytest.raises(JournalUnusableError, match="closed"):
         journal.commit()
     journal.close()
+
+
+@pytest.mark.parametrize("operation", ["truncate", "create", "sync_directory"])
+def test_a_segment_that_cannot_be_begun_ends_the_journal(
+    files: CrashingFiles, operation: str
+) -> None:
+    journal, _ = opened(files, segment_bytes_max=300)
+    for number in (1, 2):
+        journal.append(1, batch_of([b"a" * 100], number), range(1), range(number, number + 1))
+    files.failing[operation] = OSError(errno.ENOSPC, "the disk is full")
+    with pytest.raises(OSError, match="the disk is full"):
+        journal.commit()
+    with pytest.raises(JournalUnusableError, match="the disk is full"):
+        journal.commit()
+    # No handle is closed twice.
+    journal.close()
+    journal.close()
