@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .configuration import Configuration
+from .errors import StartError
 from .logs.configure import service_log
 from .node import Node
+from .storage.errors import StorageError
 from .storage.files import Files
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ class Broker:
         self._started.wait()
         if self._start_error is not None:
             self._thread.join()
+            if isinstance(self._start_error, StorageError | OSError):
+                raise StartError(str(self._start_error)) from self._start_error
             raise self._start_error
 
     def stop(self) -> None:

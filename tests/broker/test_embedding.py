@@ -1,0 +1,171 @@
+"""A broker inside a program leaves the program's own things alone."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import leveret
+import psutil
+import pykka
+import pytest
+import structlog
+from insides import fail, queue_actor
+from leveret.amqp_frames.methods import BasicAck
+from wire import PERSISTENT, Client, publish
+
+
+def used(broker: leveret.Broker) -> None:
+    """Make it do a bit of everything."""
+    with Client(broker.host, broker.port).log_in() as client:
+        client.open_channel(1, confirms=True)
+        client.declare("q", durable=True)
+        client.publish_all("q", b"1", b"2", properties=PERSISTENT)
+        client.consume("q")
+        client.read_method(1)
+
+
+class Greeter(pykka.ThreadingActor):
+    def on_receive(self, message: object) -> str:
+        return f"hello {message}"
+
+
+def test_the_host_s_actors_are_neither_joined_nor_stopped(broker: leveret.Broker) -> None:
+    greeter = Greeter.start()
+    try:
+        used(broker)
+        assert pykka.ActorRegistry.get_all() == [greeter]
+        # An actor of the broker that fails stops none of the host's.
+        with Client(broker.host, broker.port).log_in() as client:
+            client.open_channel()
+            client.declare("r")
+            fail(queue_actor(broker, "r"))
+            client.nothing_more()
+        broker.stop()
+        assert greeter.ask("world") == "hello world"
+    finally:
+        greeter.stop()
+
+
+def test_the_host_s_stop_of_all_its_actors_does_not_stop_the_broker(
+    broker: leveret.Broker,
+) -> None:
+    Greeter.start()
+    pykka.ActorRegistry.stop_all()
+    used(broker)
+
+
+def test_settings_of_the_process_stay_as_they_were(tmp_path: Path) -> None:
+    before = (
+        sys.getswitchinterval(),
+        [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)],
+        structlog.get_config(),
+        logging.getLogger().handlers[:],
+        logging.getLogger().level,
+        sys.excepthook,
+        threading.excepthook,
+    )
+    with leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error") as broker:
+        used(broker)
+        during = (
+            sys.getswitchinterval(),
+            [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)],
+            structlog.get_config(),
+            logging.getLogger().handlers[:],
+            logging.getLogger().level,
+            sys.excepthook,
+            threading.excepthook,
+        )
+    assert during == before
+
+
+def test_nothing_is_left_of_a_broker_that_has_stopped(tmp_path: Path) -> None:
+    def counts() -> tuple[int, int]:
+        gc.collect()
+        process = psutil.Process()
+        return threading.active_count(), process.num_fds()
+
+    with leveret.Broker(data_dir=tmp_path / "first", port=0, log_level="error") as broker:
+        used(broker)
+    before = counts()
+    for number in range(3):
+        directory = tmp_path / str(number)
+        with leveret.Broker(data_dir=directory, port=0, log_level="error") as broker:
+            used(broker)
+    assert counts() == before
+
+
+def test_two_brokers_in_one_process_are_two(tmp_path: Path) -> None:
+    with (
+        leveret.Broker(data_dir=tmp_path / "1", port=0, log_level="error") as one,
+        leveret.Broker(data_dir=tmp_path / "2", port=0, log_level="error") as two,
+        Client(one.host, one.port).log_in() as first,
+        Client(two.host, two.port).log_in() as second,
+    ):
+        assert one.port != two.port
+        for client in (first, second):
+            client.open_channel(1, confirms=True)
+            client.declare("q")
+        first.send(publish("q"))
+        first.expect(1, BasicAck(1, False))
+        assert first.counts("q") == (1, 0)
+        assert second.counts("q") == (0, 0)
+
+
+def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
+    tmp_path: Path, broker: leveret.Broker
+) -> None:
+    threads = threading.active_count()
+    with pytest.raises(leveret.StartError, match=f"cannot listen on 127.0.0.1:{broker.port}"):
+        leveret.Broker(data_dir=tmp_path / "other", port=broker.port, log_level="error").start()
+    with pytest.raises(leveret.StartError, match="in use by another broker"):
+        leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error").start()
+    assert threading.active_count() == threads
+    used(broker)
+
+
+def test_a_setting_that_is_wrong_is_told_when_it_is_made() -> None:
+    with pytest.raises(leveret.ConfigurationError, match="port: 70000 is not between 0 and 65535"):
+        leveret.Broker(port=70000)
+
+
+def test_stopping_twice_or_before_the_start_is_no_mistake(tmp_path: Path) -> None:
+    broker = leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error")
+    broker.stop()
+    broker.start()
+    broker.stop()
+    broker.stop()
+
+
+def test_a_program_that_forgets_to_stop_its_broker_ends_all_the_same(tmp_path: Path) -> None:
+    program = (
+        "import leveret\n"
+        "broker = leveret.Broker(data_dir='data', port=0)\n"
+        "broker.start()\n"
+        "print('done')\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout) == (0, "done\n"), finished.stderr
+
+
+def test_importing_the_package_loads_neither_loop_nor_pykka(tmp_path: Path) -> None:
+    program = (
+        "import sys, leveret, leveret.amqp_frames.decoder, leveret.core.publisher\n"
+        "print([name for name in ('pykka', 'uvloop', 'structlog') if name in sys.modules])\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert finished.stdout == "[]\n"
