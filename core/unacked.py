@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import lt
 
+from ..amqp_frames.batch import Batch
 from ..amqp_frames.constants import PRECONDITION_FAILED
 from ..amqp_frames.errors import SoftError
 from .in_flight import Delivery
+from .span import Span
 
 # A delivery and the positions in it, end exclusive, that an ack speaks of.
 Part = tuple[Delivery, int, int]
@@ -29,6 +33,12 @@ def _first_tag(held: _Range) -> int:
     return held.first
 
 
+# Fills the places of ranges that are taken: they must not keep their deliveries alive.
+_TAKEN = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
+# So many taken places at the front are cut off in one go.
+_CUT_COUNT = 64
+
+
 class Unacked:
     """Ascending, disjoint ranges of tags; taking from the front is the fast case."""
 
@@ -36,7 +46,7 @@ class Unacked:
 
     def __init__(self) -> None:
         self._ranges: list[_Range] = []
-        # Ranges before this place are taken; they are cut off now and then.
+        # Those before this place are taken; they are cut off now and then.
         self._head = 0
         self.count = 0
 
@@ -56,7 +66,7 @@ class Unacked:
             if delivery_tag == 0:
                 return self.take_all()
             return self._take_up_to(delivery_tag)
-        return self.take_range(delivery_tag, delivery_tag)
+        return list(self.take_range(delivery_tag, delivery_tag))
 
     def take_all(self) -> list[Part]:
         """Remove everything that is held."""
@@ -87,13 +97,11 @@ class Unacked:
         self._drop_head(place if ranges[place].first <= ranges[place].last else place + 1)
         return parts
 
-    def take_range(self, first_tag: int, last_tag: int) -> list[Part]:
-        """Remove consecutive tags, each acknowledged on its own.
+    def take_range(self, first_tag: int, last_tag: int) -> Iterator[Part]:
+        """Remove consecutive tags, each acknowledged on its own, and yield them as it goes.
 
-        If one of them is not held, the SoftError names it, and those before it are lost to the
-        caller: the channel is closed, and its queues take everything back.
+        If one of them is not held, the SoftError names it; those before it were acknowledged.
         """
-        parts: list[Part] = []
         ranges = self._ranges
         while first_tag <= last_tag:
             head = self._head
@@ -107,11 +115,11 @@ class Unacked:
             last = min(held.last, last_tag)
             low = held.low + first_tag - held.first
             count = last - first_tag + 1
-            parts.append((held.delivery, low, low + count))
+            part = held.delivery, low, low + count
             self.count -= count
             self._cut(place, first_tag, last)
             first_tag = last + 1
-        return parts
+            yield part
 
     def _cut(self, place: int, first_tag: int, last_tag: int) -> None:
         """Remove tags from the range at `place`, splitting it if they lie inside."""
@@ -132,10 +140,14 @@ class Unacked:
         held.last = first_tag - 1
 
     def _drop_head(self, head: int) -> None:
-        self._head = head
-        if head >= 64 and head * 2 >= len(self._ranges):
-            del self._ranges[:head]
+        ranges = self._ranges
+        if head == len(ranges) or (head >= _CUT_COUNT and head * 2 >= len(ranges)):
+            del ranges[:head]
             self._head = 0
+            return
+        for place in range(self._head, head):
+            ranges[place] = _TAKEN
+        self._head = head
 
     def __iter__(self) -> Iterator[Part]:
         for held in self._ranges[self._head :]:
@@ -143,13 +155,20 @@ class Unacked:
 
 
 def runs_of_tags(tags: Sequence[int], multiples: bytearray) -> Iterator[tuple[int, int, bool]]:
-    """Group acks, in order, into (first tag, last tag, multiple): single ones that ascend by one."""
+    """Group acks, in order, into (first tag, last tag, multiple).
+
+    Single ones that ascend by one form a run; one ack per delivery, in order, is what most clients
+    send.
+    """
     count = len(tags)
-    if count > 1 and not any(multiples) and tags[-1] - tags[0] == count - 1:
-        # One ack per delivery, in order, is what most clients send.
-        if all(tags[place] < tags[place + 1] for place in range(count - 1)):
-            yield tags[0], tags[-1], False
-            return
+    if (
+        count > 1
+        and tags[-1] - tags[0] == count - 1
+        and not any(multiples)
+        and all(map(lt, tags, islice(tags, 1, None)))
+    ):
+        yield tags[0], tags[-1], False
+        return
     first = last = 0
     for tag, multiple in zip(tags, multiples, strict=True):
         if not multiple and first and tag == last + 1:

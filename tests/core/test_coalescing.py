@@ -1,6 +1,8 @@
-"""The cut-off rule: which frames answer a set of publishes, against the rule said number by number."""
+"""Which frames answer a set of publishes, against the cut-off rule said number by number."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +60,7 @@ def test_merged_ranges_are_ascending_apart_and_the_same_numbers(pairs: list[SeqR
     ranges = [(first, first + more) for first, more in pairs]
     merged = merge(ranges)
     assert numbers_of(merged) == sorted(set(numbers_of(ranges)))
-    assert all(one[1] + 1 < two[0] for one, two in zip(merged, merged[1:], strict=False))
+    assert all(one[1] + 1 < two[0] for one, two in pairwise(merged))
 
 
 def test_a_lone_answer_is_not_multiple() -> None:
