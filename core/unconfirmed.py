@@ -11,7 +11,8 @@ released, and so the publisher's socket read, only when the queues have taken th
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..amqp_frames.batch import Batch, Indexes
 from .coalescing import SeqRange
@@ -20,60 +21,62 @@ from .coalescing import SeqRange
 class _Pending:
     """One batch: who owes what of it. `open_count` messages are not answered yet."""
 
-    __slots__ = ("answered", "batch", "first_seq_no", "open_count", "owed", "told", "whole")
+    __slots__ = ("batch", "first_seq_no", "is_open", "open_count", "owed", "told", "whole")
 
     def __init__(
         self, batch: Batch, first_seq_no: int, told: dict[object, Indexes], open_count: int
     ) -> None:
         self.batch = batch
         self.first_seq_no = first_seq_no
+        # What each queue owes.
         self.told = told
         self.open_count = open_count
-        # Does every queue own every message? Then queues are counted, not messages.
+        # Was every queue told every message? Then queues are counted, not messages.
         self.whole = all(len(indexes) == len(batch) for indexes in told.values())
-        # Per message: how many queues owe it, and whether it is answered. Made when needed: a
-        # batch that one queue owns and confirms in one go never has them.
+        # Per message how many queues owe it, and whether it is not answered. Made when needed: not
+        # while a single queue owes, nor while each queue confirms all in one go.
         self.owed: list[int] | None = None
-        self.answered: bytearray | None = None
+        self.is_open = bytearray()
 
-    def count_owners(self) -> list[int]:
-        owed = self.owed
-        if owed is None:
-            owed = self.owed = [0] * len(self.batch)
-            self.answered = bytearray(b"\1") * len(self.batch)
-            for indexes in self.told.values():
-                for index in indexes:
-                    owed[index] += 1
-                    self.answered[index] = 0
-        return owed
+    def count_owners(self) -> None:
+        """Count messages from now on."""
+        self.owed = [0] * len(self.batch)
+        self.is_open = bytearray(len(self.batch))
+        for indexes in self.told.values():
+            for index in indexes:
+                self.owed[index] += 1
+                self.is_open[index] = 1
 
     def smallest_open(self) -> int:
-        if self.answered is None:
+        """The smallest number that is not answered; there must be one."""
+        if self.owed is None:
             return self.first_seq_no + min(indexes[0] for indexes in self.told.values())
-        return self.first_seq_no + self.answered.find(0)
+        return self.first_seq_no + self.is_open.find(1)
 
 
 class Unconfirmed:
     """What one channel waits for, and what it may now answer.
 
     `confirmed` and `rejected` are ranges of seq_nos to be answered; the channel takes and clears
-    them. `released_bytes` counts the wire bytes of batches that are done.
+    them. `released_bytes` counts the wire bytes of batches that no queue owes any of.
     """
 
-    __slots__ = ("_numbered", "_unnumbered", "confirmed", "rejected", "released_bytes")
+    __slots__ = ("_open", "_rest", "confirmed", "rejected", "released_bytes")
 
     def __init__(self) -> None:
-        self._numbered: dict[Batch, _Pending] = {}
-        self._unnumbered: dict[Batch, _Pending] = {}
+        # Batches with numbers to answer, in the order of their numbers; and the others: those
+        # outside confirm mode, and those that are answered while a queue has yet to say its part.
+        self._open: dict[Batch, _Pending] = {}
+        self._rest: dict[Batch, _Pending] = {}
         self.confirmed: list[SeqRange] = []
         self.rejected: list[SeqRange] = []
         self.released_bytes = 0
 
     def __len__(self) -> int:
         """How many numbered publishes are open."""
-        return sum(pending.open_count for pending in self._numbered.values())
+        return sum(pending.open_count for pending in self._open.values())
 
-    def insert(self, batch: Batch, first_seq_no: int, told: Mapping[object, Indexes]) -> None:
+    def insert(self, batch: Batch, first_seq_no: int, told: Mapping[Any, Indexes]) -> None:
         """A batch was told to these queues; `first_seq_no` 0 outside confirm mode.
 
         Its messages that were told to nobody are not waited for.
@@ -85,61 +88,23 @@ class Unconfirmed:
         if open_count < len(batch) and len(told) > 1:
             open_count = len(set().union(*told.values()))
         pending = _Pending(batch, first_seq_no, dict(told), open_count)
-        (self._numbered if first_seq_no else self._unnumbered)[batch] = pending
+        (self._open if first_seq_no else self._rest)[batch] = pending
 
-    def confirm_unrouted(self, first_seq_no: int, indexes: Iterable[int]) -> None:
+    def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
         """Messages that matched no queue and were not mandatory: confirmed at once."""
         _append_ranges(first_seq_no, indexes, self.confirmed)
 
     def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue has these messages, on disk where that is promised."""
-        pending = self._find(batch)
-        if pending is None:
-            return
-        told = pending.told.get(queue)
-        if told is None:
-            return
-        if pending.owed is None and len(told) == len(indexes):
-            if len(pending.told) == 1:
-                # The queue owns all that is open of the batch and confirms all of it.
-                self._answer_all(pending, indexes, self.confirmed)
-                self._remove(pending)
-                return
-            if pending.whole:
-                del pending.told[queue]
-                return
-        owed = pending.count_owners()
-        answered = pending.answered
-        assert answered is not None
-        done: list[int] = []
-        for index in indexes:
-            owed[index] -= 1
-            if owed[index] == 0 and not answered[index]:
-                answered[index] = 1
-                done.append(index)
-        self._forget(pending, queue, indexes)
-        self._answer(pending, done, self.confirmed)
+        self._answer(queue, batch, indexes, rejects=False)
 
     def reject(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue will never have these messages; others' confirms of them no longer count."""
-        pending = self._find(batch)
-        if pending is None or queue not in pending.told:
-            return
-        owed = pending.count_owners()
-        answered = pending.answered
-        assert answered is not None
-        done: list[int] = []
-        for index in indexes:
-            owed[index] -= 1
-            if not answered[index]:
-                answered[index] = 1
-                done.append(index)
-        self._forget(pending, queue, indexes)
-        self._answer(pending, done, self.rejected)
+        self._answer(queue, batch, indexes, rejects=True)
 
     def queue_down(self, queue: object) -> None:
         """A queue died: it rejects all that it still owed."""
-        for pendings in (self._numbered, self._unnumbered):
+        for pendings in (self._open, self._rest):
             for pending in list(pendings.values()):
                 indexes = pending.told.get(queue)
                 if indexes is not None:
@@ -147,59 +112,81 @@ class Unconfirmed:
 
     def smallest(self) -> int:
         """The smallest number that is not answered; 0 if all are."""
-        for pending in self._numbered.values():
+        for pending in self._open.values():
             return pending.smallest_open()
         return 0
 
-    def _find(self, batch: Batch) -> _Pending | None:
-        return self._numbered.get(batch) or self._unnumbered.get(batch)
+    def _answer(self, queue: object, batch: Batch, indexes: Indexes, *, rejects: bool) -> None:
+        """A queue says its part about messages; what it says of those it does not owe is nothing.
 
-    def _forget(self, pending: _Pending, queue: object, indexes: Indexes) -> None:
-        """Note that the queue no longer owes these."""
-        told = pending.told[queue]
-        if len(told) == len(indexes):
-            del pending.told[queue]
+        State before effects: what it owes shrinks, then what nobody owes is to be answered.
+        """
+        pending = self._open.get(batch) or self._rest.get(batch)
+        if pending is None:
             return
-        gone = set(indexes)
-        rest = [index for index in told if index not in gone]
-        pending.told[queue] = array("I", rest)
-
-    def _answer_all(self, pending: _Pending, indexes: Indexes, into: list[SeqRange]) -> None:
+        told = pending.told.get(queue)
+        if told is None:
+            return
+        named, rest = _divide(told, indexes)
+        is_alone = len(pending.told) == 1
+        if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
+            pending.count_owners()
+        if rest:
+            pending.told[queue] = array("I", rest)
+        else:
+            del pending.told[queue]
+        if pending.owed is not None:
+            named = _done(pending.owed, pending.is_open, named, rejects)
+        elif not is_alone:
+            # Others owe the very same messages.
+            named = ()
+        pending.open_count -= len(named)
         if pending.first_seq_no:
-            first = pending.first_seq_no
-            if indexes[-1] - indexes[0] == len(indexes) - 1:
-                into.append((first + indexes[0], first + indexes[-1]))
-            else:
-                _append_ranges(first, indexes, into)
-
-    def _answer(self, pending: _Pending, done: list[int], into: list[SeqRange]) -> None:
-        if done and pending.first_seq_no:
-            _append_ranges(pending.first_seq_no, done, into)
-        pending.open_count -= len(done)
-        if not pending.open_count and not pending.told:
-            self._remove(pending)
-        elif not pending.open_count:
-            # All answered, but a queue has yet to say so: it no longer counts as open.
-            pendings = self._numbered if pending.first_seq_no else self._unnumbered
-            if pendings is self._numbered:
-                del pendings[pending.batch]
-                self._unnumbered[pending.batch] = pending
-
-    def _remove(self, pending: _Pending) -> None:
-        self._numbered.pop(pending.batch, None)
-        self._unnumbered.pop(pending.batch, None)
-        self.released_bytes += pending.batch.wire_bytes()
+            into = self.rejected if rejects else self.confirmed
+            _append_ranges(pending.first_seq_no, named, into)
+        if not pending.told:
+            self._open.pop(batch, None)
+            self._rest.pop(batch, None)
+            self.released_bytes += batch.wire_bytes()
+        elif not pending.open_count and batch in self._open:
+            self._rest[batch] = self._open.pop(batch)
 
 
-def _append_ranges(first_seq_no: int, indexes: Iterable[int], into: list[SeqRange]) -> None:
+def _divide(told: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
+    """What of `told` is among these indexes, and what is not."""
+    if indexes is told or indexes == told:
+        return told, ()
+    among = set(indexes)
+    return (
+        [index for index in told if index in among],
+        [index for index in told if index not in among],
+    )
+
+
+def _done(
+    owed: list[int], is_open: bytearray, named: Sequence[int], rejects: bool
+) -> Sequence[int]:
+    """Take one owner from each of these messages; which of them are answered by that."""
+    done = []
+    for index in named:
+        owed[index] -= 1
+        if is_open[index] and (rejects or not owed[index]):
+            is_open[index] = 0
+            done.append(index)
+    return done
+
+
+def _append_ranges(first_seq_no: int, indexes: Sequence[int], into: list[SeqRange]) -> None:
     """Add ascending indexes as ranges of seq_nos."""
-    low = high = -2
+    if not indexes:
+        return
+    if indexes[-1] - indexes[0] == len(indexes) - 1:
+        into.append((first_seq_no + indexes[0], first_seq_no + indexes[-1]))
+        return
+    low = high = indexes[0]
     for index in indexes:
-        if index == high + 1:
-            high = index
-            continue
-        if high >= 0:
+        if index > high + 1:
             into.append((first_seq_no + low, first_seq_no + high))
-        low = high = index
-    if high >= 0:
-        into.append((first_seq_no + low, first_seq_no + high))
+            low = index
+        high = index
+    into.append((first_seq_no + low, first_seq_no + high))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +69,7 @@ def refused() -> Callable[[int, str], AbstractContextManager[None]]:
         assert (caught.value.reply_code, caught.value.reply_text) == (code, text)
 
     return refused
+
+
+# For the helpers `batches` and `publishing`.
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,114 +1,173 @@
-"""Delivery tags that are out, in ranges, against a plain dict of tags."""
+"""Delivery tags that are held, and what an ack makes of them."""
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import chain
+
 import pytest
-from hypothesis import given, settings
+from batches import numbered
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.errors import SoftError
 from leveret.core.in_flight import Delivery
 from leveret.core.span import Span
-from leveret.core.unacked import Part, Unacked, runs_of_tags
+from leveret.core.unacked import Unacked, runs_of_tags
+
+Refused = Callable[[int, str], AbstractContextManager[None]]
 
 
-def delivery_of(count: int) -> Delivery:
-    return Delivery(Span(Batch(b"", 1), range(count), 1, 0, False), object(), None)
+def delivery(count: int) -> Delivery:
+    return Delivery(Span(numbered(count), range(count), 1, 0, True), "queue", None)
 
 
-def positions(parts: list[Part]) -> list[tuple[Delivery, int]]:
-    return [(delivery, place) for delivery, low, high in parts for place in range(low, high)]
+@pytest.fixture
+def unacked() -> Unacked:
+    return Unacked()
 
 
-def test_an_unknown_delivery_tag_is_refused_in_rabbitmqs_words() -> None:
-    unacked = Unacked()
-    unacked.add(1, delivery_of(2))
+def test_an_ack_of_one_tag_takes_one_message(unacked: Unacked) -> None:
+    first, second = delivery(3), delivery(2)
+    unacked.add(1, first)
+    unacked.add(4, second)
+    assert unacked.take(2, False) == [(first, 1, 2)]
+    assert unacked.take(5, False) == [(second, 1, 2)]
+    assert unacked.count == 3
+    assert list(unacked) == [(first, 0, 1), (first, 2, 3), (second, 0, 1)]
+
+
+def test_an_ack_of_many_takes_all_up_to_its_tag(unacked: Unacked) -> None:
+    first, second = delivery(3), delivery(2)
+    unacked.add(1, first)
+    unacked.add(4, second)
     unacked.take(1, False)
-    for tag in (0, 1, 3):
-        with pytest.raises(SoftError) as refused:
-            unacked.take(tag, False)
-        assert refused.value.reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+    assert unacked.take(4, True) == [(first, 1, 3), (second, 0, 1)]
+    assert list(unacked) == [(second, 1, 2)]
 
 
-def test_tag_0_with_multiple_names_everything_and_never_fails() -> None:
-    unacked = Unacked()
+def test_tag_0_with_multiple_takes_everything_and_never_fails(unacked: Unacked) -> None:
     assert unacked.take(0, True) == []
-    delivery = delivery_of(3)
-    unacked.add(1, delivery)
-    assert unacked.take(0, True) == [(delivery, 0, 3)]
+    held = delivery(3)
+    unacked.add(7, held)
+    unacked.take(8, False)
+    assert unacked.take(0, True) == [(held, 0, 1), (held, 2, 3)]
     assert unacked.count == 0
 
 
-def test_multiple_needs_its_own_tag_to_be_held() -> None:
-    unacked = Unacked()
-    unacked.add(1, delivery_of(3))
+@pytest.mark.parametrize(
+    ("tag", "multiple"), [(0, False), (1, False), (3, False), (3, True), (6, False), (99, True)]
+)
+def test_a_tag_that_is_not_held_is_unknown(
+    unacked: Unacked, refused: Refused, tag: int, multiple: bool
+) -> None:
+    unacked.add(1, delivery(5))
+    unacked.take(1, False)
     unacked.take(3, False)
-    with pytest.raises(SoftError):
-        unacked.take(3, True)
-    assert unacked.count == 2
+    with refused(406, f"PRECONDITION_FAILED - unknown delivery tag {tag}"):
+        unacked.take(tag, multiple)
+    assert [(low, high) for _, low, high in unacked] == [(1, 2), (3, 5)]
+    assert unacked.count == 3
 
 
-class UnackedModel(RuleBasedStateMachine):
-    """Tags go out and come back in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.unacked = Unacked()
-        self.held: dict[int, tuple[Delivery, int]] = {}
-        self.next_tag = 1
-
-    @rule(count=st.integers(1, 5))
-    def deliver(self, count: int) -> None:
-        delivery = delivery_of(count)
-        self.unacked.add(self.next_tag, delivery)
-        for place in range(count):
-            self.held[self.next_tag + place] = (delivery, place)
-        self.next_tag += count
-
-    @rule(data=st.data(), multiple=st.booleans())
-    def take(self, data: st.DataObject, multiple: bool) -> None:
-        tag = data.draw(st.integers(0, self.next_tag))
-        if tag == 0 and multiple:
-            named = sorted(self.held)
-        elif tag not in self.held:
-            with pytest.raises(SoftError):
-                self.unacked.take(tag, multiple)
-            return
-        else:
-            named = [each for each in sorted(self.held) if each == tag or (multiple and each < tag)]
-        taken = positions(self.unacked.take(tag, multiple))
-        assert taken == [self.held.pop(each) for each in named]
-
-    @rule(data=st.data())
-    def take_a_row(self, data: st.DataObject) -> None:
-        first = data.draw(st.integers(1, self.next_tag))
-        last = first
-        while last + 1 in self.held and data.draw(st.booleans()):
-            last += 1
-        if first not in self.held:
-            with pytest.raises(SoftError):
-                list(self.unacked.take_range(first, last))
-            return
-        taken = positions(list(self.unacked.take_range(first, last)))
-        assert taken == [self.held.pop(tag) for tag in range(first, last + 1)]
-
-    @invariant()
-    def what_is_held_is_what_the_model_holds(self) -> None:
-        assert positions(list(self.unacked)) == [self.held[tag] for tag in sorted(self.held)]
-        assert self.unacked.count == len(self.held)
+def test_what_was_acked_before_an_unknown_tag_is_acked(unacked: Unacked, refused: Refused) -> None:
+    held = delivery(3)
+    unacked.add(1, held)
+    parts = []
+    with refused(406, "PRECONDITION_FAILED - unknown delivery tag 4"):
+        for part in unacked.take_range(2, 9):
+            parts.append(part)  # noqa: PERF402 - what came before the error is what counts
+    assert parts == [(held, 1, 3)]
+    assert list(unacked) == [(held, 0, 1)]
+    other = Unacked()
+    other.add(1, held)
+    with refused(406, "PRECONDITION_FAILED - unknown delivery tag 4"):
+        parts += other.take_range(1, 9)
+    assert parts == [(held, 1, 3), (held, 0, 3)]
 
 
-TestUnackedModel = UnackedModel.TestCase
-TestUnackedModel.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+def test_a_delivery_that_is_acked_is_not_kept_alive(unacked: Unacked) -> None:
+    held = [delivery(2) for _ in range(101)]
+    for number in range(100):
+        unacked.add(1 + 2 * number, held[number])
+
+    def kept_alive() -> list[int]:
+        free = sys.getrefcount(held[100])
+        return [number for number in range(100) if sys.getrefcount(held[number]) > free]
+
+    for tag in range(1, 52):
+        unacked.take(tag, False)
+    assert kept_alive() == list(range(25, 100))
+    unacked.take(181, True)
+    assert kept_alive() == list(range(90, 100))
+    unacked.take(0, True)
+    assert kept_alive() == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=20))
-def test_runs_of_tags_name_the_same_acks_in_the_same_order(acks: list[tuple[int, bool]]) -> None:
-    runs = runs_of_tags([tag for tag, _ in acks], bytearray(multiple for _, multiple in acks))
-    named = [(tag, multiple) for first, last, multiple in runs for tag in range(first, last + 1)]
-    assert named == acks
+def test_taken_ranges_are_forgotten(unacked: Unacked) -> None:
+    for tag in range(1, 2001):
+        unacked.add(tag, delivery(1))
+        if tag > 10:
+            unacked.take(tag - 10, False)
+    assert len(unacked._ranges) < 200
+    assert unacked.count == 10
 
 
-def test_one_ack_per_delivery_in_order_is_one_run() -> None:
-    assert list(runs_of_tags([4, 5, 6, 7], bytearray(4))) == [(4, 7, False)]
+def one_by_one(unacked: Unacked, acks: list[tuple[int, bool]]) -> tuple[list[int], str]:
+    """Positions in the order of their acks, and the error's text."""
+    taken: list[int] = []
+    try:
+        for tag, multiple in acks:
+            for _, low, high in unacked.take(tag, multiple):
+                taken += range(low, high)
+    except SoftError as error:
+        return taken, error.reply_text
+    return taken, ""
+
+
+def in_runs(unacked: Unacked, acks: list[tuple[int, bool]]) -> tuple[list[int], str]:
+    tags = array("Q", [tag for tag, _ in acks])
+    multiples = bytearray(multiple for _, multiple in acks)
+    taken: list[int] = []
+    try:
+        for first, last, multiple in runs_of_tags(tags, multiples):
+            parts = unacked.take(first, True) if multiple else unacked.take_range(first, last)
+            for _, low, high in parts:
+                taken += range(low, high)
+    except SoftError as error:
+        return taken, error.reply_text
+    return taken, ""
+
+
+ROWS = st.builds(
+    lambda first, count: [(tag, False) for tag in range(first, first + count)],
+    st.integers(0, 12),
+    st.integers(1, 8),
+)
+SINGLES = st.tuples(st.integers(0, 22), st.booleans()).map(lambda ack: [ack])
+
+
+@given(st.lists(st.one_of(ROWS, ROWS, SINGLES), max_size=6).map(lambda lists: list(chain(*lists))))
+def test_runs_of_tags_are_what_the_acks_are_one_by_one(acks: list[tuple[int, bool]]) -> None:
+    held = delivery(20)
+    one, other = Unacked(), Unacked()
+    for each in (one, other):
+        each.add(1, held)
+    assert in_runs(one, acks) == one_by_one(other, acks)
+    assert list(one) == list(other)
+    assert one.count == other.count
+
+
+def test_acks_in_order_are_one_run() -> None:
+    tags = array("Q", range(5, 105))
+    assert list(runs_of_tags(tags, bytearray(100))) == [(5, 104, False)]
+    assert list(runs_of_tags(array("Q"), bytearray())) == []
+    assert list(runs_of_tags(array("Q", [3]), bytearray(1))) == [(3, 3, False)]
+    # As far apart as a row, and none.
+    assert list(runs_of_tags(array("Q", [1, 9, 3]), bytearray(3))) == [
+        (1, 1, False),
+        (9, 9, False),
+        (3, 3, False),
+    ]

@@ -1,194 +1,143 @@
-"""What queues owe a channel, against a model that counts message by message."""
+"""What one channel's publishes still wait for: single cases."""
 
 from __future__ import annotations
 
 from array import array
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from leveret.amqp_frames.batch import Batch, Indexes
+import pytest
+from batches import numbered
 from leveret.core.unconfirmed import Unconfirmed
-
-QUEUES = ("a", "b", "c")
-
-
-def batch_of(count: int) -> Batch:
-    batch = Batch(bytes(10 * count), 1)
-    for place in range(count):
-        batch.starts.append(10 * place)
-        batch.ends.append(10 * place + 10)
-    return batch
 
 
 def numbers(ranges: list[tuple[int, int]]) -> list[int]:
     return sorted(number for first, last in ranges for number in range(first, last + 1))
 
 
-def test_a_message_to_three_queues_is_confirmed_when_the_last_has_confirmed() -> None:
-    unconfirmed = Unconfirmed()
-    batch = batch_of(2)
-    unconfirmed.insert(batch, 1, dict.fromkeys(QUEUES, range(2)))
-    unconfirmed.confirm("a", batch, range(2))
-    unconfirmed.confirm("c", batch, range(2))
-    assert unconfirmed.confirmed == []
-    unconfirmed.confirm("b", batch, range(2))
-    assert unconfirmed.confirmed == [(1, 2)]
+@pytest.fixture
+def unconfirmed() -> Unconfirmed:
+    return Unconfirmed()
 
 
-def test_a_transient_message_does_not_wait_for_its_neighbours_fsync() -> None:
-    unconfirmed = Unconfirmed()
-    batch = batch_of(4)
-    unconfirmed.insert(batch, 1, {"a": range(4)})
-    unconfirmed.confirm("a", batch, array("I", [1, 3]))
+def test_one_queue_that_confirms_all_answers_the_batch_as_one_range(unconfirmed) -> None:
+    batch = numbered(5)
+    everything = range(5)
+    unconfirmed.insert(batch, 11, {"q": everything})
+    assert (unconfirmed.smallest(), len(unconfirmed)) == (11, 5)
+    unconfirmed.confirm("q", batch, everything)
+    assert unconfirmed.confirmed == [(11, 15)]
+    assert (unconfirmed.smallest(), len(unconfirmed)) == (0, 0)
+    assert unconfirmed.released_bytes == batch.wire_bytes()
+
+
+def test_a_queue_may_confirm_in_parts(unconfirmed) -> None:
+    # A transient message never waits for its neighbour's fsync.
+    batch = numbered(4)
+    unconfirmed.insert(batch, 1, {"q": range(4)})
+    unconfirmed.confirm("q", batch, array("I", [1, 3]))
     assert numbers(unconfirmed.confirmed) == [2, 4]
+    assert unconfirmed.smallest() == 1
+    assert unconfirmed.released_bytes == 0
+    unconfirmed.confirm("q", batch, array("I", [0, 2]))
+    assert numbers(unconfirmed.confirmed) == [1, 2, 3, 4]
+    assert unconfirmed.released_bytes == batch.wire_bytes()
+
+
+def test_the_slowest_queue_decides(unconfirmed) -> None:
+    batch = numbered(2)
+    unconfirmed.insert(batch, 1, {"a": range(2), "b": range(2), "c": range(2)})
+    for queue in ("b", "a"):
+        unconfirmed.confirm(queue, batch, range(2))
+        assert unconfirmed.confirmed == []
+    unconfirmed.confirm("c", batch, array("I", [1]))
+    assert unconfirmed.confirmed == [(2, 2)]
     assert unconfirmed.smallest() == 1
 
 
-def test_one_queue_that_rejects_is_enough_and_later_confirms_do_not_count() -> None:
-    unconfirmed = Unconfirmed()
-    batch = batch_of(1)
-    unconfirmed.insert(batch, 1, {"a": range(1), "b": range(1)})
-    unconfirmed.reject("a", batch, range(1))
+def test_any_queue_that_rejects_makes_it_a_nack_and_later_confirms_count_for_nothing(
+    unconfirmed,
+) -> None:
+    batch = numbered(2)
+    unconfirmed.insert(batch, 1, {"a": range(2), "b": range(2)})
+    unconfirmed.confirm("a", batch, range(2))
+    unconfirmed.reject("b", batch, range(2))
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(1, 2)])
+    other = numbered(1)
+    unconfirmed.insert(other, 3, {"a": range(1), "b": range(1)})
+    unconfirmed.reject("a", other, range(1))
+    assert unconfirmed.rejected[1:] == [(3, 3)]
+    assert unconfirmed.smallest() == 0
+    assert unconfirmed.released_bytes == batch.wire_bytes()
+    unconfirmed.confirm("b", other, range(1))
+    assert unconfirmed.confirmed == []
+    assert unconfirmed.released_bytes == batch.wire_bytes() + other.wire_bytes()
+
+
+def test_a_rejected_batch_is_let_go_when_the_last_of_many_queues_has_spoken(unconfirmed) -> None:
+    batch = numbered(2)
+    unconfirmed.insert(batch, 1, dict.fromkeys("abcd", range(2)))
+    unconfirmed.reject("a", batch, range(2))
     unconfirmed.confirm("b", batch, range(1))
-    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(1, 1)])
+    unconfirmed.confirm("b", batch, range(1, 2))
+    unconfirmed.reject("c", batch, range(2))
+    assert unconfirmed.released_bytes == 0
+    unconfirmed.queue_down("d")
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(1, 2)])
+    assert unconfirmed.released_bytes == batch.wire_bytes()
 
 
-def test_a_queue_that_dies_rejects_exactly_what_it_owes() -> None:
-    unconfirmed = Unconfirmed()
-    batch = batch_of(6)
-    unconfirmed.insert(batch, 1, {"a": array("I", [0, 2, 4]), "b": array("I", [1, 3, 5])})
-    unconfirmed.confirm("a", batch, array("I", [0]))
-    unconfirmed.queue_down("a")
-    assert numbers(unconfirmed.confirmed) == [1]
-    assert numbers(unconfirmed.rejected) == [3, 5]
+def test_a_queue_that_speaks_twice_is_heard_once(unconfirmed) -> None:
+    # One that dies may reject what it has confirmed, or rejected, before.
+    batch = numbered(4)
+    unconfirmed.insert(batch, 1, {"q": range(4), "r": range(4)})
+    unconfirmed.confirm("q", batch, range(2))
+    unconfirmed.confirm("q", batch, range(2))
+    unconfirmed.reject("q", batch, range(4))
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(3, 4)])
+    unconfirmed.reject("q", batch, range(4))
+    unconfirmed.confirm("r", batch, range(4))
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([(1, 2)], [(3, 4)])
+    assert unconfirmed.released_bytes == batch.wire_bytes()
 
 
-class UnconfirmedModel(RuleBasedStateMachine):
-    """Queues confirm, reject and die in any order; each number is answered exactly once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.unconfirmed = Unconfirmed()
-        self.next_seq_no = 1
-        # Per batch: first number (0: none) and, per queue, the indexes that it still owes.
-        self.batches: list[tuple[Batch, int, dict[str, set[int]]]] = []
-        self.expected: dict[int, str] = {}
-        self.owners: dict[int, set[str]] = {}
-        self.answered: dict[int, str] = {}
-        self.inserted_bytes = 0
-        self.open_bytes: dict[Batch, int] = {}
-
-    @rule(data=st.data(), count=st.integers(1, 6), numbered=st.booleans())
-    def insert(self, data: st.DataObject, count: int, numbered: bool) -> None:
-        batch = batch_of(count)
-        first = self.next_seq_no if numbered else 0
-        told: dict[str, Indexes] = {}
-        for queue in data.draw(st.sets(st.sampled_from(QUEUES))):
-            chosen = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
-            told[queue] = range(count) if len(chosen) == count else array("I", chosen)
-        unrouted = set(range(count)) - {index for each in told.values() for index in each}
-        if numbered:
-            self.next_seq_no += count
-            self.unconfirmed.confirm_unrouted(first, sorted(unrouted))
-            for index in unrouted:
-                self.expected[first + index] = "ack"
-            for queue, indexes in told.items():
-                for index in indexes:
-                    self.owners.setdefault(first + index, set()).add(queue)
-        self.unconfirmed.insert(batch, first, told)
-        self.inserted_bytes += batch.wire_bytes()
-        self.batches.append((batch, first, {queue: set(told[queue]) for queue in told}))
-        self.drain()
-
-    def some_owed(self, data: st.DataObject) -> tuple[Batch, int, str, array[int]] | None:
-        owing = [
-            (batch, first, queue, sorted(indexes))
-            for batch, first, told in self.batches
-            for queue, indexes in told.items()
-            if indexes
-        ]
-        if not owing:
-            return None
-        batch, first, queue, indexes = data.draw(st.sampled_from(owing))
-        if data.draw(st.booleans()):
-            chosen = indexes
-        else:
-            chosen = sorted(data.draw(st.sets(st.sampled_from(indexes), min_size=1)))
-        for each, _first, told in self.batches:
-            if each is batch:
-                told[queue] -= set(chosen)
-        return batch, first, queue, array("I", chosen)
-
-    @precondition(lambda self: self.batches)
-    @rule(data=st.data())
-    def confirm(self, data: st.DataObject) -> None:
-        owed = self.some_owed(data)
-        if owed is None:
-            return
-        batch, first, queue, indexes = owed
-        self.unconfirmed.confirm(queue, batch, indexes)
-        self.settle(first, queue, indexes, "ack")
-
-    @precondition(lambda self: self.batches)
-    @rule(data=st.data())
-    def reject(self, data: st.DataObject) -> None:
-        owed = self.some_owed(data)
-        if owed is None:
-            return
-        batch, first, queue, indexes = owed
-        self.unconfirmed.reject(queue, batch, indexes)
-        self.settle(first, queue, indexes, "nack")
-
-    @rule(queue=st.sampled_from(QUEUES))
-    def queue_down(self, queue: str) -> None:
-        self.unconfirmed.queue_down(queue)
-        for _batch, first, told in self.batches:
-            indexes = told.get(queue, set())
-            self.settle(first, queue, sorted(indexes), "nack")
-            indexes.clear()
-
-    def settle(self, first: int, queue: str, indexes: object, answer: str) -> None:
-        if first:
-            for index in indexes:  # type: ignore[attr-defined]
-                number = first + index
-                self.owners[number].discard(queue)
-                if answer == "nack":
-                    self.expected.setdefault(number, "nack")
-                elif not self.owners[number]:
-                    self.expected.setdefault(number, "ack")
-        self.drain()
-
-    def drain(self) -> None:
-        """Take the answers as a channel does; none comes twice."""
-        for answer, ranges in (
-            ("ack", self.unconfirmed.confirmed),
-            ("nack", self.unconfirmed.rejected),
-        ):
-            for number in numbers(ranges):
-                assert number not in self.answered
-                self.answered[number] = answer
-            ranges.clear()
-
-    @invariant()
-    def each_number_is_answered_exactly_once_and_as_it_must_be(self) -> None:
-        assert self.answered == self.expected
-
-    @invariant()
-    def the_smallest_open_number_is_known(self) -> None:
-        still_open = [
-            number for number in range(1, self.next_seq_no) if number not in self.expected
-        ]
-        assert self.unconfirmed.smallest() == (still_open[0] if still_open else 0)
-        assert len(self.unconfirmed) == len(still_open)
-
-    @invariant()
-    def bytes_are_released_when_nobody_owes_the_batch(self) -> None:
-        owed_bytes = sum(
-            batch.wire_bytes() for batch, _first, told in self.batches if any(told.values())
-        )
-        assert self.unconfirmed.released_bytes == self.inserted_bytes - owed_bytes
+def test_a_queue_that_was_told_nothing_is_not_heard(unconfirmed) -> None:
+    batch = numbered(1)
+    unconfirmed.insert(batch, 1, {"q": range(1)})
+    unconfirmed.confirm("other", batch, range(1))
+    unconfirmed.reject("other", batch, range(1))
+    unconfirmed.confirm("q", numbered(1), range(1))
+    unconfirmed.queue_down("other")
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [])
 
 
-TestUnconfirmedModel = UnconfirmedModel.TestCase
-TestUnconfirmedModel.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+def test_a_queue_that_goes_down_rejects_exactly_what_it_owed(unconfirmed) -> None:
+    first, second, third = numbered(3), numbered(2), numbered(1)
+    unconfirmed.insert(first, 1, {"q": range(3)})
+    unconfirmed.insert(second, 4, {"q": range(2), "r": range(2)})
+    unconfirmed.insert(third, 6, {"r": range(1)})
+    unconfirmed.confirm("q", first, array("I", [1]))
+    unconfirmed.queue_down("q")
+    assert numbers(unconfirmed.confirmed) == [2]
+    assert numbers(unconfirmed.rejected) == [1, 3, 4, 5]
+    assert unconfirmed.smallest() == 6
+
+
+def test_messages_that_no_queue_got_are_not_waited_for(unconfirmed) -> None:
+    batch = numbered(4)
+    unconfirmed.insert(batch, 1, {"q": array("I", [2])})
+    unconfirmed.confirm_unrouted(1, [0, 1, 3])
+    assert unconfirmed.confirmed == [(1, 2), (4, 4)]
+    assert (unconfirmed.smallest(), len(unconfirmed)) == (3, 1)
+    nowhere = numbered(2)
+    unconfirmed.insert(nowhere, 5, {})
+    assert unconfirmed.released_bytes == nowhere.wire_bytes()
+
+
+def test_outside_confirm_mode_only_the_bytes_are_waited_for(unconfirmed) -> None:
+    batch = numbered(3)
+    unconfirmed.insert(batch, 0, {"q": range(3), "r": array("I", [1])})
+    assert (unconfirmed.smallest(), len(unconfirmed)) == (0, 0)
+    unconfirmed.confirm("q", batch, range(3))
+    assert unconfirmed.released_bytes == 0
+    unconfirmed.reject("r", batch, array("I", [1]))
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [])
+    assert unconfirmed.released_bytes == batch.wire_bytes()

@@ -1,0 +1,34 @@
+"""Batches as a channel would hand them to its rules, from few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.publishes import decode_publishes
+from wire import PERSISTENT, publish
+
+
+def batch_of(*wires: bytes) -> Batch:
+    """The publishes whose frames these are; nothing routed yet."""
+    return decode_publishes(b"".join(wires))
+
+
+def numbered(count: int, properties: Properties = PERSISTENT) -> Batch:
+    """That many messages to queue "q"; the bodies are their indexes."""
+    return batch_of(*(publish("q", b"%d" % index, properties) for index in range(count)))
+
+
+def mixed(persistent: Iterable[bool]) -> Batch:
+    """Messages of which these are persistent, all of them to a durable queue."""
+    flags = list(persistent)
+    batch = batch_of(
+        *(
+            publish("q", b"%d" % index, PERSISTENT if is_persistent else Properties())
+            for index, is_persistent in enumerate(flags)
+        )
+    )
+    if not all(flags):
+        batch.durable = [index for index, flag in enumerate(flags) if flag]  # type: ignore[assignment]
+    return batch

@@ -1,0 +1,83 @@
+"""Unacked against a dictionary from tag to message."""
+
+from __future__ import annotations
+
+import pytest
+from batches import numbered
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from leveret.amqp_frames.errors import SoftError
+from leveret.core.in_flight import Delivery
+from leveret.core.span import Span
+from leveret.core.unacked import Part, Unacked
+
+BATCH = numbered(12)
+
+
+class UnackedMachine(RuleBasedStateMachine):
+    """Deliveries of any length, acked in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unacked = Unacked()
+        self.held: dict[int, tuple[Delivery, int]] = {}
+        self.next_tag = 1
+
+    @rule(counts=st.lists(st.integers(1, 12), min_size=1, max_size=6))
+    def deliver(self, counts: list[int]) -> None:
+        for count in counts:
+            delivery = Delivery(Span(BATCH, range(count), 1, 0, True), "queue", None)
+            self.unacked.add(self.next_tag, delivery)
+            for position in range(count):
+                self.held[self.next_tag + position] = delivery, position
+            self.next_tag += count
+
+    def tag(self, data: st.DataObject) -> int:
+        if self.held and data.draw(st.integers(0, 5)):
+            return data.draw(st.sampled_from(sorted(self.held)))
+        return data.draw(st.integers(0, self.next_tag + 1))
+
+    def expect(self, parts: list[Part], tags: list[int]) -> None:
+        flat = [(delivery, at) for delivery, low, high in parts for at in range(low, high)]
+        assert flat == [self.held.pop(tag) for tag in tags]
+
+    @rule(data=st.data(), multiple=st.booleans())
+    def ack(self, data: st.DataObject, multiple: bool) -> None:
+        tag = self.tag(data)
+        if multiple and not tag:
+            self.expect(self.unacked.take(0, True), sorted(self.held))
+        elif tag not in self.held:
+            with pytest.raises(SoftError, match=f"unknown delivery tag {tag}$"):
+                self.unacked.take(tag, multiple)
+        else:
+            tags = [each for each in sorted(self.held) if each <= tag] if multiple else [tag]
+            self.expect(self.unacked.take(tag, multiple), tags)
+
+    @rule(data=st.data(), count=st.integers(1, 15))
+    def ack_row(self, data: st.DataObject, count: int) -> None:
+        first = self.tag(data)
+        tags = range(first, first + count)
+        unknown = next((tag for tag in tags if tag not in self.held), None)
+        parts: list[Part] = []
+        if unknown is None:
+            parts += self.unacked.take_range(first, first + count - 1)
+            self.expect(parts, list(tags))
+            return
+        with pytest.raises(SoftError, match=f"unknown delivery tag {unknown}$"):
+            parts += self.unacked.take_range(first, first + count - 1)
+        self.expect(parts, list(range(first, unknown)))
+
+    @rule()
+    def recover(self) -> None:
+        self.expect(self.unacked.take_all(), sorted(self.held))
+
+    @invariant()
+    def what_is_held_is_the_models(self) -> None:
+        flat = [(delivery, at) for delivery, low, high in self.unacked for at in range(low, high)]
+        assert flat == [self.held[tag] for tag in sorted(self.held)]
+        assert self.unacked.count == len(self.held)
+
+
+TestUnacked = UnackedMachine.TestCase
+TestUnacked.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
