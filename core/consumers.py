@@ -8,6 +8,8 @@ it has (`window_bytes`), whatever its credit.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+
 UNLIMITED = 1 << 62
 
 
@@ -28,6 +30,10 @@ class ChannelCredit:
         return self.limit - self.in_use if self.limit else UNLIMITED
 
 
+# How busy, when served last, and a number that no other place has; then whose place it is.
+Place = tuple[int, int, int, "Consumer"]
+
+
 class Consumer:
     """One basic.consume: its channel, its credit and how busy it is.
 
@@ -42,6 +48,7 @@ class Consumer:
         "exclusive",
         "in_flight",
         "no_ack",
+        "place",
         "prefetch",
         "turn",
         "window_bytes",
@@ -64,7 +71,10 @@ class Consumer:
         self.exclusive = exclusive
         self.in_flight = 0
         self.window_bytes = 0
+        # When it was served last.
         self.turn = 0
+        # Its place in the queue's line; None while it has no room.
+        self.place: Place | None = None
 
     def room(self) -> int:
         """How many messages it may receive now; credit does not count without acks."""
@@ -75,12 +85,21 @@ class Consumer:
 
 
 class Consumers:
-    """The consumers of one queue."""
+    """The consumers of one queue.
 
-    __slots__ = ("_by_key", "_turn", "window_bytes_max")
+    Those that may have room stand in a line, which is a heap. Who gets busier is moved when its
+    turn comes; who gets less busy takes a new place (`changed`) and leaves the old one to be passed
+    over; who has no room leaves the line until something has changed.
+    """
+
+    __slots__ = ("_by_key", "_line", "_places", "_standing_count", "_turn", "window_bytes_max")
 
     def __init__(self, window_bytes_max: int) -> None:
         self._by_key: dict[tuple[object, bytes], Consumer] = {}
+        self._line: list[Place] = []
+        # Counts the places given out, the consumers in line, and the times that one was served.
+        self._places = 0
+        self._standing_count = 0
         self._turn = 0
         self.window_bytes_max = window_bytes_max
 
@@ -90,16 +109,20 @@ class Consumers:
     def add(self, consumer: Consumer) -> None:
         """Let it take part."""
         self._by_key[consumer.channel, consumer.consumer_tag] = consumer
+        self._stand(consumer)
 
     def remove(self, channel: object, consumer_tag: bytes) -> Consumer | None:
         """Take one out, if it is there."""
-        return self._by_key.pop((channel, consumer_tag), None)
+        consumer = self._by_key.pop((channel, consumer_tag), None)
+        if consumer is not None:
+            self._leave(consumer)
+        return consumer
 
     def remove_channel(self, channel: object) -> list[Consumer]:
         """Take all of a channel's out."""
         gone = [consumer for consumer in self._by_key.values() if consumer.channel is channel]
         for consumer in gone:
-            del self._by_key[consumer.channel, consumer.consumer_tag]
+            self.remove(channel, consumer.consumer_tag)
         return gone
 
     def get(self, channel: object, consumer_tag: bytes) -> Consumer | None:
@@ -114,21 +137,55 @@ class Consumers:
         """Does one of them claim the queue for itself?"""
         return any(consumer.exclusive for consumer in self._by_key.values())
 
+    def changed(self, consumer: Consumer) -> None:
+        """It has got less busy, or may have room again."""
+        place = consumer.place
+        if place is not None and place[0] <= consumer.in_flight:
+            # Not behind its due, and if before it, that is found when its turn comes.
+            return
+        if self._by_key.get((consumer.channel, consumer.consumer_tag)) is consumer:
+            self._stand(consumer)
+
+    def all_changed(self) -> None:
+        """Any may have room again: a channel's credit is no single consumer's."""
+        for consumer in self._by_key.values():
+            if consumer.place is None:
+                self._stand(consumer)
+
     def next(self) -> tuple[Consumer, int, int] | None:
         """Who is next, how many messages it has room for, and among how many it was chosen."""
-        best: Consumer | None = None
-        best_room = eligible = 0
-        for consumer in self._by_key.values():
-            if consumer.window_bytes >= self.window_bytes_max:
+        line = self._line
+        while line:
+            place = line[0]
+            in_flight, turn, _, consumer = place
+            if place is not consumer.place:
+                heappop(line)
                 continue
-            room = consumer.room()
+            room = consumer.room() if consumer.window_bytes < self.window_bytes_max else 0
             if room <= 0:
-                continue
-            eligible += 1
-            if best is None or (consumer.in_flight, consumer.turn) < (best.in_flight, best.turn):
-                best, best_room = consumer, room
-        if best is None:
-            return None
-        self._turn += 1
-        best.turn = self._turn
-        return best, best_room, eligible
+                heappop(line)
+                self._leave(consumer)
+            elif (in_flight, turn) != (consumer.in_flight, consumer.turn):
+                heappop(line)
+                self._stand(consumer)
+            else:
+                self._turn += 1
+                consumer.turn = self._turn
+                return consumer, room, self._standing_count
+        return None
+
+    def _stand(self, consumer: Consumer) -> None:
+        """Give it the place that is its due."""
+        if consumer.place is None:
+            self._standing_count += 1
+        self._places += 1
+        consumer.place = (consumer.in_flight, consumer.turn, self._places, consumer)
+        heappush(self._line, consumer.place)
+        if len(self._line) > 2 * len(self._by_key) + 16:
+            self._line = [place for place in self._line if place is place[3].place]
+            heapify(self._line)
+
+    def _leave(self, consumer: Consumer) -> None:
+        if consumer.place is not None:
+            consumer.place = None
+            self._standing_count -= 1

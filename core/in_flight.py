@@ -7,9 +7,15 @@ channel that dies gives back exactly what it still held.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
+from .consumers import Consumer
 from .span import Span
+
+
+def _first(positions: tuple[int, int]) -> int:
+    return positions[0]
 
 
 class Delivery:
@@ -21,7 +27,7 @@ class Delivery:
 
     __slots__ = ("attempts", "consumer", "queue", "remaining", "span")
 
-    def __init__(self, span: Span, queue: object, consumer: object | None) -> None:
+    def __init__(self, span: Span, queue: object, consumer: Consumer | None) -> None:
         self.span = span
         self.queue = queue
         self.consumer = consumer
@@ -31,12 +37,16 @@ class Delivery:
     def remove(self, low: int, high: int) -> bool:
         """Take positions low to high - 1 out; false if not all of them were still in."""
         remaining = self.remaining
-        for number, (first, end) in enumerate(remaining):
-            if first <= low and high <= end:
-                rest = [part for part in ((first, low), (high, end)) if part[0] < part[1]]
-                remaining[number : number + 1] = rest
-                return True
-        return False
+        place = bisect_right(remaining, low, key=_first) - 1
+        if place < 0:
+            return False
+        first, end = remaining[place]
+        if high > end:
+            return False
+        remaining[place : place + 1] = [
+            part for part in ((first, low), (high, end)) if part[0] < part[1]
+        ]
+        return True
 
 
 class InFlight:

@@ -73,7 +73,7 @@ class MessageQueue:
             if batch.durable is None:
                 effects.appended = (indexes, range(first, first + count))
                 stored = True
-            else:
+            elif len(batch.durable):
                 positions = [
                     position for position, index in enumerate(indexes) if persistent[index]
                 ]
@@ -92,22 +92,31 @@ class MessageQueue:
         if not stored:
             effects.confirmed = indexes
         self.ready.append(Span(batch, indexes, first, 0, stored))
-        if len(self.consumers):
-            self.dispatch(effects)
+        self._dispatch(effects)
 
     def dispatch(self, effects: Effects) -> None:
+        """Look anew at who has room: there is a new consumer, or a channel's credit has changed."""
+        self.consumers.all_changed()
+        self._dispatch(effects)
+
+    def _dispatch(self, effects: Effects) -> None:
         """Hand ready messages to consumers with room, the least busy first."""
         ready = self.ready
+        shared: Batch | None = None
+        share = 0
         while ready.message_count:
             choice = self.consumers.next()
             if choice is None:
                 return
             consumer, room, eligible = choice
             if eligible > 1:
-                # Fair among equals: a row is shared out, not given to one.
+                # Fair among equals: a row is shared out in even parts, not given to one.
                 head = ready.head()
                 assert head is not None
-                room = min(room, -(-len(head) // eligible))
+                even = -(-len(head) // eligible)
+                share = max(share, even) if head.batch is shared else even
+                shared = head.batch
+                room = min(room, share)
             span = ready.take(room)
             delivery = Delivery(span, self.identity, consumer)
             consumer.window_bytes += span.wire_bytes()
@@ -147,31 +156,37 @@ class MessageQueue:
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> None:
         """A channel acked these parts of deliveries: they are done, and their credit is back."""
-        for delivery, low, high in parts:
-            if self.in_flight.remove(channel, delivery, low, high):
-                self._give_back_credit(delivery, high - low)
-                self._settled(delivery.span, low, high, effects)
-        self.dispatch(effects)
+        for delivery, low, high in self._taken_back(channel, parts):
+            self._settled(delivery.span, low, high, effects)
+        self._dispatch(effects)
 
     def requeue(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> None:
         """A channel gave these parts back undone: each returns to its old place."""
-        for delivery, low, high in parts:
-            if self.in_flight.remove(channel, delivery, low, high):
-                self._give_back_credit(delivery, high - low)
-                self._put_back(delivery, low, high)
-        self.dispatch(effects)
+        for delivery, low, high in self._taken_back(channel, parts):
+            self._put_back(delivery, low, high)
+        self._dispatch(effects)
+
+    def _taken_back(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]]
+    ) -> list[tuple[Delivery, int, int]]:
+        """Those parts that the channel did hold: no longer in flight, their credit given back."""
+        held = [part for part in parts if self.in_flight.remove(channel, *part)]
+        consumers: dict[Consumer, None] = {}
+        for delivery, low, high in held:
+            consumer = delivery.consumer
+            if consumer is not None:
+                consumer.in_flight -= high - low
+                consumers[consumer] = None
+        for consumer in consumers:
+            self.consumers.changed(consumer)
+        return held
 
     def _put_back(self, delivery: Delivery, low: int, high: int) -> None:
         span = delivery.span.part(low, high)
         span.attempts = delivery.attempts
         self.ready.put_back(span)
-
-    def _give_back_credit(self, delivery: Delivery, count: int) -> None:
-        consumer = delivery.consumer
-        if isinstance(consumer, Consumer):
-            consumer.in_flight -= count
 
     def channel_down(self, channel: object, effects: Effects) -> list[Consumer]:
         """A channel is gone: its consumers go, what it held comes back to its old place."""
@@ -179,13 +194,14 @@ class MessageQueue:
         for delivery in self.in_flight.remove_channel(channel):
             for low, high in delivery.remaining:
                 self._put_back(delivery, low, high)
-        self.dispatch(effects)
+        self._dispatch(effects)
         return gone
 
     def sent(self, consumer: Consumer, window_bytes: int, effects: Effects) -> None:
         """The socket took what the consumer was handed: it may get more."""
         consumer.window_bytes -= window_bytes
-        self.dispatch(effects)
+        self.consumers.changed(consumer)
+        self._dispatch(effects)
 
     def purge(self) -> tuple[int, list[EntryRange]]:
         """Drop what is ready; how many messages, and the stored entries among them."""

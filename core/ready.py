@@ -1,20 +1,17 @@
 """The messages of a queue that can be delivered, in the order of their entry ids.
 
-New messages arrive in order and form a deque; returned ones go back to their old place, which is
-always before every message that was never taken. A priority queue can replace this class later.
+New messages arrive in order and form a deque. Returned ones go back to their old place, which is
+always before every message that was never taken: they form a heap of rows that do not overlap. A
+priority queue can replace this class later.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 from .span import Span
-
-
-def _place(span: Span) -> int:
-    return span.first_entry_id
 
 
 class Ready:
@@ -24,7 +21,8 @@ class Ready:
 
     def __init__(self) -> None:
         self._fresh: deque[Span] = deque()
-        self._returned: list[Span] = []
+        # First entry id and row; the ids differ, so rows are never compared.
+        self._returned: list[tuple[int, Span]] = []
         self.message_count = 0
 
     def append(self, span: Span) -> None:
@@ -34,13 +32,13 @@ class Ready:
 
     def put_back(self, span: Span) -> None:
         """Return messages to their old place."""
-        insort(self._returned, span, key=_place)
+        heappush(self._returned, (span.first_entry_id, span))
         self.message_count += len(span)
 
     def head(self) -> Span | None:
         """The row of messages that is next, not removed."""
         if self._returned:
-            return self._returned[0]
+            return self._returned[0][1]
         return self._fresh[0] if self._fresh else None
 
     def take(self, count: int) -> Span:
@@ -48,20 +46,20 @@ class Ready:
 
         IndexError if there is none.
         """
-        if self._returned:
-            span = self._returned[0]
-            if len(span) <= count:
-                del self._returned[0]
+        returned, fresh = self._returned, self._fresh
+        span = returned[0][1] if returned else fresh[0]
+        if len(span) > count:
+            rest = span.part(count, len(span))
+            span = span.part(0, count)
+            # Still before all others: the heap stays one.
+            if returned:
+                returned[0] = (rest.first_entry_id, rest)
             else:
-                self._returned[0] = span.part(count, len(span))
-                span = span.part(0, count)
+                fresh[0] = rest
+        elif returned:
+            heappop(returned)
         else:
-            span = self._fresh[0]
-            if len(span) <= count:
-                self._fresh.popleft()
-            else:
-                self._fresh[0] = span.part(count, len(span))
-                span = span.part(0, count)
+            fresh.popleft()
         self.message_count -= len(span)
         return span
 
@@ -72,5 +70,6 @@ class Ready:
         self.message_count = 0
 
     def __iter__(self) -> Iterator[Span]:
-        yield from self._returned
+        for _, span in sorted(self._returned):
+            yield span
         yield from self._fresh

@@ -1,0 +1,151 @@
+"""Who may receive, how much, and who is next."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from leveret.core.consumers import UNLIMITED, ChannelCredit, Consumer, Consumers
+
+WINDOW = 1000
+
+
+def consumer(
+    channel: str = "channel",
+    tag: bytes = b"\1t",
+    prefetch: int = 0,
+    credit: ChannelCredit | None = None,
+    no_ack: bool = False,
+    exclusive: bool = False,
+) -> Consumer:
+    return Consumer(channel, tag, prefetch, credit or ChannelCredit(), no_ack, exclusive)
+
+
+def test_credit_is_the_lesser_of_the_consumers_and_its_channels() -> None:
+    credit = ChannelCredit()
+    limited = consumer(prefetch=5, credit=credit)
+    assert limited.room() == 5
+    limited.in_flight = credit.in_use = 2
+    assert limited.room() == 3
+    credit.limit = 4
+    assert limited.room() == 2
+    assert consumer(credit=credit).room() == 2
+    credit.in_use = 9
+    assert limited.room() < 0
+    assert consumer().room() == UNLIMITED
+
+
+def test_without_acks_there_is_no_limit() -> None:
+    credit = ChannelCredit()
+    credit.limit = credit.in_use = 1
+    assert consumer(prefetch=1, credit=credit, no_ack=True).room() == UNLIMITED
+
+
+def test_consumers_are_known_by_channel_and_tag() -> None:
+    consumers = Consumers(WINDOW)
+    one, other, third = consumer("a"), consumer("b"), consumer("a", b"\1u", exclusive=True)
+    for each in (one, other, third):
+        consumers.add(each)
+    assert (len(consumers), consumers.all()) == (3, [one, other, third])
+    assert consumers.get("b", b"\1t") is other
+    assert consumers.get("b", b"\1u") is None
+    assert consumers.has_exclusive()
+    assert consumers.remove("b", b"\1u") is None
+    assert consumers.remove("b", b"\1t") is other
+    assert consumers.remove_channel("a") == [one, third]
+    assert not consumers.has_exclusive()
+    assert consumers.next() is None
+
+
+def test_who_has_no_room_is_passed_over_until_something_has_changed() -> None:
+    consumers = Consumers(WINDOW)
+    full, blocked, shared = consumer("a", prefetch=1), consumer("b"), consumer("c")
+    for each in (full, blocked, shared):
+        consumers.add(each)
+    full.in_flight = 1
+    blocked.window_bytes = WINDOW
+    shared.channel_credit.limit = shared.channel_credit.in_use = 1
+    assert consumers.next() is None
+    full.in_flight = 0
+    consumers.changed(full)
+    assert consumers.next() == (full, 1, 1)
+    full.in_flight = 1
+    blocked.window_bytes = WINDOW - 1
+    consumers.changed(blocked)
+    choice = consumers.next()
+    assert choice is not None
+    assert choice[0] is blocked
+    blocked.window_bytes = WINDOW
+    shared.channel_credit.in_use = 0
+    consumers.all_changed()
+    choice = consumers.next()
+    assert choice is not None
+    assert choice[:2] == (shared, 1)
+
+
+def test_a_consumer_that_is_gone_does_not_come_back_by_a_change() -> None:
+    consumers = Consumers(WINDOW)
+    gone, again = consumer("a"), consumer("a")
+    consumers.add(gone)
+    consumers.remove("a", b"\1t")
+    consumers.changed(gone)
+    assert consumers.next() is None
+    consumers.add(again)
+    gone.in_flight = -1
+    consumers.changed(gone)
+    choice = consumers.next()
+    assert choice is not None
+    assert choice[0] is again
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["next", "next", "less", "window", "sent", "remove", "add"]),
+            st.integers(0, 4),
+            st.integers(1, 5),
+        ),
+        max_size=80,
+    )
+)
+def test_the_least_busy_is_next_and_of_equals_the_one_served_longest_ago(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    consumers = Consumers(WINDOW)
+    everyone = [consumer(f"channel {number}", prefetch=6) for number in range(5)]
+    # The model: what each served last, and in which order they came.
+    served = dict.fromkeys(everyone[:3], 0)
+    for each in everyone[:3]:
+        consumers.add(each)
+    turn = 0
+    for step, number, count in steps:
+        one = everyone[number]
+        if step == "next":
+            able = [each for each in served if each.room() > 0 and each.window_bytes < WINDOW]
+            choice = consumers.next()
+            assert (choice is None) == (not able)
+            if choice is not None:
+                chosen, room, eligible = choice
+                assert chosen in able
+                least = min((each.in_flight, served[each]) for each in able)
+                assert (chosen.in_flight, served[chosen]) == least
+                assert room == chosen.room()
+                assert len(able) <= eligible <= len(served)
+                turn += 1
+                served[chosen] = turn
+                chosen.in_flight += min(count, room)
+        elif step == "less":
+            one.in_flight -= min(count, one.in_flight)
+            consumers.changed(one)
+        elif step == "window":
+            one.window_bytes = WINDOW
+        elif step == "sent":
+            one.window_bytes = 0
+            consumers.changed(one)
+        elif step == "remove":
+            removed = consumers.remove(one.channel, one.consumer_tag)
+            assert (removed is one) == (one in served)
+            served.pop(one, None)
+        elif one not in served:
+            served[one] = one.turn
+            consumers.add(one)
+        assert len(consumers._line) <= 2 * len(everyone) + 17
