@@ -40,6 +40,8 @@ CAPABILITIES = (
     "per_consumer_qos",
 )
 MECHANISMS = b"PLAIN AMQPLAIN"
+# What a name or a password may be in an AMQPLAIN response.
+_STRING_KINDS = ("longstr", "binary")
 
 
 class State(Enum):
@@ -205,7 +207,7 @@ def _amqplain(response: bytes) -> tuple[str, str] | None:
     login, password = table.get("LOGIN"), table.get("PASSWORD")
     if login is None or password is None:
         return None
-    if login.kind != "longstr" or password.kind != "longstr":
+    if login.kind not in _STRING_KINDS or password.kind not in _STRING_KINDS:
         return None
     return _either(login.value), _either(password.value)
 

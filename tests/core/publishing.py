@@ -1,0 +1,37 @@
+"""A channel's publishing side in the tests: made, driven, and its frames as methods."""
+
+from __future__ import annotations
+
+import itertools
+
+from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.methods import Method, decode_method
+from leveret.core.publisher import Publisher, Routed
+
+
+def publisher_of(
+    commands, channel: int = 1, frame_max: int = 4096, tags: bool = False
+) -> Publisher:
+    numbers = itertools.count(100).__next__
+    return Publisher(commands.table, numbers, channel, frame_max, "guest", tags)
+
+
+def methods(frames: bytes) -> list[Method]:
+    """The methods among these frames; contents are left out."""
+    found = []
+    at = 0
+    while at < len(frames):
+        size = int.from_bytes(frames[at + 3 : at + 7], "big")
+        if frames[at] == 1:
+            found.append(decode_method(frames, at + 7, at + 7 + size))
+        at += 8 + size
+    return found
+
+
+def told(routed: Routed) -> dict[str, list[int]]:
+    return {queue.name: list(indexes) for queue, indexes in routed.told.items()}
+
+
+def confirm_all(publisher: Publisher, batch: Batch, routed: Routed) -> None:
+    for queue, indexes in routed.told.items():
+        publisher.unconfirmed.confirm(queue, batch, indexes)

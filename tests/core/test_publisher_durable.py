@@ -1,0 +1,77 @@
+"""Which messages of a batch the journal must write."""
+
+from __future__ import annotations
+
+import pytest
+from batches import batch_of
+from leveret.amqp_frames.batch import Batch
+from leveret.core.publisher import Publisher
+from publishing import publisher_of
+from wire import PERSISTENT, TRANSIENT, publish
+
+
+@pytest.fixture
+def publisher(commands) -> Publisher:
+    made = publisher_of(commands)
+    made.confirm_mode = True
+    return made
+
+
+def persistent_at(*indexes: int, count: int = 6, keys: str = "qqqqqq") -> Batch:
+    return batch_of(
+        *(
+            publish(keys[index], properties=PERSISTENT if index in indexes else TRANSIENT)
+            for index in range(count)
+        )
+    )
+
+
+def test_all_persistent_to_a_durable_queue_is_said_by_none(commands, publisher) -> None:
+    commands.declare_queue(durable=True)
+    batch = persistent_at(*range(6))
+    publisher.route(batch)
+    assert batch.durable is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "persistent", "durable"),
+    [
+        ("qqqqqq", (), []),
+        ("qqqqqq", (1, 4), [1, 4]),
+        ("tttttt", range(6), []),
+        ("qtqtqt", range(6), [0, 2, 4]),
+        ("qtqtqt", (0, 1, 2, 3), [0, 2]),
+        ("qrqrqr", range(6), None),
+        ("qrqrqt", range(6), [0, 1, 2, 3, 4]),
+        ("qrtntn", range(6), [0, 1]),
+        ("nnnnnn", range(6), []),
+    ],
+)
+def test_durable_are_the_persistent_ones_that_reach_a_durable_queue(
+    commands, publisher, keys: str, persistent: range, durable: list[int] | None
+) -> None:
+    commands.declare_queue("q", durable=True)
+    commands.declare_queue("r", durable=True)
+    commands.declare_queue("t", durable=False)
+    batch = persistent_at(*persistent, keys=keys)
+    publisher.route(batch)
+    assert (None if batch.durable is None else list(batch.durable)) == durable
+
+
+def test_one_durable_queue_of_several_is_enough(commands, publisher) -> None:
+    commands.declare_exchange("x", "fanout")
+    for name, is_durable in (("q", True), ("t", False), ("u", False)):
+        commands.declare_queue(name, durable=is_durable)
+        commands.bind(name, "x")
+    batch = batch_of(*[publish("k", properties=PERSISTENT, exchange="x")] * 3)
+    publisher.route(batch)
+    assert batch.durable is None
+
+
+def test_what_comes_behind_an_error_is_not_written(commands, publisher) -> None:
+    commands.declare_queue(durable=True)
+    good = publish("q", properties=PERSISTENT)
+    batch = batch_of(good, good, publish("k", exchange="missing"), good)
+    publisher.route(batch)
+    assert batch.durable is not None
+    assert list(batch.durable) == [0, 1]
