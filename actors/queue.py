@@ -1,7 +1,7 @@
 """One queue: takes what is routed to it, confirms it, pushes it to consumers.
 
 The rules are core/message_queue.py's; this shell carries out the effects, in a fixed order:
-append, confirm, deliver, settle. A persistent message of a durable queue is confirmed only when the
+append, confirm, record, deliver. A persistent message of a durable queue is confirmed only when the
 journal says that it is on disk: fsync before confirm. A queue that is deleted or fails answers for
 everything that it owes: each publish is nacked, each question gets its 404.
 """
@@ -130,8 +130,16 @@ class Queue(LoopActor):
                 self._journal.tell(append)
             if effects.confirmed is not None:
                 self._confirm(publish.channel, publish.batch, effects.confirmed)
+        self._record(effects)
         for consumer, deliveries in effects.delivered.items():
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
+
+    def _record(self, effects: Effects) -> None:
+        """Have deliveries and settles journalled: before they are sent, but not waited for.
+
+        So nearly every delivery that a client has seen is counted after kill -9; one of the last
+        moments may come back with an attempt too few.
+        """
         if effects.delivered_entries or effects.settled_entries:
             self._journal.tell(
                 RecordDeliveries(
@@ -152,7 +160,9 @@ class Queue(LoopActor):
             tell(message.channel, ConsumerRemoved(message.consumer_tag))
             self._check_unused(removed is not None)
         elif isinstance(message, Get):
-            delivery = messages.get(message.channel, message.no_ack, effects)
+            got = Effects()
+            delivery = messages.get(message.channel, message.no_ack, got)
+            self._record(got)
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, ReportStatus):
             status = Status(self._definition, messages.ready.message_count, len(messages.consumers))

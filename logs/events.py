@@ -23,18 +23,18 @@ CONNECTION_REFUSED: Final = "connection.refused"
 CONNECTION_ERROR: Final = "connection.error"
 CONNECTION_FAILED: Final = "connection.failed"
 CHANNEL_CLOSED: Final = "channel.closed"
-CHANNEL_FAILED: Final = "channel.failed"
 
 # Our own faults: an actor died, and what it owed was nacked or closed.
 ACTOR_FAILED: Final = "actor.failed"
 QUEUE_FAILED: Final = "queue.failed"
 
-# The journal. `failed` ends the process: a sync that failed is never retried.
+# What the journal's recovery found, at every start; all but `recovered` name a place and a cost.
 JOURNAL_RECOVERED: Final = "journal.recovered"
 JOURNAL_TRUNCATED: Final = "journal.truncated"
 JOURNAL_DAMAGED: Final = "journal.damaged"
-JOURNAL_FAILED: Final = "journal.failed"
-CATALOG_FAILED: Final = "catalog.failed"
+JOURNAL_MISSING: Final = "journal.missing"
+JOURNAL_LOST: Final = "journal.lost"
+JOURNAL_DROPPED: Final = "journal.dropped"
 
 # The log itself: so many lines could not be written.
 LOG_LOST: Final = "log.lost"

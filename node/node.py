@@ -153,7 +153,13 @@ class Node:
 
     def _report(self, recovered: Recovered) -> None:
         for line in recovered.report:
-            self._log.warning(line.event, report=line.text)
+            self._log.warning(f"journal.{line.event}", report=line.text)
+        runs = [run for runs in recovered.queues.values() for run in runs]
+        self._log.info(
+            "journal.recovered",
+            queues=len(recovered.queues),
+            messages=sum(len(run.indexes) for run in runs),
+        )
 
     async def abandon(self) -> None:
         """Drop every connection without a word: nothing more may be confirmed."""

@@ -31,6 +31,13 @@ def test_every_event_that_is_logged_is_in_the_list() -> None:
     assert unknown == {}
 
 
+def test_every_finding_of_recovery_has_its_event() -> None:
+    source = (ROOT / "storage" / "recovery.py").read_text()
+    findings = set(re.findall(r'_note\(\s*"(\w+)"', source))
+    assert findings
+    assert {f"journal.{finding}" for finding in findings} <= EVENTS
+
+
 def test_names_are_a_thing_a_dot_and_what_happened() -> None:
     for name in EVENTS:
         assert re.fullmatch(r"[a-z]+\.[a-z_]+", name), name
