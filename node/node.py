@@ -153,7 +153,8 @@ class Node:
 
     def _report(self, recovered: Recovered) -> None:
         for line in recovered.report:
-            self._log.warning(f"journal.{line.event}", report=line.text)
+            event = f"journal.{line.event}"
+            self._log.warning(event, report=line.text)
         runs = [run for runs in recovered.queues.values() for run in runs]
         self._log.info(
             "journal.recovered",
