@@ -37,6 +37,7 @@ from .messages import (
     Confirm,
     ConsumerCancelled,
     Deliver,
+    GotSent,
     Input,
     OversizedPublish,
     Publish,
@@ -79,6 +80,8 @@ class Channel(LoopActor):
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
         self._window = window
+        # Of commands, to be given back to the window.
+        self._carried_out_bytes = 0
         self._is_released = False
 
     def on_start(self) -> None:
@@ -109,6 +112,9 @@ class Channel(LoopActor):
                 self.stop()
             elif isinstance(message, ConsumerCancelled):
                 self.consuming.cancelled_by_queue(message.consumer_tag)
+            elif isinstance(message, GotSent):
+                self.commands.got_sent(message)
+                self._take_held_back()
             else:
                 self.commands.answered(message)
                 self._take_held_back()
@@ -123,10 +129,10 @@ class Channel(LoopActor):
         frames = publisher.answers()
         if frames:
             tell(self._writer, frames)
-        released = publisher.unconfirmed.released_bytes
-        if released:
-            publisher.unconfirmed.released_bytes = 0
-            if self._window.give_back(released):
+        released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
+        if released_bytes:
+            publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
+            if self._window.give_back(released_bytes):
                 tell(self._reader, Absorbed())
 
     # --- What comes in from the client
@@ -135,6 +141,7 @@ class Channel(LoopActor):
         if isinstance(message, Input):
             self._input(message.channel_input)
         elif isinstance(message, Command):
+            self._carried_out_bytes += message.window_bytes
             self.commands.carry_out(message.method)
         else:
             limit = self._context.message_size_max_bytes

@@ -50,6 +50,7 @@ from .messages import (
     ConsumerAdded,
     ConsumerRemoved,
     GetAnswer,
+    GotSent,
     Purge,
     Purged,
     Ref,
@@ -88,8 +89,9 @@ class Commands:
         # What exclusive queues belong to: the connection, by its reader.
         self._connection = connection
         self._last_queue = ""
-        # The command whose answer is awaited.
+        # The command whose answer is awaited, or which waits for the socket to take its message.
         self.awaited: Method | None = None
+        self._awaits_socket = False
 
     def carry_out(self, method: Method) -> None:
         """Carry the method out, or ask who can; AmqpError, with its ids, if it is wrong."""
@@ -167,14 +169,27 @@ class Commands:
                 )
             elif isinstance(message, Purged):
                 self.write_unless_no_wait(method, QueuePurgeOk(message.message_count))
-            elif isinstance(message, (ConsumerAdded, ConsumerRemoved, GetAnswer)):
+            elif isinstance(message, (ConsumerAdded, ConsumerRemoved)):
                 self._channel.consuming.answered(method, message)
+            elif isinstance(message, GetAnswer):
+                self._channel.consuming.got(message)
+                if self._channel.consuming.deliveries.is_get_window_closed():
+                    self._awaits_socket = True
+                    return
             elif isinstance(message, Refused):
                 raise message.error
         except AmqpError as error:
             error.class_id, error.method_id = method.class_id, method.method_id
             raise
         self.awaited = None
+
+    def got_sent(self, message: GotSent) -> None:
+        """The socket took what a basic.get had brought: the next one may go on."""
+        deliveries = self._channel.consuming.deliveries
+        deliveries.got_sent(message)
+        if self._awaits_socket and not deliveries.is_get_window_closed():
+            self._awaits_socket = False
+            self.awaited = None
 
     def _topology_answer(self, method: Method, message: TopologyAnswer) -> bool:
         """Write what the broker answered; true if a queue must be asked for its counts first."""

@@ -82,7 +82,12 @@ class Consuming:
         self._prefetch = 0
         self._credit = ChannelCredit()
         self.deliveries = Deliveries(
-            channel, number, frame_max_bytes, self._credit, self._offer_credit
+            channel,
+            number,
+            frame_max_bytes,
+            self._credit,
+            self._offer_credit,
+            context.delivery_window_bytes_max,
         )
         # Consumer tag on the wire -> its queue.
         self._queues_by_tag: dict[str, QueueDefinition] = {}
@@ -174,19 +179,19 @@ class Consuming:
         # Cancelling what is not there is no error.
         self._channel.commands.write_unless_no_wait(method, BasicCancelOk(method.consumer_tag))
 
-    def answered(
-        self, method: Method, message: ConsumerAdded | ConsumerRemoved | GetAnswer
-    ) -> None:
+    def answered(self, method: Method, message: ConsumerAdded | ConsumerRemoved) -> None:
         """A queue has answered the command that was awaited."""
         if isinstance(message, ConsumerAdded):
             tag = _tag_text(message.consumer.consumer_tag)
             self._channel.commands.write_unless_no_wait(method, BasicConsumeOk(tag))
-        elif isinstance(message, ConsumerRemoved):
+        else:
             tag = _tag_text(message.consumer_tag)
             self._queues_by_tag.pop(tag, None)
             self._channel.commands.write_unless_no_wait(method, BasicCancelOk(tag))
-        else:
-            self.deliveries.got(message, self._get_no_ack)
+
+    def got(self, message: GetAnswer) -> None:
+        """A queue has answered the basic.get that was awaited."""
+        self.deliveries.got(message, self._get_no_ack)
 
     def cancelled_by_queue(self, consumer_tag: bytes) -> None:
         """The queue is gone: tell clients that understand it."""

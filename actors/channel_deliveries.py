@@ -17,7 +17,7 @@ from ..amqp_frames.methods import BasicAck, BasicGetEmpty
 from ..core.consumers import ChannelCredit
 from ..core.definitions import QueueDefinition
 from ..core.unacked import Part, Unacked, runs_of_tags
-from .messages import Deliver, GetAnswer, Ref, Requeue, Settle, WriteDeliveries
+from .messages import Deliver, GetAnswer, GotSent, Ref, Requeue, Sent, Settle, WriteDeliveries
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Deliveries:
         frame_max_bytes: int,
         credit: ChannelCredit,
         offer_credit: Callable[[], None],
+        get_window_bytes_max: int,
     ) -> None:
         self._channel = channel
         self._number = number
@@ -41,6 +42,8 @@ class Deliveries:
         self._credit = credit
         self._offer_credit = offer_credit
         self._unacked = Unacked()
+        self._get_window_bytes_max = get_window_bytes_max
+        self._unsent_get_bytes = 0
         self._next_delivery_tag = 1
 
     def deliver(self, message: Deliver) -> None:
@@ -67,9 +70,8 @@ class Deliveries:
                 )
             )
         queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
-        self._channel.write_frames(
-            WriteDeliveries(frames, handle_of(queue), consumer, window_bytes)
-        )
+        answer = Sent(consumer, window_bytes)
+        self._channel.write_frames(WriteDeliveries(frames, handle_of(queue), answer))
 
     def got(self, message: GetAnswer, no_ack: bool) -> None:
         """Encode what basic.get brought, or that there was nothing."""
@@ -82,17 +84,29 @@ class Deliveries:
         if not no_ack:
             self._unacked.add(tag, delivery)
         span = delivery.span
-        self._channel.write_frames(
-            encode_get_ok(
-                span.batch,
-                span.indexes[0],
-                tag,
-                span.attempts > 0,
-                message.message_count,
-                self._number,
-                self._frame_max_bytes,
-            )
+        frames = encode_get_ok(
+            span.batch,
+            span.indexes[0],
+            tag,
+            span.attempts > 0,
+            message.message_count,
+            self._number,
+            self._frame_max_bytes,
         )
+        self._unsent_get_bytes += len(frames)
+        answer = GotSent(len(frames))
+        self._channel.write_frames(WriteDeliveries([frames], self._channel.actor_ref, answer))
+
+    def got_sent(self, message: GotSent) -> None:
+        """The socket took what basic.get had brought."""
+        self._unsent_get_bytes -= message.window_bytes
+
+    def is_get_window_closed(self) -> bool:
+        """Must the next basic.get wait until the socket has taken more?
+
+        Or a client that asks and does not read would have all it asked for wait in memory.
+        """
+        return self._unsent_get_bytes >= self._get_window_bytes_max
 
     def acknowledge(self, acks: Acks) -> None:
         """Settle what a run of basic.ack names; 406 for a tag that is not held."""

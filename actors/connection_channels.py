@@ -6,11 +6,18 @@ close-ok, all that the client had sent before it heard of it is dropped.
 
 from __future__ import annotations
 
-from ..amqp_frames.batch import ChannelInput
+from ..amqp_frames.batch import ChannelInput, Oversized
 from ..amqp_frames.constants import CHANNEL_ERROR, NOT_ALLOWED
-from ..amqp_frames.decoder import Event, MethodFrame
+from ..amqp_frames.decoder import Decoder, Event, MethodFrame
 from ..amqp_frames.errors import HardError
-from ..amqp_frames.methods import ChannelClose, ChannelCloseOk, ChannelOpen, Method, encode_method
+from ..amqp_frames.methods import (
+    BasicAck,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    Method,
+    encode_method,
+)
 from ..core.handshake import Handshake
 from ..core.publish_window import PublishWindow, WindowShare
 from ..core.publisher import PUBLISH
@@ -19,16 +26,25 @@ from .messages import Command, Input, OversizedPublish, Ref, Release
 from .node_context import NodeContext
 from .runtime import tell
 
+# What a command that waits for its turn takes up of the connection's window, beside what it
+# publishes: about its size in memory, which is a multiple of its size on the wire.
+COMMAND_BYTES_MIN = 4096
+COMMAND_BYTES_FACTOR = 32
+
 
 class ConnectionChannels:
-    """Channel number -> its actor; None while its channel.close waits for the close-ok."""
+    """Channel number -> its actor; None while its channel.close waits for the close-ok.
+
+    `window` counts what all of them together have not absorbed yet.
+    """
 
     def __init__(
-        self, context: NodeContext, handshake: Handshake, window: PublishWindow, reader: Ref
+        self, context: NodeContext, handshake: Handshake, decoder: Decoder, reader: Ref
     ) -> None:
         self._context = context
         self._handshake = handshake
-        self._window = window
+        self._decoder = decoder
+        self.window = PublishWindow(context.publish_window_bytes_max)
         self._reader = reader
         self._channels: dict[int, Ref | None] = {}
         self._shares: dict[int, WindowShare] = {}
@@ -39,8 +55,7 @@ class ConnectionChannels:
         method = event.method if isinstance(event, MethodFrame) else None
         if number not in self._channels:
             if not isinstance(method, ChannelOpen):
-                ids = (method.class_id, method.method_id) if method is not None else PUBLISH
-                raise HardError(CHANNEL_ERROR, "expected 'channel.open'", *ids)
+                raise HardError(CHANNEL_ERROR, "expected 'channel.open'", *_ids(event))
             self._open(number, writer)
             return
         channel = self._channels[number]
@@ -52,8 +67,10 @@ class ConnectionChannels:
                 self._shares[number].take(event.batch.wire_bytes())
             tell(channel, Input(event))
         elif isinstance(event, MethodFrame):
-            tell(channel, Command(event.method))
-        else:
+            window_bytes = COMMAND_BYTES_MIN + COMMAND_BYTES_FACTOR * event.frame_bytes
+            self._shares[number].take(window_bytes)
+            tell(channel, Command(event.method, window_bytes))
+        elif isinstance(event, Oversized):
             tell(channel, OversizedPublish(event.body_bytes))
 
     def _open(self, number: int, writer: Ref) -> None:
@@ -64,7 +81,7 @@ class ConnectionChannels:
                 f"number of channels opened ({len(self._channels)}) has reached the "
                 f"negotiated channel_max ({channel_max})",
             )
-        share = self._shares[number] = WindowShare(self._window)
+        share = self._shares[number] = WindowShare(self.window)
         self._channels[number] = Channel.start_on(
             self._context.runtime,
             self._context,
@@ -88,6 +105,7 @@ class ConnectionChannels:
             return False
         self._channels[number] = None
         del self._shares[number]
+        self._decoder.channel_closed(number)
         return True
 
     def forget(self, number: int) -> None:
@@ -96,9 +114,19 @@ class ConnectionChannels:
         self._shares.pop(number, None)
 
     def release(self) -> None:
-        """The connection ends: every channel lets go of what it holds."""
+        """The connection ends: every channel lets go of what it holds, and hears no more."""
+        self._decoder.close()
         for channel in self._channels.values():
             if channel is not None:
                 tell(channel, Release())
         self._channels.clear()
         self._shares.clear()
+
+
+def _ids(event: Event) -> tuple[int, int]:
+    """Class and method of what came."""
+    if isinstance(event, MethodFrame):
+        return event.method.class_id, event.method.method_id
+    if isinstance(event, ChannelInput) and event.batch is None:
+        return BasicAck.class_id, BasicAck.method_id
+    return PUBLISH

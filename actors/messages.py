@@ -48,9 +48,10 @@ class Input(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A method for the channel."""
+    """A method for the channel; `window_bytes` are given back when it is carried out."""
 
     method: Method
+    window_bytes: int = 0
 
 
 class OversizedPublish(NamedTuple):
@@ -116,18 +117,26 @@ class Deliver(NamedTuple):
 
 
 class WriteDeliveries(NamedTuple):
-    """Channel -> Writer: frames that a consumer's window counts until the socket takes them."""
+    """Channel -> Writer: frames that a window counts until the socket takes them.
+
+    Then `answer` is told to the window's owner.
+    """
 
     frames: Sequence[bytes]
-    queue: Ref
+    owner: Ref
+    answer: Sent | GotSent
+
+
+class Sent(NamedTuple):
+    """Writer -> Queue: the socket took what the consumer was handed."""
+
     consumer: Consumer
     window_bytes: int
 
 
-class Sent(NamedTuple):
-    """Writer -> Queue: the socket took them."""
+class GotSent(NamedTuple):
+    """Writer -> Channel: the socket took a message that basic.get brought."""
 
-    consumer: Consumer
     window_bytes: int
 
 

@@ -29,7 +29,6 @@ from ..amqp_frames.methods import (
 from ..core.connection_phase import Phase
 from ..core.handshake import Handshake, LoginRefusedError, State
 from ..core.heartbeat_watch import HeartbeatWatch
-from ..core.publish_window import PublishWindow
 from .connection_channels import ConnectionChannels
 from .messages import (
     Abandon,
@@ -75,14 +74,12 @@ class Reader(LoopActor):
         self._phase = Phase.HEADER
         self._header = b""
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
-        host = peer.rsplit(":", 1)[0]
-        login = partial(context.authenticate, host)
+        login = partial(context.authenticate, peer.rsplit(":", 1)[0])
         self._handshake = Handshake(context.limits, context.version, login)
-        self._window = PublishWindow(context.publish_window_bytes_max)
-        self._channels = ConnectionChannels(context, self._handshake, self._window, self.actor_ref)
+        self._channels = ConnectionChannels(context, self._handshake, self._decoder, self.actor_ref)
+        self._window = self._channels.window
         self._gate = ReadingGate(transport, self._window)
         self._watch = HeartbeatWatch()
-        self._heartbeat_seconds = 0
 
     def on_start(self) -> None:
         """Start the writer; give the client so long for its handshake."""
@@ -171,17 +168,16 @@ class Reader(LoopActor):
 
     def _connection_method(self, method: Method) -> None:
         if self._phase is Phase.HANDSHAKE:
-            answer = self._handshake.receive(method)
-            if self._handshake.state is State.OPEN:
-                self._decoder.set_frame_max(self._handshake.limits.frame_max_bytes)
+            handshake = self._handshake
+            answer = handshake.receive(method)
+            if handshake.state is State.OPEN:
+                self._decoder.set_frame_max(handshake.limits.frame_max_bytes)
                 self._start_heartbeats()
             if answer is not None:
                 self._write(0, answer)
-            if self._handshake.state is State.DONE:
+            if handshake.state is State.DONE:
                 self._phase = Phase.RUNNING
-                self._log.info(
-                    "connection.opened", user=self._handshake.user, vhost=self._handshake.vhost
-                )
+                self._log.info("connection.opened", user=handshake.user, vhost=handshake.vhost)
         elif isinstance(method, ConnectionClose):
             self._phase = Phase.CLIENT_CLOSING
             self._channels.release()
@@ -266,9 +262,8 @@ class Reader(LoopActor):
     # --- Time and flow
 
     def _start_heartbeats(self) -> None:
-        self._heartbeat_seconds = self._handshake.limits.heartbeat_seconds
-        if self._heartbeat_seconds:
-            half = self._heartbeat_seconds / 2
+        half = self._handshake.limits.heartbeat_seconds / 2
+        if half:
             tell(self._writer, StartHeartbeats(half))
             self._wake_in(half, "heartbeat")
 
@@ -283,7 +278,7 @@ class Reader(LoopActor):
 
     def _check_heartbeat(self) -> None:
         if self._watch.look(is_listening=not self._gate.is_paused):
-            self._wake_in(self._heartbeat_seconds / 2, "heartbeat")
+            self._wake_in(self._handshake.limits.heartbeat_seconds / 2, "heartbeat")
             return
         self._log.warning("connection.closed", reason="missed heartbeats from client")
         self._transport.abort()

@@ -10,11 +10,16 @@ from typing import Any
 from .messages import WakeAt, Woken
 from .runtime import LoopActor, tell
 
+# Fewer wishes than this are never looked through.
+WISHES_MIN = 1000
+
 
 class Ticker(LoopActor):
     """Keeps wishes by time; one timer of the event loop is set for the earliest.
 
-    A wish cannot be withdrawn: who asked looks at the token, and whether it still matters.
+    A wish cannot be withdrawn: who asked looks at the token, and whether it still matters. Those of
+    actors that have stopped are dropped now and then, or connections that come and go would be
+    kept in memory by what they once wished for.
     """
 
     def __init__(self, on_fatal: Callable[[str, BaseException], None]) -> None:
@@ -23,6 +28,7 @@ class Ticker(LoopActor):
         self._wishes: list[tuple[float, int, WakeAt]] = []
         self._order = count()
         self._timer_at = float("inf")
+        self._wishes_max = WISHES_MIN
 
     def on_receive(self, message: WakeAt | None) -> None:
         """Take a wish, or None when the timer has gone off."""
@@ -34,12 +40,20 @@ class Ticker(LoopActor):
                 tell(wish.actor, Woken(wish.token))
         else:
             heapq.heappush(self._wishes, (message.when, next(self._order), message))
+            if len(self._wishes) > self._wishes_max:
+                self._drop_the_stopped()
 
     def on_idle(self) -> None:
         """Set the timer for the earliest wish."""
         if self._wishes and self._wishes[0][0] < self._timer_at:
             self._timer_at = self._wishes[0][0]
             self.runtime.scheduler.call_at(self._timer_at, self._ring)
+
+    def _drop_the_stopped(self) -> None:
+        self._wishes = [wish for wish in self._wishes if not wish[2].actor.actor_stopped.is_set()]
+        heapq.heapify(self._wishes)
+        # As many again may come before the next look: each wish is looked at a few times at most.
+        self._wishes_max = max(WISHES_MIN, 2 * len(self._wishes))
 
     def _ring(self) -> None:
         tell(self.actor_ref, None)

@@ -14,6 +14,9 @@ class Transport(Protocol):
     def writelines(self, pieces: list[bytes]) -> None:
         """Buffer and send, in order; the list is the transport's from now on."""
 
+    def is_closing(self) -> bool:
+        """Is it closed, or going to be?"""
+
     def close(self) -> None:
         """Close when the buffer is sent."""
 

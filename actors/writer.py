@@ -1,8 +1,8 @@
 """The outgoing half of a connection: everything that is written goes through here, in order.
 
 Channels tell it frames; at the end of its turn it writes what has come together in one go. When
-the transport's buffer is full, deliveries are still taken, but their consumers' windows stay
-closed until the socket has taken them: a client that does not read stops getting deliveries, and
+the transport's buffer is full, deliveries are still taken, but the windows that count them stay
+closed until the socket has taken them: a client that does not read stops getting messages, and
 the broker's memory does not grow.
 """
 
@@ -13,7 +13,6 @@ from .messages import (
     CloseTransport,
     Down,
     Ref,
-    Sent,
     StartHeartbeats,
     WakeAt,
     Woken,
@@ -61,6 +60,10 @@ class Writer(LoopActor):
 
     def on_idle(self) -> None:
         """Write what came together; open the windows of what the socket has taken."""
+        if self._transport.is_closing():
+            # What comes now goes nowhere, and no window opens for more.
+            self._frames.clear()
+            return
         frames = self._frames
         if frames:
             if sum(map(len, frames)) >= GATHERED_BYTES_MIN:
@@ -71,7 +74,7 @@ class Writer(LoopActor):
             self._has_written = True
         if self._unsent and not self._is_full:
             for sent in self._unsent:
-                tell(sent.queue, Sent(sent.consumer, sent.window_bytes))
+                tell(sent.owner, sent.answer)
             self._unsent.clear()
         if self._is_closing:
             self._transport.close()

@@ -12,6 +12,7 @@ journal.
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
 # Ascending message numbers within one batch.
 Indexes = range | array  # type: ignore[type-arg]
@@ -112,3 +113,19 @@ class ChannelInput:
         self.channel_number = channel_number
         self.batch: Batch | None = None
         self.acks: Acks | None = None
+
+
+class Begun(NamedTuple):
+    """A publish whose frames are taken one by one has begun; it comes when it is whole.
+
+    For the owner of the channels: on one that is not open nothing is to be collected.
+    """
+
+    channel_number: int
+
+
+class Oversized(NamedTuple):
+    """A publish whose body is announced larger than the broker takes: its bytes are not kept."""
+
+    channel_number: int
+    body_bytes: int

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from .assembly import PUBLISH_IDS, Assembly
-from .batch import Acks, Batch, ChannelInput
+from .batch import Acks, Batch, Begun, ChannelInput, Oversized
 from .constants import (
     COMMAND_INVALID,
     EMPTY_FRAME_BYTES,
@@ -46,20 +46,14 @@ WHOLE_PUBLISH_BYTES_MAX: Final = 65_536
 
 
 class MethodFrame(NamedTuple):
-    """A method without content."""
+    """A method without content, and how many octets its frame had."""
 
     channel_number: int
     method: Method
+    frame_bytes: int
 
 
-class Oversized(NamedTuple):
-    """A publish whose body is announced larger than the broker takes: its bytes are not kept."""
-
-    channel_number: int
-    body_bytes: int
-
-
-Event = ChannelInput | MethodFrame | Oversized
+Event = ChannelInput | MethodFrame | Oversized | Begun
 
 
 class Decoder:
@@ -73,6 +67,7 @@ class Decoder:
         "_assemblies",
         "_events",
         "_frame_max_bytes",
+        "_is_closing",
         "_message_size_max_bytes",
         "_needed_bytes",
         "_numbers",
@@ -96,6 +91,7 @@ class Decoder:
         self._events: list[Event] = []
         self._open: dict[int, ChannelInput] = {}
         self._numbers: dict[int, dict[bytes, int]] = {}
+        self._is_closing = False
         self.error: HardError | None = None
         # After an error: is it no longer known where frames begin?
         self.lost_sync = False
@@ -114,10 +110,15 @@ class Decoder:
         if assembly is not None:
             assembly.discard()
 
+    def close(self) -> None:
+        """The connection is ending: from here on nothing counts but methods on channel 0."""
+        self._is_closing = True
+        self._assemblies.clear()
+
     def feed(self, data: bytes) -> list[Event]:
         """Take the bytes of one read; return what they complete, in order.
 
-        After an error only methods on channel 0 are returned, for the close handshake.
+        After an error, as after `close`, these are methods on channel 0, for the close handshake.
         """
         if self.lost_sync:
             return []
@@ -147,7 +148,7 @@ class Decoder:
         position = 0
         while size - position >= FRAME_HEADER_BYTES:
             kind, channel_number, payload_bytes = _frame_header(data, position)
-            is_free = channel_number not in self._assemblies and self.error is None
+            is_free = channel_number not in self._assemblies and not self._is_closing
             if kind == FRAME_METHOD and channel_number and is_free:
                 after = position
                 if data.startswith(PUBLISH_IDS, position + 7):
@@ -237,7 +238,7 @@ class Decoder:
 
     def _frame(self, kind: int, channel_number: int, data: bytes, start: int, end: int) -> None:
         """Take one whole frame; if it must not come here, that is the connection's error."""
-        if self.error is not None and (channel_number or kind != FRAME_METHOD):
+        if self._is_closing and (channel_number or kind != FRAME_METHOD):
             # Closing: RabbitMQ's reader, too, looks at nothing but methods on channel 0.
             return
         try:
@@ -255,15 +256,15 @@ class Decoder:
                     UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
                 )
         except HardError as error:
-            if self.error is None:
-                self.error = error
-                self._assemblies.clear()
+            self.error = self.error or error
+            self.close()
 
     def _method(self, channel_number: int, data: bytes, start: int, end: int) -> None:
         if channel_number and data.startswith(PUBLISH_IDS, start + FRAME_HEADER_BYTES):
             self._assemblies[channel_number] = Assembly(
                 data, start, end, self._message_size_max_bytes
             )
+            self._events.append(Begun(channel_number))
             return
         method = decode_method(data, start + FRAME_HEADER_BYTES, end - 1)
         if channel_number and method.has_content:
@@ -272,7 +273,7 @@ class Decoder:
                 COMMAND_INVALID, "unimplemented method", method.class_id, method.method_id
             )
         self._open.pop(channel_number, None)
-        self._events.append(MethodFrame(channel_number, method))
+        self._events.append(MethodFrame(channel_number, method, end - start))
 
     def _assemble(
         self, assembly: Assembly, kind: int, channel_number: int, data: bytes, start: int, end: int
@@ -292,7 +293,6 @@ class Decoder:
         self._events.append(channel_input)
 
     def _lose_sync(self, error: HardError) -> None:
-        if self.error is None:
-            self.error = error
+        self.error = self.error or error
         self.lost_sync = True
-        self._assemblies.clear()
+        self.close()

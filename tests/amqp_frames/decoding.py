@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from leveret.amqp_frames.batch import Batch, ChannelInput
+from leveret.amqp_frames.batch import Batch, Begun, ChannelInput
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from leveret.amqp_frames.decoder import Decoder, Event, MethodFrame
 from leveret.amqp_frames.methods import BasicAck, Method, encode_method
@@ -105,6 +105,8 @@ class Decoded:
         return repr(vars(self))
 
     def add(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            return
         items = self.channels.setdefault(event.channel_number, [])
         if isinstance(event, MethodFrame):
             items.append(event.method)

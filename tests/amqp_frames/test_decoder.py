@@ -21,8 +21,9 @@ from decoding import (
     publish_method,
     three_ways,
 )
-from leveret.amqp_frames.batch import ChannelInput
+from leveret.amqp_frames.batch import Begun, ChannelInput
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
+from leveret.amqp_frames.decoder import MethodFrame
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicNack,
@@ -63,7 +64,8 @@ def test_a_body_frame_without_a_body_adds_nothing_and_is_not_kept() -> None:
     wire = publish_method(b"\0\5queue\0") + content_header(4)
     wire += empty + parts[0] + empty * 3 + parts[1]
     reading = decoder()
-    (event,) = reading.feed(wire)
+    begun, event = reading.feed(wire)
+    assert begun == Begun(1)
     assert isinstance(event, ChannelInput)
     assert event.batch is not None
     assert event.batch.wire == Publish(b"abcd", part_bytes=2).wire()
@@ -196,8 +198,10 @@ def test_a_whole_frame_is_decoded_although_a_publish_before_it_is_not_whole() ->
     for sent in (1, 2, 3):
         begun = b"".join(Publish(b"12345678", part_bytes=4).frames()[:sent])
         for more in (HEARTBEAT_FRAME, b""):
-            (event,) = decoder().feed(begun + more + encode_method(2, TxCommit()))
-            assert event.channel_number == 2
+            method = encode_method(2, TxCommit())
+            events = decoder().feed(begun + more + method)
+            # Whoever owns the channels learns at once that one has begun.
+            assert events == [Begun(1), MethodFrame(2, TxCommit(), len(method))]
 
 
 def test_content_methods_on_channel_0_are_left_to_the_connection() -> None:

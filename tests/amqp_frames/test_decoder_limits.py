@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decoding import Between, Oversize, Publish, decoded, decoder, three_ways
-from leveret.amqp_frames.batch import ChannelInput
+from leveret.amqp_frames.batch import Begun, ChannelInput
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.amqp_frames.methods import ChannelOpen, encode_method
 
@@ -48,7 +48,7 @@ def test_what_a_closed_channel_had_begun_is_let_pass_and_dropped() -> None:
     for sent in range(1, 4):
         reading = decoder()
         # The other channel's frame makes it go frame by frame.
-        assert reading.feed(b"".join(frames[:sent]) + HEARTBEAT_FRAME) == []
+        assert reading.feed(b"".join(frames[:sent]) + HEARTBEAT_FRAME) == [Begun(1)]
         reading.channel_closed(1)
         events = reading.feed(b"".join(frames[sent:]) + OPEN + publish.wire())
         assert reading.error is None

@@ -8,7 +8,7 @@ import struct
 import frames_by_hand as wire
 from frames_by_hand import Frame, Ids
 
-ANSWER_SECONDS_MAX = 60
+ANSWER_SECONDS_MAX = 20
 
 
 class RefusedError(Exception):
