@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any
 
-from ..amqp_frames.constants import NOT_FOUND
-from ..amqp_frames.errors import AmqpError, SoftError
+from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
@@ -28,6 +27,7 @@ from ..amqp_frames.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.message_queue import MessageQueue
 from ..core.plan import Plan
@@ -172,7 +172,7 @@ class BrokerActor(LoopActor):
         queue = plan.queue
         assert queue is not None
         if queue in self._failed:
-            raise SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+            raise gone(queue, has_crashed=True)
         yield from self._commit(plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 

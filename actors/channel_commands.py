@@ -43,6 +43,7 @@ from ..amqp_frames.methods import (
     TxRollback,
     TxSelect,
 )
+from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
 from ..core.publisher import Publisher
 from .channel_consuming import CONSUMING_METHODS
@@ -146,9 +147,7 @@ class Commands:
         """Put `method`'s question to a queue and await the answer; 404 if the queue is no more."""
         handle: Ref = queue.handle  # type: ignore[assignment]
         if not tell(handle, question):
-            if self._context.table.find_queue(queue.name) is queue:
-                raise SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
-            raise SoftError(NOT_FOUND, f"no {queue}")
+            raise gone(queue, self._context.table.find_queue(queue.name) is queue)
         self.await_answer(method)
 
     def answered(self, message: object) -> None:

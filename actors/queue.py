@@ -12,8 +12,9 @@ import contextlib
 from collections.abc import Iterable
 
 from ..amqp_frames.batch import Batch, Indexes
-from ..amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
+from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
+from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
 from ..core.message_queue import Effects, MessageQueue
 from .messages import (
@@ -242,9 +243,9 @@ class Queue(LoopActor):
             elif isinstance(message, RemoveConsumer):
                 tell(message.channel, ConsumerRemoved(message.consumer_tag))
             elif isinstance(message, (AddConsumer, Get)):
-                tell(message.channel, Refused(self._not_found()))
+                tell(message.channel, Refused(self._gone()))
             elif isinstance(message, (ReportStatus, Purge)):
-                tell(message.reply_to, Refused(self._not_found()))
+                tell(message.reply_to, Refused(self._gone()))
         for channel, items in rejects.items():
             tell(channel, Reject(self._definition, items))
 
@@ -255,5 +256,5 @@ class Queue(LoopActor):
             while not inbox.empty():
                 yield inbox.get().message
 
-    def _not_found(self) -> SoftError:
-        return SoftError(NOT_FOUND, f"no {self._definition}")
+    def _gone(self) -> SoftError:
+        return gone(self._definition, has_crashed=not self._is_deleted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..amqp_frames.constants import ACCESS_REFUSED, RESOURCE_LOCKED
+from ..amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Table
 from .arguments import CLASSIC_QUEUE_ARGUMENTS, EXCHANGE_ARGUMENTS
@@ -45,6 +45,13 @@ def _locked(queue: QueueDefinition) -> SoftError:
         "another connection or the exclusive property value does not match that of the original "
         "declaration.",
     )
+
+
+def gone(queue: QueueDefinition, has_crashed: bool) -> SoftError:
+    """404 for a queue that was there when it was looked up: deleted meanwhile, or down."""
+    if has_crashed:
+        return SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+    return SoftError(NOT_FOUND, f"no {queue}")
 
 
 def check_same_exchange(existing: ExchangeDefinition, declared: ExchangeDefinition) -> None:

@@ -40,7 +40,7 @@ from leveret.amqp_frames.methods import (
     QueueDeleteOk,
     QueuePurge,
 )
-from wire import PERSISTENT, Client, publish
+from wire import PERSISTENT, Client, methods_of, publish
 
 Connect = Callable[..., Client]
 CRASHED = "NOT_FOUND - queue 'durable' in vhost '/' has crashed and failed to restart"
@@ -136,6 +136,21 @@ def test_a_dead_queue_cannot_be_used(
     client.declare("durable", durable=True)
     fail(queue_actor(broker, "durable"))
     assert client.ask(1, method) == ChannelClose(404, CRASHED, method.class_id, method.method_id)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [BasicGet(queue="durable"), BasicConsume(queue="durable"), QueuePurge(queue="durable")],
+)
+def test_a_question_that_a_queue_did_not_live_to_answer_is_refused(
+    client: Client, broker: leveret.Broker, method: BasicGet
+) -> None:
+    client.declare("durable", durable=True)
+    [reader] = readers(broker)
+    queue = queue_actor(broker, "durable")
+    # The queue's turn comes behind the channel's: both are in its mailbox when it fails.
+    on_loop(broker, lambda: tell(reader, methods_of(1, method)), lambda: fail(queue))
+    client.expect(1, ChannelClose(404, CRASHED, method.class_id, method.method_id))
 
 
 def test_a_dead_queue_can_be_deleted_and_declared_anew(
