@@ -69,6 +69,8 @@ class BrokerActor(LoopActor):
         self._task: Task | None = None
         self._steps: Steps | None = None
         self._failed: set[QueueDefinition] = set()
+        # Connections that have ended; what their channels still ask for is not done.
+        self._down: set[Ref] = set()
 
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
@@ -91,12 +93,17 @@ class BrokerActor(LoopActor):
             self._begin(self._waiting.popleft())
 
     def _begin(self, task: Task) -> None:
+        if isinstance(task, TopologyCommand) and self._is_down(task.connection):
+            # Its channel is gone, and an exclusive queue made now would never go.
+            return
         self._task = task
         if isinstance(task, TopologyCommand):
             self._steps = self._command(task.method, task.connection)
         elif isinstance(task, QueueUnused):
             self._steps = self._delete_unused(task.queue)
         else:
+            self._down = {each for each in self._down if each.is_alive()}
+            self._down.add(task.connection)
             self._steps = self._delete_exclusive(task.connection)
         self._advance(None)
 
@@ -122,6 +129,9 @@ class BrokerActor(LoopActor):
             tell(task.channel, result)
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
+
+    def _is_down(self, connection: Ref) -> bool:
+        return connection in self._down or not connection.is_alive()
 
     # --- Commands
 
@@ -212,7 +222,9 @@ class BrokerActor(LoopActor):
         """Catalog first, then the table, then the actors."""
         if plan.catalog:
             changes = catalog_changes(plan.catalog)
-            yield self._context.catalog, Commit(self.actor_ref, changes)
+            committed = yield self._context.catalog, Commit(self.actor_ref, changes)
+            # Without the catalog nothing is answered: this actor fails, and the node ends.
+            assert isinstance(committed, Committed), committed
         for change in plan.changes:
             if isinstance(change, AddQueue):
                 self._new_queue(change.queue)
@@ -235,7 +247,8 @@ class BrokerActor(LoopActor):
         Publishes to it are nacked, because telling it fails; other use of it is refused.
         """
         self.runtime.log.error("queue.failed", queue=queue.name, durable=queue.durable)
-        self._failed.add(queue)
+        if self._topology.table.find_queue(queue.name) is queue:
+            self._failed.add(queue)
 
     def _handle(self, queue: QueueDefinition) -> Ref:
         handle: Ref = queue.handle  # type: ignore[assignment]

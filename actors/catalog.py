@@ -36,3 +36,7 @@ class CatalogActor(ThreadActor):
     def on_stop(self) -> None:
         """Close the file."""
         self._catalog.close()
+
+    def on_failure(self, *_exception: object) -> None:
+        """Close the file; what was not committed was not answered."""
+        self._catalog.close()

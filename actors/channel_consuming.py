@@ -64,6 +64,9 @@ CONSUMING_METHODS = (
     BasicRecoverAsync,
 )
 
+# With so many queues a channel first looks which of those that it has used are still there.
+QUEUES_USED_MIN = 64
+
 
 class Consuming:
     """State of the consuming half; `channel` is the actor it belongs to."""
@@ -93,6 +96,7 @@ class Consuming:
         self._queues_by_tag: dict[str, QueueDefinition] = {}
         # Queues that hold consumers or deliveries of this channel.
         self._queues_used: set[QueueDefinition] = set()
+        self._queues_used_max = QUEUES_USED_MIN
         self._next_generated_tag = 1
         self._get_no_ack = False
 
@@ -118,7 +122,7 @@ class Consuming:
             queue = self._channel.commands.queue(method.queue)
             self._get_no_ack = method.no_ack
             # Now, not when the answer comes: a channel that ends meanwhile must give it back.
-            self._queues_used.add(queue)
+            self._use(queue)
             question = Get(self._channel.actor_ref, method.no_ack)
             self._channel.commands.ask_queue(method, queue, question)
         elif isinstance(method, BasicQos):
@@ -163,9 +167,19 @@ class Consuming:
             method.exclusive,
         )
         self._queues_by_tag[tag] = queue
-        self._queues_used.add(queue)
+        self._use(queue)
         question = AddConsumer(consumer, self._channel.actor_ref)
         self._channel.commands.ask_queue(method, queue, question)
+
+    def _use(self, queue: QueueDefinition) -> None:
+        """Remember that the queue may hold something of the channel's."""
+        if queue not in self._queues_used:
+            if len(self._queues_used) >= self._queues_used_max:
+                # Queues that were deleted meanwhile are not kept by who has used them once.
+                alive = {each for each in self._queues_used if handle_of(each).is_alive()}
+                self._queues_used = alive
+                self._queues_used_max = 2 * len(alive) + QUEUES_USED_MIN
+            self._queues_used.add(queue)
 
     def _cancel(self, method: BasicCancel) -> None:
         queue = self._queues_by_tag.get(method.consumer_tag)

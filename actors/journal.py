@@ -17,7 +17,7 @@ import pykka
 from pykka.messages import _ActorStop
 
 from ..storage.journal import Journal
-from .messages import Append, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced, Synced
+from .messages import Append, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -56,13 +56,15 @@ class ThreadActor(pykka.ThreadingActor):
         traceback: TracebackType | None,
     ) -> None:
         self.actor_stopped.set()
-        self._log.error(
-            "actor.failed",
-            actor=type(self).__name__,
-            exc_info=(exception_type, exception_value, traceback),
-        )
-        if exception_value is not None:
-            self._on_fatal(type(self).__name__, exception_value)
+        try:
+            self._log.error(
+                "actor.failed",
+                actor=type(self).__name__,
+                exc_info=(exception_type, exception_value, traceback),
+            )
+        finally:
+            if exception_value is not None:
+                self._on_fatal(type(self).__name__, exception_value)
 
     def _stop(self) -> None:
         self.actor_stopped.set()
@@ -124,9 +126,13 @@ class JournalActor(ThreadActor):
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))
         for synced in answers:
-            tell(synced.queue, Synced(synced.answer))
+            tell(synced.reply_to, synced.answer)
         journal.reclaim()
 
     def on_stop(self) -> None:
         """Sync and close the files."""
+        self._journal.close()
+
+    def on_failure(self, *_exception: object) -> None:
+        """Close the files: after an error nothing is written or synced any more."""
         self._journal.close()

@@ -251,18 +251,15 @@ class Purged(NamedTuple):
 
 
 class SettleSynced(NamedTuple):
-    """Queue -> Journal: settle these entries and sync; answered with Synced."""
+    """Queue -> Journal: settle these entries and sync; then `answer` is told to `reply_to`.
 
-    queue: Ref
+    Not by way of the queue, which may be gone by then.
+    """
+
     queue_id: int
     ranges: Sequence[tuple[int, int]]
-    answer: Any
-
-
-class Synced(NamedTuple):
-    """Journal -> Queue: the SettleSynced with this answer is on disk."""
-
-    answer: Any
+    reply_to: Ref
+    answer: object
 
 
 class Delete(NamedTuple):
@@ -282,7 +279,7 @@ class TopologyCommand(NamedTuple):
     """Channel -> Broker: declare, delete, bind or unbind; answered with TopologyAnswer."""
 
     channel: Ref
-    connection: object
+    connection: Ref
     method: Method
 
 
@@ -311,7 +308,7 @@ class QueueFailed(NamedTuple):
 class ConnectionDown(NamedTuple):
     """Reader -> Broker: delete the connection's exclusive queues; answered with QueuesDeleted."""
 
-    connection: object
+    connection: Ref
     reader: Ref
 
 
@@ -360,7 +357,7 @@ class Down(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Reader -> Channel and Writer: the connection is ending."""
+    """Reader -> Channel: the connection is ending."""
 
 
 class Shutdown(NamedTuple):

@@ -48,7 +48,6 @@ from .messages import (
     Settle,
     SettleSynced,
     Status,
-    Synced,
 )
 from .node_context import NodeContext
 from .runtime import LoopActor, TurnOver, tell
@@ -72,24 +71,28 @@ class Queue(LoopActor):
         # Appends that the journal has not answered, in order.
         self._owed: dict[int, Append] = {}
         self._is_deleted = False
-        # The publish at hand: if handling it fails, it is nacked with the rest.
-        self._at_hand: Publish | None = None
+        # What is being handled: if that fails, it is answered with the rest.
+        self._at_hand: object = None
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first."""
+        self._at_hand = message
         messages = self._messages
         effects = Effects()
         if isinstance(message, Publish):
-            self._at_hand = message
             messages.publish(message.batch, message.indexes, effects)
             self._carry_out(effects, message)
-            self._at_hand = None
-            return
-        if isinstance(message, Persisted):
+        elif isinstance(message, Persisted):
             for append in message.appends:
                 self._owed.pop(id(append), None)
                 self._confirm(append.channel, append.batch, append.indexes)
-            return
+        else:
+            self._give_and_take(message, effects)
+            self._carry_out(effects)
+        self._at_hand = None
+
+    def _give_and_take(self, message: object, effects: Effects) -> None:
+        messages = self._messages
         if isinstance(message, Settle):
             messages.settle(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
@@ -104,7 +107,6 @@ class Queue(LoopActor):
             self._check_unused(bool(had_consumers))
         else:
             self._command(message, effects)
-        self._carry_out(effects)
 
     def on_idle(self) -> None:
         """Tell every channel what is confirmed, once."""
@@ -170,8 +172,6 @@ class Queue(LoopActor):
             tell(message.reply_to, status)
         elif isinstance(message, Purge):
             self._purge(message)
-        elif isinstance(message, Synced):
-            tell(*message.answer)
         elif isinstance(message, Delete):
             self._is_deleted = True
             self.stop()
@@ -193,9 +193,7 @@ class Queue(LoopActor):
         answer = (message.reply_to, Purged(count))
         if ranges:
             # purge-ok waits for its sync, or the messages could come back.
-            self._journal.tell(
-                SettleSynced(self.actor_ref, self._definition.queue_id, ranges, answer)
-            )
+            self._journal.tell(SettleSynced(self._definition.queue_id, ranges, *answer))
         else:
             tell(*answer)
 
@@ -212,8 +210,12 @@ class Queue(LoopActor):
             for consumer in self._messages.consumers.all():
                 cancelled = ConsumerCancelled(consumer.consumer_tag)
                 tell(consumer.channel, cancelled)  # type: ignore[arg-type]
-            if self._definition.durable:
-                self._journal.tell(DropQueue(self._definition.queue_id))
+            self._drop()
+
+    def _drop(self) -> None:
+        # Last: nothing may be appended for the queue behind it.
+        if self._definition.durable:
+            self._journal.tell(DropQueue(self._definition.queue_id))
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: nack what is owed, have the broker told.
@@ -224,6 +226,8 @@ class Queue(LoopActor):
         self._answer_for_all()
         for consumer in self._messages.consumers.all():
             tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
+        if self._is_deleted:
+            self._drop()
         tell(self._broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:
@@ -231,13 +235,10 @@ class Queue(LoopActor):
         # What is on disk but not yet said to be: not kept, so not confirmed.
         rejects: Items = self._confirms
         self._confirms = {}
-        if self._at_hand is not None:
-            publish = self._at_hand
-            rejects.setdefault(publish.channel, []).append((publish.batch, publish.indexes))
         for append in self._owed.values():
             rejects.setdefault(append.channel, []).append((append.batch, append.indexes))
         self._owed.clear()
-        for message in self._drained():
+        for message in (self._at_hand, *self._drained()):
             if isinstance(message, Publish):
                 rejects.setdefault(message.channel, []).append((message.batch, message.indexes))
             elif isinstance(message, RemoveConsumer):
@@ -246,6 +247,8 @@ class Queue(LoopActor):
                 tell(message.channel, Refused(self._gone()))
             elif isinstance(message, (ReportStatus, Purge)):
                 tell(message.reply_to, Refused(self._gone()))
+            elif isinstance(message, Delete):
+                self._is_deleted = True
         for channel, items in rejects.items():
             tell(channel, Reject(self._definition, items))
 

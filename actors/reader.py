@@ -199,6 +199,8 @@ class Reader(LoopActor):
 
     def _channel_failed(self, number: int, error: AmqpError) -> None:
         """A channel ended by a client's mistake: channel.close is said here, and only here."""
+        if self._phase is not Phase.RUNNING:
+            return  # The client has closed the connection already, and waits for its close-ok.
         if isinstance(error, HardError):
             self._channels.forget(number)
             self._fail(error)

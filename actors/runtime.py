@@ -37,6 +37,8 @@ TURN_MESSAGES_MAX = 100
 # So many turns are given before the event loop looks at its sockets again.
 TURNS_PER_ROUND_MAX = 200
 
+_KEPT_WHEN_STOPPED = {"_actor_ref", "actor_inbox", "actor_stopped", "actor_urn", "runtime"}
+
 
 class TurnOver(BaseException):
     """The turn is used up; never leaves `LoopActor.take_turn`."""
@@ -104,11 +106,13 @@ class Runtime:
     def _round(self) -> None:
         runnable = self._runnable
         self._in_round = True
-        for _turn in range(TURNS_PER_ROUND_MAX):
-            if not runnable:
-                break
-            runnable.popleft().take_turn()
-        self._in_round = False
+        try:
+            for _turn in range(TURNS_PER_ROUND_MAX):
+                if not runnable:
+                    break
+                runnable.popleft().take_turn()
+        finally:
+            self._in_round = False
         if runnable and not self._scheduled:
             self._scheduled = True
             self.scheduler.call_soon(self._scheduled_round)
@@ -205,6 +209,10 @@ class LoopActor(pykka.Actor):
         inbox.runtime = self.runtime
         inbox.actor = self
         self._actor_loop_setup()
+        if self.actor_stopped.is_set():
+            # Pykka tells nobody of a failure in on_start; its parent must know of it all the same.
+            self.on_failure(None, None, None)
+            return
         if inbox.envelopes:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
@@ -237,15 +245,21 @@ class LoopActor(pykka.Actor):
             self._handle_failure(type(error), error, error.__traceback__)
             try:
                 self.on_failure(type(error), error, error.__traceback__)
-            except Exception:
+            except BaseException:
                 self._handle_failure(*sys.exc_info())
         if stopped():
             inbox.budget = len(envelopes)
             self._actor_loop_teardown()
+            self._let_go()
         inbox.is_runnable = False
         if envelopes and not inbox.is_runnable:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
+
+    def _let_go(self) -> None:
+        """A stopped actor holds nothing: who still has its reference must not keep its messages."""
+        for name in set(vars(self)) - _KEPT_WHEN_STOPPED:
+            delattr(self, name)
 
     def on_idle(self) -> None:
         """Run when the inbox is empty at the end of a turn.

@@ -116,6 +116,9 @@ class Consumers:
         consumer = self._by_key.pop((channel, consumer_tag), None)
         if consumer is not None:
             self._leave(consumer)
+            if not self._by_key:
+                # Stale places must not keep channels that have gone.
+                self._line.clear()
         return consumer
 
     def remove_channel(self, channel: object) -> list[Consumer]:
@@ -182,7 +185,8 @@ class Consumers:
         consumer.place = (consumer.in_flight, consumer.turn, self._places, consumer)
         heappush(self._line, consumer.place)
         if len(self._line) > 2 * len(self._by_key) + 16:
-            self._line = [place for place in self._line if place is place[3].place]
+            # In place: `next` may be going through it.
+            self._line[:] = [place for place in self._line if place is place[3].place]
             heapify(self._line)
 
     def _leave(self, consumer: Consumer) -> None:

@@ -113,10 +113,13 @@ async def _serve(configuration: Configuration) -> None:
 
 
 def _calm_collector() -> None:
-    """Let the collector of cycles run rarely: messages are many, live long and form none."""
+    """Let the collector of cycles run rarely: messages are many, live long and form none.
+
+    Actors do, with their references; they let go of what they hold when they stop.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS_MAX, 20, 100)
+    gc.set_threshold(GC_ALLOCATIONS_MAX, 10, 10)
 
 
 def _stop_at_signals(stopping: asyncio.Future[str]) -> None:
@@ -130,8 +133,10 @@ def _stop_at_signals(stopping: asyncio.Future[str]) -> None:
 
 def _end(log: FilteringBoundLogger, actor: str, error: BaseException) -> NoReturn:
     """End at once, from whatever thread: after a failed sync nothing may be confirmed any more."""
-    log.error(BROKER_FAILED, actor=actor, error=repr(error))
-    os._exit(EXIT_FAILED)
+    try:
+        log.error(BROKER_FAILED, actor=actor, error=repr(error))
+    finally:
+        os._exit(EXIT_FAILED)
 
 
 def _say(fault: Exception, code: int) -> int:

@@ -20,7 +20,7 @@ from .actors.catalog import CatalogActor
 from .actors.catalog_changes import restored
 from .actors.journal import JournalActor
 from .actors.listener import Connection, Listener
-from .actors.messages import Abandon, Shutdown
+from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.runtime import Runtime, tell
 from .actors.ticker import Ticker
@@ -58,6 +58,10 @@ class Node:
         self._on_fatal = on_fatal
         self._drained = asyncio.Event()
         self._directory: DataDirectory | None = None
+        self._catalog: Catalog | None = None
+        self._journal: Journal | None = None
+        self._journal_actor: Ref | None = None
+        self._catalog_actor: Ref | None = None
         self._server: asyncio.Server | None = None
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
@@ -77,13 +81,13 @@ class Node:
         configuration = self._configuration
         loop = asyncio.get_running_loop()
         assert self._directory is not None
-        self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
-        contents = self._catalog.load()
-        queue_ids = itertools.count(self._catalog.next_queue_id)
+        catalog = self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
+        contents = catalog.load()
+        queue_ids = itertools.count(catalog.next_queue_id)
         topology = Topology(queue_ids.__next__, os.urandom)
         topology.restore(*restored(contents))
         known_queue_ids = {queue.queue_id for queue in topology.table.queues()}
-        journal, recovered = Journal.open(
+        self._journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
             self._files,
             known_queue_ids=known_queue_ids,
@@ -91,8 +95,8 @@ class Node:
         )
         self._report(recovered)
         runtime = self._runtime = Runtime(loop, self._log)
-        self._journal_actor = JournalActor.start_alone(journal, self._log, self._on_fatal)
-        self._catalog_actor = CatalogActor.start_alone(self._catalog, self._log, self._on_fatal)
+        self._journal_actor = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
+        self._catalog_actor = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
         context = self.context = self._context(runtime, topology, recovered.next_batch_number)
         broker = BrokerActor(context)
         context.broker = broker.actor_ref
@@ -197,11 +201,14 @@ class Node:
 
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
-        for name in ("_journal_actor", "_catalog_actor"):
-            actor = getattr(self, name, None)
+        owners = ((self._journal_actor, self._journal), (self._catalog_actor, self._catalog))
+        for actor, file in owners:
             if actor is not None:
                 # Behind everything that was told to it before.
                 await loop.run_in_executor(None, actor.stop)
+            elif file is not None:
+                # The start failed before there was an actor for it.
+                file.close()
         if self._directory is not None:
             self._directory.close()
             self._directory = None
