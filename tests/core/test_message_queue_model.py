@@ -295,4 +295,4 @@ class MessageQueueMachine(RuleBasedStateMachine):
 
 
 TestMessageQueue = MessageQueueMachine.TestCase
-TestMessageQueue.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+TestMessageQueue.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)

@@ -80,4 +80,4 @@ class UnackedMachine(RuleBasedStateMachine):
 
 
 TestUnacked = UnackedMachine.TestCase
-TestUnacked.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
+TestUnacked.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)

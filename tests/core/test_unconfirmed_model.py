@@ -128,4 +128,4 @@ class UnconfirmedMachine(RuleBasedStateMachine):
 
 
 TestUnconfirmed = UnconfirmedMachine.TestCase
-TestUnconfirmed.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
+TestUnconfirmed.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
