@@ -16,8 +16,8 @@ from insides import (
     queue_actor,
     readers,
 )
-from leveret.actors.messages import Command
-from leveret.actors.runtime import tell
+from leveret.actors.messages import Command, Input
+from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -33,7 +33,7 @@ from leveret.amqp_frames.methods import (
     QueueDeleteOk,
     QueuePurge,
 )
-from wire import PERSISTENT, Client, publish
+from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
 CRASHED = "NOT_FOUND - queue 'durable' in vhost '/' has crashed and failed to restart"
@@ -71,11 +71,11 @@ def test_a_queue_that_dies_nacks_what_is_still_in_its_mailbox(
     client.declare("q")
     client.send(publish("q"))
     client.expect(1, BasicAck(1, False))
-    [reader] = readers(broker)
+    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
     queue = queue_actor(broker, "q")
-    # The reader's turn comes first, then the channel's, which tells the queue.
-    wire = publish("q", b"", mandatory=True)
-    on_loop(broker, lambda: tell(reader, wire), lambda: tell(reader, wire), lambda: fail(queue))
+    [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("q", b"", mandatory=True) * 2)
+    # The publishes are in the queue's mailbox, behind what it fails of.
+    on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Input(read)))
     client.expect(1, BasicNack(3, True, True))
     client.nothing_more()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import readers
+from insides import readers, wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
     ChannelClose,
@@ -16,7 +16,7 @@ from leveret.amqp_frames.methods import (
     ChannelOpenOk,
     QueueDeclare,
 )
-from wire import PERSISTENT, Client, methods_of, publish, wait_until
+from wire import PERSISTENT, Client, methods_of, publish
 
 WINDOW_BYTES = 65_536
 BODY = bytes(10_000)

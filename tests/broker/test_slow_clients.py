@@ -9,9 +9,9 @@ from typing import Any
 import leveret
 import psutil
 import pytest
-from insides import readers
+from insides import readers, wait_until
 from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicGet, BasicGetOk, BasicReturn
-from wire import Client, publish, wait_until
+from wire import Client, publish
 
 Connect = Callable[..., Client]
 WINDOW_BYTES = 65_536

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -39,6 +40,13 @@ MALFORMED: dict[str, Any] = {
 def fail(actor: Ref) -> None:
     """Make the actor raise in its next turn, as a mistake of ours would."""
     assert tell(actor, MALFORMED[actor.actor_class.__name__])
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Look again and again: for what the broker does without sending a frame."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was"
 
 
 def on_loop(broker: leveret.Broker, *calls: Callable[[], object]) -> None:

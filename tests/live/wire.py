@@ -10,9 +10,18 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
+from answers import Content, Frame, Got
+from client_frames import (
+    FRAME_MAX_BYTES,
+    PERSISTENT,
+    TRANSIENT,
+    content_header,
+    frame,
+    methods_of,
+    publish,
+)
 from leveret.amqp_frames.constants import (
     FRAME_BODY,
     FRAME_END,
@@ -29,7 +38,6 @@ from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetEmpty,
     BasicGetOk,
-    BasicPublish,
     ChannelFlow,
     ChannelFlowOk,
     ChannelOpen,
@@ -48,84 +56,26 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDeclareOk,
     decode_method,
-    encode_method,
 )
-from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
+from leveret.amqp_frames.properties import Properties, decode_properties
+
+__all__ = [
+    "FRAME_MAX_BYTES",
+    "PERSISTENT",
+    "TRANSIENT",
+    "Client",
+    "Content",
+    "Frame",
+    "Got",
+    "content_header",
+    "frame",
+    "methods_of",
+    "publish",
+]
 
 TIMEOUT_SECONDS = 15.0
-FRAME_MAX_BYTES = 131_072
-TRANSIENT = Properties()
-PERSISTENT = Properties(delivery_mode=2)
 
 AnyMethod = TypeVar("AnyMethod", bound=Method)
-
-
-class Frame(NamedTuple):
-    kind: int
-    channel: int
-    payload: bytes
-
-
-class Content(NamedTuple):
-    """Header and body that followed a method, and how many body frames there were."""
-
-    properties: Properties
-    body: bytes
-    body_frames: int = 1
-
-
-class Got(NamedTuple):
-    """What basic.get brought; `left` messages are behind it."""
-
-    delivery_tag: int
-    redelivered: bool
-    left: int
-    body: bytes
-
-
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + bytes((FRAME_END,))
-
-
-def content_header(channel: int, body_bytes: int, properties: Properties = TRANSIENT) -> bytes:
-    payload = struct.pack(">HHQ", 60, 0, body_bytes) + encode_properties(properties)
-    return frame(FRAME_HEADER, channel, payload)
-
-
-def publish(
-    routing_key: str,
-    body: bytes = b"body",
-    properties: Properties = TRANSIENT,
-    *,
-    exchange: str = "",
-    mandatory: bool = False,
-    immediate: bool = False,
-    channel: int = 1,
-    frame_max_bytes: int = FRAME_MAX_BYTES,
-) -> bytes:
-    """The frames of one basic.publish."""
-    chunk_bytes = frame_max_bytes - 8
-    method = BasicPublish(
-        exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate
-    )
-    pieces = [encode_method(channel, method), content_header(channel, len(body), properties)]
-    pieces += [
-        frame(FRAME_BODY, channel, body[start : start + chunk_bytes])
-        for start in range(0, len(body), chunk_bytes)
-    ]
-    return b"".join(pieces)
-
-
-def methods_of(channel: int, *methods: Method) -> bytes:
-    """The frames of these methods."""
-    return b"".join(encode_method(channel, method) for method in methods)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Look again and again: for what the broker does without sending a frame."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it never was"
 
 
 class Client:
