@@ -95,9 +95,10 @@ class Node:
         )
         self._report(recovered)
         runtime = self._runtime = Runtime(loop, self._log)
-        self._journal_actor = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
-        self._catalog_actor = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
         context = self.context = self._context(runtime, topology, recovered.next_batch_number)
+        context.journal = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
+        context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
+        self._journal_actor, self._catalog_actor = context.journal, context.catalog
         broker = BrokerActor(context)
         context.broker = broker.actor_ref
         broker.start_prepared(runtime)
@@ -141,8 +142,8 @@ class Node:
             on_fatal=self._on_fatal,
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
-            journal=self._journal_actor,
-            catalog=self._catalog_actor,
+            journal=nobody,
+            catalog=nobody,
         )
 
     def _authenticate(self, host: str, user: str, password: str) -> bool:
