@@ -132,6 +132,12 @@ class Client:
         assert (read.kind, read.channel) == (FRAME_METHOD, channel), read
         return decode_method(read.payload, 0, len(read.payload))
 
+    def read_any_method(self) -> tuple[int, Method]:
+        """The next frame, which must be a method, on whatever channel."""
+        read = self.read_frame()
+        assert read.kind == FRAME_METHOD, read
+        return read.channel, decode_method(read.payload, 0, len(read.payload))
+
     def expect(self, channel: int, *methods: Method) -> None:
         """The next frames must be exactly these methods."""
         for method in methods:
