@@ -1,0 +1,230 @@
+"""The loop actor: turns, their bounds, asks and stops, and failures that stay its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pykka
+import pytest
+import structlog
+from hand_scheduler import HandScheduler
+from leveret.actors.runtime import (
+    TURN_MESSAGES_MAX,
+    TURNS_PER_ROUND_MAX,
+    LoopActor,
+    Runtime,
+    tell,
+)
+
+
+@pytest.fixture
+def scheduler() -> HandScheduler:
+    return HandScheduler()
+
+
+@pytest.fixture
+def runtime(scheduler: HandScheduler) -> Runtime:
+    return Runtime(scheduler, structlog.get_logger("test"))
+
+
+class Diary(LoopActor):
+    """Writes down what happens to it; fails of an exception that it is told."""
+
+    def __init__(self, entries: list[object]) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def on_start(self) -> None:
+        self.entries.append("start")
+
+    def on_receive(self, message: object) -> object:
+        if isinstance(message, BaseException):
+            raise message
+        self.entries.append(message)
+        return message
+
+    def on_idle(self) -> None:
+        self.entries.append("idle")
+
+    def on_stop(self) -> None:
+        self.entries.append("stop")
+
+    def on_failure(self, *exception: Any) -> None:
+        self.entries.append(("failed", exception[0]))
+
+
+def test_messages_are_handled_in_order_in_one_turn_and_then_it_is_idle(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    actor = Diary.start_on(runtime, entries)
+    for number in range(3):
+        assert tell(actor, number)
+    assert entries == ["start"]
+    assert scheduler.run_round() == 1
+    assert entries == ["start", 0, 1, 2, "idle"]
+    assert scheduler.run_round() == 0
+
+
+def test_a_turn_is_bounded_and_the_others_come_in_between(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    busy = Diary.start_on(runtime, entries)
+    other = Diary.start_on(runtime, entries)
+    count = 2 * TURN_MESSAGES_MAX + 1
+    for number in range(count):
+        tell(busy, number)
+    tell(other, "other")
+    scheduler.run()
+    assert entries.index("other") == 2 + TURN_MESSAGES_MAX
+    assert [entry for entry in entries if isinstance(entry, int)] == list(range(count))
+
+
+def test_a_round_is_bounded_so_that_sockets_are_looked_at(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    class Endless(LoopActor):
+        turns = 0
+
+        def on_receive(self, _message: object) -> None:
+            Endless.turns += 1
+            tell(self.actor_ref, "again")
+
+    tell(Endless.start_on(runtime), "begin")
+    scheduler.run_round()
+    assert Endless.turns == TURNS_PER_ROUND_MAX * TURN_MESSAGES_MAX
+    assert len(scheduler.soon) == 1
+
+
+def test_tell_now_gives_turns_at_once_also_to_whom_the_actor_tells(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    second = Diary.start_on(runtime, entries)
+
+    class First(LoopActor):
+        def on_receive(self, message: object) -> None:
+            tell(second, message)
+
+    runtime.tell_now(First.start_on(runtime), "through")
+    assert entries == ["start", "through", "idle"]
+    assert not scheduler.soon
+    assert runtime.is_idle()
+
+
+def test_telling_from_another_thread_wakes_the_loop_once(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    actors = [Diary.start_on(runtime, entries) for _ in range(3)]
+    thread = threading.Thread(target=lambda: [tell(actor, 1) for actor in actors * 5])
+    thread.start()
+    thread.join()
+    assert len(scheduler.soon) == 1
+    scheduler.run()
+    assert entries.count(1) == 15
+
+
+def test_an_ask_is_answered_in_its_place(runtime: Runtime, scheduler: HandScheduler) -> None:
+    entries: list[object] = []
+    actor = Diary.start_on(runtime, entries)
+    tell(actor, 1)
+    answer = actor.ask(2, block=False)
+    tell(actor, 3)
+    scheduler.run()
+    assert answer.get(timeout=0) == 2
+    assert entries == ["start", 1, 2, 3, "idle"]
+
+
+def test_a_stop_comes_behind_what_was_told_and_what_comes_behind_it_is_refused(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    actor = Diary.start_on(runtime, entries)
+    tell(actor, 1)
+    stopped = actor.stop(block=False)
+    tell(actor, 2)
+    answer = actor.ask(3, block=False)
+    scheduler.run()
+    assert entries == ["start", 1, "stop"]
+    assert stopped.get(timeout=0) is True
+    with pytest.raises(pykka.ActorDeadError):
+        answer.get(timeout=0)
+    assert not tell(actor, 4)
+
+
+@pytest.mark.parametrize("error", [ValueError("ours"), KeyboardInterrupt(), SystemExit(1)])
+def test_whatever_a_handler_raises_stops_that_actor_alone_and_is_told(
+    runtime: Runtime, scheduler: HandScheduler, error: BaseException
+) -> None:
+    entries: list[object] = []
+    failing, other = Diary.start_on(runtime, entries), Diary.start_on(runtime, [])
+    tell(failing, error)
+    tell(failing, "never")
+    tell(other, 1)
+    scheduler.run()
+    assert entries == ["start", ("failed", type(error))]
+    assert not failing.is_alive()
+    assert not tell(failing, 2)
+    assert other.is_alive()
+    assert tell(other, 2)
+
+
+def test_a_failure_that_cannot_be_told_stops_that_actor_alone_too(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    class Hopeless(LoopActor):
+        def on_receive(self, message: object) -> None:
+            raise ValueError(message)
+
+        def on_failure(self, *_exception: object) -> None:
+            raise KeyboardInterrupt
+
+    entries: list[object] = []
+    tell(Hopeless.start_on(runtime), 1)
+    tell(Diary.start_on(runtime, entries), 2)
+    scheduler.run()
+    assert entries == ["start", 2, "idle"]
+
+
+def test_a_failure_at_the_start_is_told_as_any_other(runtime: Runtime) -> None:
+    class Stillborn(Diary):
+        def on_start(self) -> None:
+            raise ValueError
+
+    entries: list[object] = []
+    actor = Stillborn.start_on(runtime, entries)
+    assert entries == [("failed", None)]
+    assert not tell(actor, 1)
+
+
+def test_loop_actors_are_in_no_registry(runtime: Runtime) -> None:
+    Diary.start_on(runtime, [])
+    assert pykka.ActorRegistry.get_all() == []
+
+
+def test_a_stopped_actor_lets_go_of_what_it_held(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    actor = Diary.start_on(runtime, [])
+    inside = actor.actor_inbox.actor
+    actor.stop(block=False)
+    scheduler.run()
+    assert not hasattr(inside, "entries")
+
+
+def test_telling_when_the_loop_is_closed_is_no_error(
+    runtime: Runtime, scheduler: HandScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_callback: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    monkeypatch.setattr(scheduler, "call_soon_threadsafe", closed)
+    actor = Diary.start_on(runtime, [])
+    told: list[bool] = []
+    thread = threading.Thread(target=lambda: told.append(tell(actor, 1)))
+    thread.start()
+    thread.join()
+    assert told == [True]

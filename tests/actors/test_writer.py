@@ -1,0 +1,147 @@
+"""The writer: one write for what came together, windows, heartbeats, the close at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+from hand_scheduler import HandScheduler
+from leveret.actors.messages import (
+    CloseTransport,
+    Down,
+    Ref,
+    Sent,
+    StartHeartbeats,
+    WriteBuffer,
+    WriteDeliveries,
+)
+from leveret.actors.runtime import LoopActor, Runtime, tell
+from leveret.actors.ticker import Ticker
+from leveret.actors.writer import GATHERED_BYTES_MIN, Writer
+from leveret.amqp_frames.constants import HEARTBEAT_FRAME
+
+
+class Wire:
+    """A transport that writes down what it is given."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.gathered: list[list[bytes]] = []
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        assert not self.ended
+        self.writes.append(data)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.gathered.append(list(pieces))
+
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+class Listening(LoopActor):
+    """Stands for the reader and for a queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[object] = []
+
+    def on_receive(self, message: object) -> None:
+        self.heard.append(message)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.scheduler = HandScheduler()
+        self.runtime = Runtime(self.scheduler, structlog.get_logger("test"))
+        self.wire = Wire()
+        self.listener = Listening.start_on(self.runtime)
+        ticker = Ticker.start_on(self.runtime, lambda actor, error: None)
+        self.writer: Ref = Writer.start_on(self.runtime, self.wire, self.listener, ticker)
+
+    def tell(self, *messages: object) -> None:
+        for message in messages:
+            tell(self.writer, message)
+        self.scheduler.run()
+
+    @property
+    def heard(self) -> list[object]:
+        inside: Any = self.listener.actor_inbox.actor
+        return inside.heard
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
+    consumer: Any = "consumer"
+    return WriteDeliveries([data], bench.listener, Sent(consumer, window_bytes))
+
+
+def test_what_comes_together_goes_out_in_one_write_and_in_order(bench: Bench) -> None:
+    bench.tell(b"1", deliveries(bench, b"2", 5), b"3")
+    assert bench.wire.writes == [b"123"]
+
+
+def test_much_is_handed_over_in_pieces_and_not_copied(bench: Bench) -> None:
+    large = bytes(GATHERED_BYTES_MIN)
+    bench.tell(b"1", large)
+    assert bench.wire.writes == []
+    assert bench.wire.gathered == [[b"1", large]]
+
+
+def test_a_window_opens_when_the_socket_has_taken_its_bytes(bench: Bench) -> None:
+    bench.tell(deliveries(bench, b"1", 5))
+    assert bench.heard == [Sent("consumer", 5)]  # type: ignore[arg-type]
+
+
+def test_windows_stay_closed_while_the_socket_is_full(bench: Bench) -> None:
+    bench.tell(WriteBuffer(True))
+    bench.tell(deliveries(bench, b"1", 5), deliveries(bench, b"2", 6))
+    assert bench.wire.writes == [b"12"]
+    assert bench.heard == []
+    bench.tell(WriteBuffer(False))
+    assert bench.heard == [Sent("consumer", 5), Sent("consumer", 6)]  # type: ignore[arg-type]
+
+
+def test_nothing_is_written_and_no_window_opened_once_the_socket_closes(bench: Bench) -> None:
+    bench.wire.abort()
+    bench.tell(b"1", deliveries(bench, b"2", 5))
+    assert bench.wire.writes == []
+    assert bench.heard == []
+
+
+def test_a_heartbeat_is_written_in_each_interval_in_which_nothing_else_was(bench: Bench) -> None:
+    bench.tell(StartHeartbeats(5.0))
+    bench.scheduler.advance(5)
+    assert bench.wire.writes == [HEARTBEAT_FRAME]
+    # The heartbeat was a write of the second interval.
+    bench.scheduler.advance(5)
+    assert bench.wire.writes == [HEARTBEAT_FRAME]
+    bench.scheduler.advance(5)
+    assert bench.wire.writes == [HEARTBEAT_FRAME] * 2
+    bench.scheduler.advance(5)
+    bench.tell(b"1")
+    bench.scheduler.advance(5)
+    assert bench.wire.writes == [HEARTBEAT_FRAME, HEARTBEAT_FRAME, b"1"]
+
+
+def test_the_close_comes_behind_what_is_left_to_write(bench: Bench) -> None:
+    bench.tell(b"last", CloseTransport())
+    assert bench.wire.writes == [b"last"]
+    assert bench.wire.ended == "closed"
+
+
+def test_a_writer_that_fails_tells_its_reader(bench: Bench) -> None:
+    bench.tell(StartHeartbeats(None))  # type: ignore[arg-type]
+    assert bench.heard == [Down(bench.writer, "writer")]
