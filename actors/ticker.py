@@ -11,7 +11,7 @@ from .messages import WakeAt, Woken
 from .runtime import LoopActor, tell
 
 # Fewer wishes than this are never looked through.
-WISHES_MIN = 1000
+WISHES_MIN = 100
 
 
 class Ticker(LoopActor):

@@ -256,7 +256,8 @@ class Decoder:
                     UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
                 )
         except HardError as error:
-            self.error = self.error or error
+            # Without its traceback, whose frames would keep the whole read.
+            self.error = self.error or error.with_traceback(None)
             self.close()
 
     def _method(self, channel_number: int, data: bytes, start: int, end: int) -> None:

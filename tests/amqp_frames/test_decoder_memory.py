@@ -75,6 +75,16 @@ def test_nothing_of_a_read_is_held_but_what_is_not_whole() -> None:
         reading = decoder()
 
 
+def test_an_error_does_not_hold_the_read_that_it_was_found_in() -> None:
+    for broken in (frame(9, b""), frame(FRAME_BODY, b"x"), frame(FRAME_BODY, b"x")[:-1] + b"x"):
+        reading = decoder()
+        read = HEARTBEAT_FRAME * 10_000 + broken
+        assert reading.feed(read) == []
+        assert reading.error is not None
+        # Held by us and by the call.
+        assert sys.getrefcount(read) == 2
+
+
 def test_frames_of_nothing_fill_no_memory() -> None:
     reading = decoder()
     begun = b"".join(Publish(b"1234").frames()[:2])
