@@ -74,13 +74,13 @@ class ThreadActor(pykka.ThreadingActor):
             self._handle_failure(*sys.exc_info())
 
     def drained(self, first: object) -> list[object]:
-        """The message at hand and all that has gathered behind it, up to a stop."""
+        """The message at hand and all that was told behind it, up to a stop or an ask."""
         inbox: Any = self.actor_inbox
         messages = [first]
         try:
             while True:
                 envelope = inbox.get_nowait()
-                if isinstance(envelope.message, _ActorStop):
+                if envelope.reply_to is not None or isinstance(envelope.message, _ActorStop):
                     inbox.put(envelope)
                     break
                 messages.append(envelope.message)

@@ -1,0 +1,167 @@
+"""The journal's thread: it answers what is on disk, once a queue, and nothing after an error."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pykka
+import pytest
+import structlog
+from client_frames import FRAME_MAX_BYTES, PERSISTENT, publish
+from gated_files import GatedFiles
+from leveret.actors.journal import JournalActor
+from leveret.actors.messages import (
+    Append,
+    DropQueue,
+    Persisted,
+    RecordDeliveries,
+    Ref,
+)
+from leveret.amqp_frames.decoder import Decoder
+from leveret.storage.journal import Journal
+
+TIMEOUT_SECONDS = 15
+
+
+class Queue(pykka.ThreadingActor):
+    """Stands for a queue: collects what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[Any] = []
+
+    def on_receive(self, message: object) -> list[Any]:
+        if message == "what?":
+            return self.heard
+        self.heard.append(message)
+        return []
+
+
+class Bench:
+    def __init__(self, directory: Path, files: GatedFiles) -> None:
+        self.files = files
+        self.failures: list[BaseException] = []
+        self.has_failed = threading.Event()
+        journal, _ = Journal.open(str(directory), files)
+        self.journal: Ref = JournalActor.start_alone(
+            journal, structlog.get_logger("test"), self._failed
+        )
+        self.queues: list[Ref] = [Queue.start(), Queue.start()]
+        self._next_batch_number = 1
+
+    def _failed(self, _actor: str, error: BaseException) -> None:
+        self.failures.append(error)
+        self.has_failed.set()
+
+    def append(self, queue: int, first_entry_id: int, count: int = 1) -> Append:
+        [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("q", b"1", PERSISTENT) * count)
+        batch: Any = read.batch  # type: ignore[union-attr]
+        batch.number = self._next_batch_number
+        self._next_batch_number += 1
+        entry_ids = range(first_entry_id, first_entry_id + count)
+        nobody: Any = None
+        append = Append(self.queues[queue], queue + 1, nobody, batch, range(count), entry_ids)
+        self.journal.tell(append)
+        return append
+
+    def heard(self, queue: int) -> list[Any]:
+        """What the queue was told by now."""
+        answer: list[Any] = self.queues[queue].ask("what?", timeout=TIMEOUT_SECONDS)
+        return answer
+
+    def settled(self) -> None:
+        """Return when the journal has answered everything told before."""
+        self.journal.ask(RecordDeliveries(1, [], []), timeout=TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, files: GatedFiles) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "journal", files)
+    yield bench
+    files.release()
+    for actor in (*bench.queues, bench.journal):
+        actor.stop()
+
+
+def test_nothing_is_answered_before_the_sync(bench: Bench) -> None:
+    bench.files.hold()
+    append = bench.append(0, 1)
+    bench.files.wait_until_syncing()
+    assert bench.heard(0) == []
+    bench.files.release()
+    bench.settled()
+    assert bench.heard(0) == [Persisted([append])]
+
+
+def test_what_gathers_during_a_sync_has_one_sync_and_one_answer_for_each_queue(
+    bench: Bench,
+) -> None:
+    bench.files.hold()
+    first = bench.append(0, 1)
+    bench.files.wait_until_syncing()
+    mine = [bench.append(0, entry_id) for entry_id in (2, 3, 4)]
+    other = bench.append(1, 1, count=5)
+    mine.append(bench.append(0, 5))
+    bench.files.release()
+    bench.settled()
+    assert bench.files.syncs_begun == 2
+    assert bench.heard(0) == [Persisted([first]), Persisted(mine)]
+    assert bench.heard(1) == [Persisted([other])]
+
+
+def test_a_settle_alone_is_not_synced(bench: Bench) -> None:
+    bench.append(0, 1, count=3)
+    bench.settled()
+    bench.files.hold()
+    bench.journal.tell(RecordDeliveries(1, [(1, 3)], [(1, 2)]))
+    bench.settled()
+    assert bench.files.syncs_begun == 0
+
+
+def test_a_queue_that_is_dropped_is_not_answered_to(bench: Bench) -> None:
+    append = bench.append(0, 1)
+    bench.settled()
+    bench.queues[0].stop()
+    bench.append(0, 2)
+    bench.journal.tell(DropQueue(1))
+    other = bench.append(1, 1)
+    bench.settled()
+    assert bench.heard(1) == [Persisted([other])]
+    assert bench.failures == []
+    assert append.batch.journal_place is not None
+
+
+@pytest.mark.parametrize("operation", ["write", "sync_data"])
+def test_after_an_error_nothing_is_answered_or_written_any_more(
+    bench: Bench, operation: str
+) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device")
+    bench.files.failing[operation] = error
+    bench.append(0, 1)
+    assert bench.has_failed.wait(TIMEOUT_SECONDS)
+    assert bench.failures == [error]
+    assert not bench.journal.is_alive()
+    assert bench.heard(0) == []
+    bench.files.hold()
+    with pytest.raises(pykka.ActorDeadError):
+        bench.append(0, 2)
+    bench.journal.stop()
+    assert bench.files.syncs_begun == 0
+
+
+def test_a_stop_syncs_what_was_told_before(bench: Bench, tmp_path: Path) -> None:
+    append = bench.append(0, 1, count=2)
+    bench.journal.tell(RecordDeliveries(1, [], [(1, 1)]))
+    bench.journal.stop()
+    assert bench.heard(0) == [Persisted([append])]
+    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    [run] = recovered.queues[1]
+    assert (run.first_entry_id, len(run.indexes)) == (2, 1)
+
+
+def test_its_actor_is_in_no_registry(bench: Bench) -> None:
+    assert set(pykka.ActorRegistry.get_all()) == set(bench.queues)
