@@ -78,10 +78,11 @@ class Declarer(LoadThread):
 
     def _make(self, client: SocketClient, name: str) -> None:
         states = self._declared.states
+        # First: its old binding went with it, also if the broker dies before it answers.
+        self._declared.bound.discard(name)
         states[name] = {None, 0}
         assert client.declare(name) == 0, f"{name} was declared anew and is not empty"
         states[name] = {0}
-        self._declared.bound.discard(name)
         client.ask(wire.queue_bind(1, name, EXCHANGE, name), wire.QUEUE_BIND_OK)
         self._declared.bound.add(name)
         states[name] = {0, 1}
