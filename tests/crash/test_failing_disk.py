@@ -115,8 +115,9 @@ def test_a_failed_write_or_sync_of_the_journal_is_never_confirmed_and_ends_the_b
 def test_a_file_that_may_not_grow_ends_the_broker_in_the_middle_of_a_record(
     tmp_path: Path, start_broker: Callable[..., BrokerProcess]
 ) -> None:
-    # As on a full disk, the last write takes a part of its bytes, the next one nothing.
-    size = 100_000
+    # As on a full disk, the last write takes a part of its bytes, the next one nothing. More than
+    # the journal writes ahead of itself.
+    size = 600_000
     broker = start_broker().listening()
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size, size))
     confirmed, sent = publish_until_it_ends(broker)

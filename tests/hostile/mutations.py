@@ -123,9 +123,12 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
-def mutated(chance: random.Random, count: int) -> bytes:
-    """The session with so many mutations at random places."""
-    data = bytearray(SESSION)
+def mutated(chance: random.Random, count: int, number: int = 0) -> bytes:
+    """The session with so many mutations at random places.
+
+    Sessions of different numbers, up to 9999, have exclusive queues of different names.
+    """
+    data = bytearray(SESSION.replace(b"queue", b"q%04d" % number))
     for _ in range(count):
         if data:
             chance.choice(MUTATIONS)(data, chance, chance.randrange(len(data)))

@@ -258,11 +258,11 @@ def test_a_close_that_is_never_answered_ends_in_a_closed_socket(attacked: Broker
     assert client.rest() == []
 
 
-def test_the_bystander_is_served_while_a_thousand_connections_come_and_break(
+def test_the_bystander_is_served_while_hundreds_of_connections_come_and_break(
     attacked: BrokerProcess, bystander: Bystander
 ) -> None:
     data = [wire.handshake() + broken for broken, _, _ in BROKEN.values()]
-    for number in range(1_000):
+    for number in range(300):
         client = SocketClient(attacked.port, opens=False)
         client.send(data[number % len(data)])
         client.abandon()
