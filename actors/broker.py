@@ -39,12 +39,13 @@ from .messages import (
     ConnectionDown,
     Delete,
     DropQueue,
+    PrepareDelete,
     QueueFailed,
     QueuesDeleted,
     QueueUnused,
     Ref,
     Refused,
-    ReportStatus,
+    Resume,
     Status,
     TopologyAnswer,
     TopologyCommand,
@@ -190,26 +191,34 @@ class BrokerActor(LoopActor):
         queue = self._topology.find_queue(method.queue, connection)
         message_count = consumer_count = 0
         if queue is not None:
-            status = yield self._handle(queue), ReportStatus(self.actor_ref)
+            status = yield self._handle(queue), PrepareDelete(self.actor_ref)
             if isinstance(status, Status):
                 message_count, consumer_count = status.message_count, status.consumer_count
-        plan = self._topology.prepare_delete_queue(
-            method.queue,
-            connection,
-            if_unused=method.if_unused,
-            if_empty=method.if_empty,
-            message_count=message_count,
-            consumer_count=consumer_count,
-        )
+        try:
+            plan = self._topology.prepare_delete_queue(
+                method.queue,
+                connection,
+                if_unused=method.if_unused,
+                if_empty=method.if_empty,
+                message_count=message_count,
+                consumer_count=consumer_count,
+            )
+        except AmqpError:
+            if queue is not None:
+                tell(self._handle(queue), Resume())
+            raise
         yield from self._commit(plan)
         return TopologyAnswer(QueueDeleteOk(message_count))
 
     # --- The broker's own doing
 
     def _delete_unused(self, queue: QueueDefinition) -> Steps:
-        status = yield self._handle(queue), ReportStatus(self.actor_ref)
-        if isinstance(status, Status) and not status.consumer_count:
-            yield from self._commit(self._topology.prepare_remove_queues([queue]))
+        status = yield self._handle(queue), PrepareDelete(self.actor_ref)
+        if isinstance(status, Status):
+            if status.consumer_count:
+                tell(self._handle(queue), Resume())
+            else:
+                yield from self._commit(self._topology.prepare_remove_queues([queue]))
         return None
 
     def _delete_exclusive(self, connection: object) -> Steps:

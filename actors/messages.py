@@ -262,6 +262,20 @@ class SettleSynced(NamedTuple):
     answer: object
 
 
+class PrepareDelete(NamedTuple):
+    """Broker -> Queue: a delete depends on the counts; answered with Status.
+
+    From the answer on, what comes is held back until Delete or Resume: nothing is confirmed that
+    the counts do not know.
+    """
+
+    reply_to: Ref
+
+
+class Resume(NamedTuple):
+    """Broker -> Queue: it is not deleted; go on."""
+
+
 class Delete(NamedTuple):
     """Broker -> Queue: nack what is owed, cancel the consumers, stop."""
 

@@ -9,6 +9,7 @@ everything that it owes: each publish is nacked, each question gets its 404.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterable
 
 from ..amqp_frames.batch import Batch, Indexes
@@ -32,6 +33,7 @@ from .messages import (
     Get,
     GetAnswer,
     Persisted,
+    PrepareDelete,
     Publish,
     Purge,
     Purged,
@@ -44,6 +46,7 @@ from .messages import (
     RemoveConsumer,
     ReportStatus,
     Requeue,
+    Resume,
     Sent,
     Settle,
     SettleSynced,
@@ -71,11 +74,17 @@ class Queue(LoopActor):
         # Appends that the journal has not answered, in order.
         self._owed: dict[int, Append] = {}
         self._is_deleted = False
+        # While a delete is decided on: what came since its counts were told.
+        self._is_held = False
+        self._held_back: deque[object] = deque()
         # What is being handled: if that fails, it is answered with the rest.
         self._at_hand: object = None
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first."""
+        if self._is_held and not isinstance(message, (Persisted, Delete, Resume)):
+            self._held_back.append(message)
+            return
         self._at_hand = message
         messages = self._messages
         effects = Effects()
@@ -167,11 +176,16 @@ class Queue(LoopActor):
             delivery = messages.get(message.channel, message.no_ack, got)
             self._record(got)
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
-        elif isinstance(message, ReportStatus):
+        elif isinstance(message, (ReportStatus, PrepareDelete)):
             status = Status(self._definition, messages.ready.message_count, len(messages.consumers))
             tell(message.reply_to, status)
+            self._is_held = isinstance(message, PrepareDelete)
         elif isinstance(message, Purge):
             self._purge(message)
+        elif isinstance(message, Resume):
+            self._is_held = False
+            while self._held_back:
+                self.on_receive(self._held_back.popleft())
         elif isinstance(message, Delete):
             self._is_deleted = True
             self.stop()
@@ -238,14 +252,14 @@ class Queue(LoopActor):
         for append in self._owed.values():
             rejects.setdefault(append.channel, []).append((append.batch, append.indexes))
         self._owed.clear()
-        for message in (self._at_hand, *self._drained()):
+        for message in (self._at_hand, *self._held_back, *self._drained()):
             if isinstance(message, Publish):
                 rejects.setdefault(message.channel, []).append((message.batch, message.indexes))
             elif isinstance(message, RemoveConsumer):
                 tell(message.channel, ConsumerRemoved(message.consumer_tag))
             elif isinstance(message, (AddConsumer, Get)):
                 tell(message.channel, Refused(self._gone()))
-            elif isinstance(message, (ReportStatus, Purge)):
+            elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
                 tell(message.reply_to, Refused(self._gone()))
             elif isinstance(message, Delete):
                 self._is_deleted = True
