@@ -1,0 +1,167 @@
+"""Closes that cross, closes in the middle of things, and refusals before a word is said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import leveret
+import pytest
+from insides import readers, wait_until
+from leveret.amqp_frames.constants import PROTOCOL_HEADER
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import (
+    AccessRequest,
+    AccessRequestOk,
+    BasicAck,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionUpdateSecret,
+    QueueDeclare,
+)
+from wire import Client, methods_of, publish
+
+Connect = Callable[..., Client]
+MISTAKE = QueueDeclare(queue="missing", passive=True)
+NOT_FOUND = ChannelClose(404, "NOT_FOUND - no queue 'missing' in vhost '/'", 50, 10)
+
+
+def test_both_sides_may_close_a_channel_at_once(client: Client) -> None:
+    client.send_methods(1, MISTAKE)
+    client.expect(1, NOT_FOUND)
+    # Sent before the broker's close was read.
+    client.send_methods(1, ChannelClose(200, "bye"))
+    client.expect(1, ChannelCloseOk())
+    client.send_methods(1, ChannelCloseOk())
+    client.open_channel(1)
+
+
+def test_both_sides_may_close_a_connection_at_once(client: Client) -> None:
+    client.send_methods(0, ConnectionOpen())
+    assert client.expect_type(0, ConnectionClose).reply_code == 504
+    client.send_methods(0, ConnectionClose(200, "bye"))
+    client.expect(0, ConnectionCloseOk())
+    client.send_methods(0, ConnectionCloseOk())
+    client.expect_closed()
+
+
+def test_what_is_confirmed_by_then_is_said_before_close_ok(client: Client) -> None:
+    client.send(publish("nowhere"), methods_of(1, ChannelClose(200, "bye")))
+    client.expect(1, BasicAck(1, False), ChannelCloseOk())
+
+
+def test_what_is_confirmed_by_then_is_said_before_a_close_for_a_mistake(client: Client) -> None:
+    client.send(publish("nowhere"), publish("", exchange="missing"))
+    client.expect(1, BasicAck(1, False))
+    assert client.expect_type(1, ChannelClose).reply_code == 404
+
+
+def test_a_mistake_behind_connection_close_is_not_told(client: Client) -> None:
+    client.send(methods_of(0, ConnectionClose(200, "bye")), methods_of(1, MISTAKE))
+    client.expect(0, ConnectionCloseOk())
+    client.expect_closed()
+
+
+def test_a_mistake_before_connection_close_does_not_hold_up_close_ok(client: Client) -> None:
+    client.send(methods_of(1, MISTAKE), methods_of(0, ConnectionClose(200, "bye")))
+    answer = client.read_any_method()
+    if answer == (1, NOT_FOUND):
+        answer = client.read_any_method()
+    assert answer == (0, ConnectionCloseOk())
+    client.expect_closed()
+
+
+def test_a_channel_number_is_free_again_after_its_close_however_it_was_closed(
+    client: Client,
+) -> None:
+    for _ in range(5):
+        assert client.ask(1, ChannelClose(200, "bye")) == ChannelCloseOk()
+        client.open_channel(1)
+        client.send_methods(1, MISTAKE)
+        client.expect(1, NOT_FOUND)
+        client.send_methods(1, ChannelCloseOk())
+        client.open_channel(1)
+
+
+@pytest.mark.parametrize(
+    ("wire", "ids"),
+    [
+        (methods_of(9, BasicAck(1)), (60, 80)),
+        (methods_of(9, ChannelCloseOk()), (20, 41)),
+        (publish("q", channel=9), (60, 40)),
+    ],
+)
+def test_a_channel_that_is_not_open_is_a_channel_error(
+    client: Client, wire: bytes, ids: tuple[int, int]
+) -> None:
+    client.send(wire)
+    client.expect(0, ConnectionClose(504, "CHANNEL_ERROR - expected 'channel.open'", *ids))
+
+
+def test_access_request_is_answered_and_means_nothing(client: Client) -> None:
+    assert client.ask(1, AccessRequest()) == AccessRequestOk(1)
+
+
+def test_update_secret_is_not_built(client: Client) -> None:
+    client.send_methods(0, ConnectionUpdateSecret())
+    text = "NOT_IMPLEMENTED - connection.update-secret"
+    client.expect(0, ConnectionClose(540, text, 10, 70))
+
+
+def test_header_and_start_ok_may_come_in_one_write(broker: leveret.Broker) -> None:
+    start_ok = ConnectionStartOk(table_of({}), "PLAIN", b"\0guest\0guest", "en_US")
+    with Client(broker.host, broker.port) as client:
+        client.send(PROTOCOL_HEADER, methods_of(0, start_ok))
+        client.expect_type(0, ConnectionStart)
+        client.expect_type(0, ConnectionTune)
+
+
+def test_a_channel_s_frame_in_the_handshake_is_a_channel_error(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.offer()
+        client.expect_type(0, ConnectionTune)
+        client.send_methods(1, ChannelOpen())
+        text = "CHANNEL_ERROR - unexpected frame in connection state tuning"
+        client.expect(0, ConnectionClose(504, text, 0, 0))
+
+
+def test_a_client_in_the_handshake_is_dropped_when_the_broker_stops(tmp_path: Path) -> None:
+    broker = leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error")
+    with (
+        broker,
+        Client(broker.host, broker.port) as silent,
+        Client(broker.host, broker.port) as new,
+    ):
+        new.offer()
+        new.expect_type(0, ConnectionTune)
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        silent.expect_closed()
+        new.expect_closed()
+        stopping.join()
+
+
+def test_connections_above_the_limit_are_closed_at_once(tmp_path: Path) -> None:
+    with (
+        leveret.Broker(
+            data_dir=tmp_path / "data", port=0, log_level="error", connections_max=2
+        ) as broker,
+        Client(broker.host, broker.port) as first,
+        Client(broker.host, broker.port) as second,
+    ):
+        first.log_in()
+        second.log_in()
+        with Client(broker.host, broker.port) as third:
+            third.expect_closed()
+        second.close()
+        wait_until(lambda: len(readers(broker)) == 1)
+        with Client(broker.host, broker.port) as third:
+            third.log_in()
