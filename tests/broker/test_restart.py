@@ -8,6 +8,7 @@ from pathlib import Path
 
 import leveret
 import pytest
+from gated_files import GatedFiles
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -193,6 +194,30 @@ def test_clients_of_a_broker_that_stops_are_told_so(tmp_path: Path) -> None:
         client.send_methods(0, ConnectionCloseOk())
         client.expect_closed()
         stopping.join()
+
+
+def test_what_waits_for_the_disk_when_the_broker_stops_is_written_before_it_ends(
+    tmp_path: Path, files: GatedFiles
+) -> None:
+    broker = leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error", files=files)
+    with broker, connected(broker) as client:
+        client.declare("q", durable=True)
+        files.hold()
+        client.send(publish("q", b"1", PERSISTENT))
+        files.wait_until_syncing()
+        client.send(publish("q", b"2", PERSISTENT))
+        client.nothing_more()
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        client.expect(0, SHUTDOWN)
+        client.send_methods(0, ConnectionCloseOk())
+        client.expect_closed()
+        assert stopping.is_alive()
+        files.release()
+        stopping.join()
+    with start(tmp_path) as broker, connected(broker) as client:
+        assert client.get("q") == (1, False, 1, b"1")
+        assert client.get("q") == (2, False, 0, b"2")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
