@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from itertools import chain
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from ..amqp_frames.batch import Batch, Indexes
 from .files import Buffer
@@ -97,6 +98,9 @@ class RemovedRecord(NamedTuple):
     segments: list[EntryRange]
 
 
+# What zlib.crc32 takes without releasing the interpreter's lock (CPython's zlibmodule.c).
+CRC_PIECE_BYTES = 5 * 1024
+
 Record = SegmentRecord | BodyRecord | EntriesRecord | RangesRecord | RemovedRecord
 
 
@@ -141,7 +145,21 @@ def encode_body(batch: Batch, segment_number: int) -> tuple[bytes, Buffer]:
         wire = b"".join([view[starts[index] : ends[index]] for index in indexes])
     length = len(fixed) + len(wire)
     assert length <= RECORD_BYTES_MAX
-    return _head_pack(length, crc32(wire, crc32(fixed, segment_number))) + fixed, wire
+    return _head_pack(length, _crc_of(wire, crc32(fixed, segment_number))) + fixed, wire
+
+
+def _crc_of(wire: Buffer, crc: int) -> int:
+    """crc32 in pieces for which zlib does not let go of the interpreter.
+
+    It would for a longer one, which takes microseconds, and then the journal's thread would wait
+    for a whole turn of the event loop to get it back, batch by batch.
+    """
+    if len(wire) <= CRC_PIECE_BYTES:
+        return crc32(wire, crc)
+    view = memoryview(wire)
+    for start in range(0, len(view), CRC_PIECE_BYTES):
+        crc = crc32(view[start : start + CRC_PIECE_BYTES], crc)
+    return crc
 
 
 def encode_entries(

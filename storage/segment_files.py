@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from .errors import StorageError
 from .files import Files, write_all

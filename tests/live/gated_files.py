@@ -17,6 +17,7 @@ TIMEOUT_SECONDS = 15.0
 
 class GatedFiles(OperatingSystemFiles):
     def __init__(self) -> None:
+        super().__init__()
         self._open = threading.Event()
         self._open.set()
         self._waiting = threading.Semaphore(0)
