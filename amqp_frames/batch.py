@@ -14,6 +14,8 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
+from .methods import Method
+
 # Ascending message numbers within one batch.
 Indexes = range | array  # type: ignore[type-arg]
 
@@ -129,3 +131,11 @@ class Oversized(NamedTuple):
 
     channel_number: int
     body_bytes: int
+
+
+class MethodFrame(NamedTuple):
+    """A method without content, and how many octets its frame had."""
+
+    channel_number: int
+    method: Method
+    frame_bytes: int

@@ -17,10 +17,11 @@ Rules and words are those of RabbitMQ's rabbit_reader and rabbit_command_assembl
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from .ack_run import ACK_SIZE_AND_IDS, is_whole_ack, take_acks
 from .assembly import PUBLISH_IDS, Assembly
-from .batch import Acks, Batch, Begun, ChannelInput, Oversized
+from .batch import Acks, Batch, Begun, ChannelInput, MethodFrame, Oversized
 from .constants import (
     COMMAND_INVALID,
     EMPTY_FRAME_BYTES,
@@ -32,25 +33,15 @@ from .constants import (
 )
 from .errors import HardError
 from .frame_faults import check_kind, too_large, wrong_end
-from .methods import BasicAck, Method, decode_method
+from .methods import decode_method
 from .publishes import INCOMPLETE, PublishRun
 
 _frame_header = Struct(">BHI").unpack_from
-_tag_and_multiple = Struct(">QB").unpack_from
-# A basic.ack frame from its size on.
-_ACK_SIZE_AND_IDS: Final = b"\x00\x00\x00\x0d" + BasicAck.prefix
-_ACK_FRAME_BYTES: Final = 21
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
 # above it, its frames are taken one by one, so that a large body is not copied read by read.
 WHOLE_PUBLISH_BYTES_MAX: Final = 65_536
-
-
-class MethodFrame(NamedTuple):
-    """A method without content, and how many octets its frame had."""
-
-    channel_number: int
-    method: Method
-    frame_bytes: int
+# A read up to this size is joined with what waited for it, so that both make one batch.
+READ_BYTES_COPIED_MAX: Final = 65_536
 
 
 Event = ChannelInput | MethodFrame | Oversized | Begun
@@ -122,19 +113,11 @@ class Decoder:
         """
         if self.lost_sync:
             return []
-        if self._pending:
-            self._pending.append(data)
-            self._pending_bytes += len(data)
-            if self._pending_bytes < self._needed_bytes:
-                return []
-            data = b"".join(self._pending)
-            self._pending.clear()
-        self._needed_bytes = FRAME_HEADER_BYTES
-        position = self._decode(data)
+        position = 0
+        while self._pending and position < len(data) and not self.lost_sync:
+            position = self._complete_pending(data, position)
         if position < len(data) and not self.lost_sync:
-            # A copy: the rest must not keep the whole read alive.
-            self._pending.append(data[position:] if position else data)
-            self._pending_bytes = len(data) - position
+            self._decode_and_keep_rest(data, position)
         # What was decoded is the caller's alone, or an idle connection would hold its last read.
         events = self._events
         self._events = []
@@ -142,10 +125,38 @@ class Decoder:
         self._numbers.clear()
         return events
 
-    def _decode(self, data: bytes) -> int:
-        """Decode whole frames; return where the first that is not whole begins."""
+    def _complete_pending(self, data: bytes, position: int) -> int:
+        """Add to what waits as much as makes it whole; return how far the read is used up.
+
+        A large read is not joined with what waits, but for the begin that completes it: a copy of
+        all of it would take as long as everything else that is done with it.
+        """
+        missing = self._needed_bytes - self._pending_bytes
+        if missing <= 0 or len(data) - position < READ_BYTES_COPIED_MAX:
+            missing = max(missing, len(data) - position)
+        piece = data[position : position + missing] if missing < len(data) else data
+        self._pending.append(piece)
+        self._pending_bytes += len(piece)
+        if self._pending_bytes >= self._needed_bytes:
+            whole = b"".join(self._pending)
+            self._pending.clear()
+            self._decode_and_keep_rest(whole, 0)
+            # What the rest of the read brings lies in other bytes, so in another batch.
+            self._open.clear()
+            self._numbers.clear()
+        return position + len(piece)
+
+    def _decode_and_keep_rest(self, data: bytes, position: int) -> None:
+        self._needed_bytes = FRAME_HEADER_BYTES
+        position = self._decode(data, position)
+        if position < len(data) and not self.lost_sync:
+            # A copy: the rest must not keep the whole read alive.
+            self._pending.append(data[position:] if position else data)
+            self._pending_bytes = len(data) - position
+
+    def _decode(self, data: bytes, position: int) -> int:
+        """Decode whole frames from there on; return where the first that is not whole begins."""
         size = len(data)
-        position = 0
         while size - position >= FRAME_HEADER_BYTES:
             kind, channel_number, payload_bytes = _frame_header(data, position)
             is_free = channel_number not in self._assemblies and not self._is_closing
@@ -155,7 +166,7 @@ class Decoder:
                     after = self._publishes(data, position, channel_number)
                     if self._is_worth_waiting():
                         return after
-                elif data.startswith(_ACK_SIZE_AND_IDS, position + 3):
+                elif data.startswith(ACK_SIZE_AND_IDS, position + 3):
                     after = self._acks(data, position, channel_number)
                 if after > position:
                     position = after
@@ -210,24 +221,12 @@ class Decoder:
 
     def _acks(self, data: bytes, position: int, channel_number: int) -> int:
         """Take a run of basic.ack; return where it ends."""
-        size = len(data)
-        prefix = data[position : position + 11]
-        end = position + _ACK_FRAME_BYTES
-        if end > size or data[end - 1] != FRAME_END:
+        if not is_whole_ack(data, position):
             return position
         channel_input = self._input(channel_number)
-        acks = channel_input.acks
-        if acks is None:
-            acks = channel_input.acks = Acks()
-        tags, multiples = acks.tags, acks.multiples
-        while True:
-            tag, multiple = _tag_and_multiple(data, position + 11)
-            tags.append(tag)
-            multiples.append(multiple & 1)
-            position = end
-            end += _ACK_FRAME_BYTES
-            if end > size or data[end - 1] != FRAME_END or not data.startswith(prefix, position):
-                return position
+        if channel_input.acks is None:
+            channel_input.acks = Acks()
+        return take_acks(channel_input.acks, data, position)
 
     def _input(self, channel_number: int) -> ChannelInput:
         channel_input = self._open.get(channel_number)

@@ -12,22 +12,14 @@ from struct import Struct
 from typing import Final
 
 from .batch import Batch
-from .constants import (
-    CLASS_BASIC,
-    EMPTY_FRAME_BYTES,
-    FRAME_BODY,
-    FRAME_END,
-    FRAME_HEADER,
-    FRAME_METHOD,
-    NO_ROUTE,
-)
+from .constants import CLASS_BASIC, FRAME_END, FRAME_METHOD, NO_ROUTE
+from .contents import Buffer, column, cut_contents, encode_contents, fits, frame, reframe_content
 from .methods import BasicAck, BasicDeliver, BasicGetOk, BasicNack, BasicReturn
 
 _frame_header = Struct(">BHI").pack
 _tag = Struct(">Q").pack
 # A whole basic.ack or basic.nack frame: frame header, ids, tag, bits, frame end.
 _answer = Struct(">BHIHHQBB").pack
-_size = Struct(">I").unpack_from
 _FRAME_END: Final = bytes((FRAME_END,))
 _ANSWER_BYTES: Final = 13
 # Where the tag stands in an ack's frame.
@@ -64,6 +56,9 @@ def encode_deliveries(
             + consumer_tag,
             (b"\1" if redelivered else b"\0") + key[:-1] + _FRAME_END,
         )
+    if not fits(batch, frame_max_bytes):
+        cut = cut_contents(batch, indexes, channel_number, frame_max_bytes)
+        return _around_cut(batch, indexes, first_delivery_tag, around, cut)
     contents = encode_contents(batch, indexes, channel_number, frame_max_bytes)
     tag = first_delivery_tag
     pieces: list[bytes] = []
@@ -73,63 +68,35 @@ def encode_deliveries(
             pieces += (before, _tag(tag), after, content)
             tag += 1
     else:
-        for number, content in zip(_column(batch.keys, indexes), contents, strict=True):
+        for number, content in zip(column(batch.keys, indexes), contents, strict=True):
             before, after = around[number]
             pieces += (before, _tag(tag), after, content)
             tag += 1
     return b"".join(pieces)
 
 
-def encode_contents(
-    batch: Batch, indexes: Sequence[int], channel_number: int, frame_max_bytes: int
-) -> list[bytes]:
-    """Content header and body of each of these messages, for that channel and frame_max."""
-    wire = batch.wire
-    places = zip(_column(batch.headers, indexes), _column(batch.ends, indexes), strict=True)
-    fits = frame_max_bytes == 0 or batch.frame_bytes_max <= frame_max_bytes
-    if fits and batch.channel_number == channel_number:
-        # As they came in.
-        return [wire[header:end] for header, end in places]
-    number = channel_number.to_bytes(2, "big")
-    begin = bytes((FRAME_HEADER,)) + number
-    contents: list[bytes] = []
-    chunk_bytes_max = frame_max_bytes - EMPTY_FRAME_BYTES
-    full_frame = _frame_header(FRAME_BODY, channel_number, max(chunk_bytes_max, 0))
-    for header, end in places:
-        body = header + 8 + _size(wire, header + 3)[0]
-        if body != end and _size(wire, body + 3)[0] == end - body - 8:
-            # A body of one frame ...
-            if fits or end - body <= frame_max_bytes:
-                # ... nothing but the channel number changes, in two places.
-                contents.append(
-                    b"".join((begin, wire[header + 3 : body + 1], number, wire[body + 3 : end]))
-                )
-                continue
-            # ... that is cut into several.
-            pieces = [begin, wire[header + 3 : body]]
-            at = body + 7
-            while end - 1 - at > chunk_bytes_max:
-                pieces += (full_frame, wire[at : at + chunk_bytes_max], _FRAME_END)
-                at += chunk_bytes_max
-            pieces += (_frame_header(FRAME_BODY, channel_number, end - 1 - at), wire[at:end])
-            contents.append(b"".join(pieces))
-        else:
-            contents.append(reframe_content(wire, header, end, channel_number, frame_max_bytes))
-    return contents
-
-
-def _column(column: Sequence[int], indexes: Sequence[int]) -> Sequence[int]:
-    """The column's values at these indexes."""
-    if isinstance(indexes, range) and indexes.step == 1:
-        return column[indexes.start : indexes.stop]
-    return [column[index] for index in indexes]
+def _around_cut(
+    batch: Batch,
+    indexes: Sequence[int],
+    tag: int,
+    around: dict[int, tuple[bytes, bytes]],
+    cut: Iterable[list[Buffer]],
+) -> bytes:
+    """The methods around contents that are in pieces: these are large, and copied only once."""
+    pieces: list[Buffer] = []
+    for number, content in zip(column(batch.keys, indexes), cut, strict=True):
+        before, after = around[number]
+        pieces += (before, _tag(tag), after)
+        pieces += content
+        tag += 1
+    return b"".join(pieces)
 
 
 def _keys_used(batch: Batch, indexes: Sequence[int]) -> Iterable[int]:
     """Numbers of keys, those of these messages among them: not many more than messages."""
     if len(batch.distinct) <= len(indexes):
         return range(len(batch.distinct))
-    return set(_column(batch.keys, indexes))
+    return set(column(batch.keys, indexes))
 
 
 def encode_get_ok(
@@ -152,7 +119,7 @@ def encode_get_ok(
         )
     )
     content = encode_contents(batch, range(index, index + 1), channel_number, frame_max_bytes)
-    return _frame(FRAME_METHOD, channel_number, method) + content[0]
+    return frame(FRAME_METHOD, channel_number, method) + content[0]
 
 
 def encode_returns(
@@ -173,7 +140,7 @@ def encode_returns(
         for number in _keys_used(batch, indexes)
     }
     contents = encode_contents(batch, indexes, channel_number, frame_max_bytes)
-    keys = _column(batch.keys, indexes)
+    keys = column(batch.keys, indexes)
     pieces: list[bytes] = []
     if not first_seq_no:
         for key, content in zip(keys, contents, strict=True):
@@ -209,7 +176,7 @@ def encode_tagged_return(
 
 
 def _return_method(batch: Batch, key_number: int, channel_number: int) -> bytes:
-    return _frame(FRAME_METHOD, channel_number, _RETURN + batch.distinct[key_number][:-1])
+    return frame(FRAME_METHOD, channel_number, _RETURN + batch.distinct[key_number][:-1])
 
 
 def _ack(channel_number: int, tag: int) -> bytes:
@@ -250,43 +217,3 @@ def encode_answers(
             for tag, bits in answers
         ]
     )
-
-
-def reframe_content(
-    wire: bytes,
-    header: int,
-    end: int,
-    channel_number: int,
-    frame_max_bytes: int,
-    properties: bytes | None = None,
-) -> bytes:
-    """The content in wire[header:end] with another channel number, split for another frame_max.
-
-    `properties` (flags and values), if given, replace those of the content header, which cannot
-    be split.
-    """
-    body = header + 8 + _size(wire, header + 3)[0]
-    head = wire[header + 7 : body - 1]
-    if properties is not None:
-        head = head[:12] + properties
-    view = memoryview(wire)
-    chunks: list[memoryview] = []
-    while body < end:
-        chunk_end = body + 7 + _size(wire, body + 3)[0]
-        chunks.append(view[body + 7 : chunk_end])
-        body = chunk_end + 1
-    chunk_bytes_max = (frame_max_bytes or 0xFFFFFFFF) - EMPTY_FRAME_BYTES
-    if any(len(chunk) > chunk_bytes_max for chunk in chunks):
-        whole = chunks[0] if len(chunks) == 1 else memoryview(b"".join(chunks))
-        chunks = [
-            whole[start : start + chunk_bytes_max]
-            for start in range(0, len(whole), chunk_bytes_max)
-        ]
-    pieces: list[bytes | memoryview] = [_frame(FRAME_HEADER, channel_number, head)]
-    for chunk in chunks:
-        pieces += (_frame_header(FRAME_BODY, channel_number, len(chunk)), chunk, _FRAME_END)
-    return b"".join(pieces)
-
-
-def _frame(kind: int, channel_number: int, payload: bytes) -> bytes:
-    return _frame_header(kind, channel_number, len(payload)) + payload + _FRAME_END

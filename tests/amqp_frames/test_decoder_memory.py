@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decoding import Publish, decoder, frame, publish_method
 from leveret.amqp_frames.batch import ChannelInput
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
-from leveret.amqp_frames.decoder import Decoder
+from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX, Decoder
 
 READ_BYTES = 65_536
 MEGABYTE = 1_000_000
@@ -120,3 +120,21 @@ def test_what_is_remembered_of_publishes_is_bounded() -> None:
     assert len(shapes.by_channel) <= 16
     assert all(len(each) <= 64 for each in shapes.by_channel.values())
     assert len(shapes._properties) <= 64
+
+
+def test_of_a_large_read_only_the_begin_is_copied_that_completes_what_waited() -> None:
+    wire = Publish(bytes(8000)).wire() * 90
+    at = len(wire) // 2 - 3000
+    reading = decoder()
+    assert batches(reading.feed(wire[:at])) == [44]
+    rest = wire[at:]
+    assert len(rest) > READ_BYTES_COPIED_MAX
+    events = reading.feed(rest)
+    completed, others = [each.batch for each in events if isinstance(each, ChannelInput)]
+    assert completed is not None
+    assert others is not None
+    assert (len(completed), len(others)) == (1, 45)
+    assert others.wire is rest
+    # A batch of its own counts its keys from 0.
+    assert completed.distinct == others.distinct
+    assert list(others.keys) == [0] * 45
