@@ -6,9 +6,9 @@ close-ok, all that the client had sent before it heard of it is dropped.
 
 from __future__ import annotations
 
-from ..amqp_frames.batch import ChannelInput, Oversized
+from ..amqp_frames.batch import ChannelInput, MethodFrame, Oversized
 from ..amqp_frames.constants import CHANNEL_ERROR, NOT_ALLOWED
-from ..amqp_frames.decoder import Decoder, Event, MethodFrame
+from ..amqp_frames.decoder import Decoder, Event
 from ..amqp_frames.errors import HardError
 from ..amqp_frames.methods import (
     BasicAck,

@@ -103,7 +103,7 @@ class Reject(NamedTuple):
 
 
 class Absorbed(NamedTuple):
-    """Channel -> Reader: the publish window has room again."""
+    """Channel -> Reader: the publish window has room again; after a burst, from the event loop."""
 
 
 # --- Queue -> Channel -> Writer, and the ack back

@@ -1,22 +1,23 @@
 """The incoming half of a connection, and its owner: one per client.
 
-Duties: the protocol header and the handshake; decoding; handing every channel its part of each
-socket read; opening and forgetting channels; turning what a client did wrong into connection.close
-or channel.close, in one place; heartbeats that do not come; the stop of reading when the
-broker is not keeping up. Parent of the connection's channels and of its writer.
+Duties: header and handshake; decoding; handing every channel its part of each read; turning what a
+client did wrong into connection.close or channel.close, in one place; heartbeats that do not come;
+the stop of reading when the broker is not keeping up. Parent of its channels and of its writer.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from ..amqp_frames.batch import MethodFrame
 from ..amqp_frames.constants import (
     CHANNEL_ERROR,
     CONNECTION_FORCED,
     NOT_IMPLEMENTED,
     PROTOCOL_HEADER,
 )
-from ..amqp_frames.decoder import Decoder, Event, MethodFrame
+from ..amqp_frames.decoder import Decoder, Event
 from ..amqp_frames.errors import AmqpError, HardError
 from ..amqp_frames.methods import (
     ChannelClose,
@@ -53,10 +54,10 @@ from .runtime import LoopActor, tell
 from .transport import ReadableTransport
 from .writer import Writer
 
-CloseMethod = type[ChannelClose | ConnectionClose]
-# Header that asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
+# Asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
 _HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
-# RabbitMQ's SILENT_CLOSE_DELAY: how long a client waits that was refused without a word.
+_SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
+# RabbitMQ's SILENT_CLOSE_DELAY, for a client that was refused without a word.
 SILENT_CLOSE_SECONDS = 3.0
 
 
@@ -92,6 +93,7 @@ class Reader(LoopActor):
         if isinstance(message, bytes):
             self._received(message)
         elif isinstance(message, Absorbed):
+            self._gate.is_resting = False
             self._balance_reading()
         elif isinstance(message, Woken):
             self._woken(message.token)
@@ -111,13 +113,11 @@ class Reader(LoopActor):
             if self._phase in (Phase.HEADER, Phase.HANDSHAKE):
                 self._end_transport()
             else:
-                text = "broker forced connection closure with reason 'shutdown'"
-                self._fail(HardError(CONNECTION_FORCED, text))
+                self._fail(HardError(CONNECTION_FORCED, _SHUTDOWN))
         elif isinstance(message, Abandon):
             self._transport.abort()
         elif isinstance(message, Down):
-            # Its writer has failed: there is no way to say so.
-            self._log.error("connection.failed", actor=message.what)
+            self._log.error("connection.failed", actor=message.what)  # There is no way to say so.
             self._transport.abort()
         elif isinstance(message, ConnectionLost):
             self._lost(message.reason)
@@ -126,15 +126,18 @@ class Reader(LoopActor):
 
     def _received(self, data: bytes) -> None:
         self._watch.reads += 1
+        if self._gate.received(len(data)):
+            self._balance_reading()
+            self.runtime.scheduler.call_soon(partial(tell, self.actor_ref, Absorbed()))
         if self._phase is Phase.HEADER:
             self._take_header(data)
             return
         for event in self._decoder.feed(data):
-            if self._phase in (Phase.CLOSING, Phase.CLIENT_CLOSING, Phase.ENDED):
-                self._closing_event(event)
-                continue
             try:
-                self._event(event)
+                if self._phase in (Phase.CLOSING, Phase.CLIENT_CLOSING, Phase.ENDED):
+                    self._closing_event(event)
+                else:
+                    self._event(event)
             except AmqpError as error:
                 self._fail(error)
         if self._decoder.error is not None and self._phase in (Phase.HANDSHAKE, Phase.RUNNING):
@@ -160,8 +163,8 @@ class Reader(LoopActor):
             self._connection_method(event.method)
             return
         if self._phase is not Phase.RUNNING:
-            state = self._handshake.state.value
-            raise HardError(CHANNEL_ERROR, f"unexpected frame in connection state {state}")
+            text = f"unexpected frame in connection state {self._handshake.state.value}"
+            raise HardError(CHANNEL_ERROR, text)
         self._channels.take(event, self._writer)
         if self._window.is_closed:
             self._balance_reading()
@@ -219,15 +222,13 @@ class Reader(LoopActor):
         self._channels.release()
         if was_running:
             self._tell_broker()
-        delay = self._context.close_timeout_seconds
-        if isinstance(error, LoginRefusedError) and not self._handshake.capability(
-            "authentication_failure_close"
-        ):
-            delay = SILENT_CLOSE_SECONDS
-        else:
+        says_why = self._handshake.capability("authentication_failure_close")
+        is_silent = isinstance(error, LoginRefusedError) and not says_why
+        if not is_silent:
             self._write_close(0, ConnectionClose, error)
-            if self._decoder.lost_sync:
-                delay = SILENT_CLOSE_SECONDS
+        delay = self._context.close_timeout_seconds
+        if is_silent or self._decoder.lost_sync:
+            delay = SILENT_CLOSE_SECONDS
         self._wake_in(delay, "close")
         self._balance_reading()
 
@@ -237,7 +238,6 @@ class Reader(LoopActor):
         self._wake_in(self._context.close_timeout_seconds, "abort")
 
     def _tell_broker(self) -> None:
-        """The connection's exclusive queues go, and it will be told when they have."""
         tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
 
     def _lost(self, reason: str) -> None:
@@ -250,11 +250,11 @@ class Reader(LoopActor):
         self.stop()
 
     def on_stop(self) -> None:
-        """The listener forgets the connection."""
+        """The listener forgets it."""
         tell(self._parent, Down(self.actor_ref, "stopped"))
 
     def on_failure(self, *_exception: object) -> None:
-        """An exception of ours: the client sees its socket close, its channels let go."""
+        """An exception of ours: the client sees its socket close."""
         self._channels.release()
         self._tell_broker()
         self._writer.stop(block=False)
@@ -281,12 +281,12 @@ class Reader(LoopActor):
     def _check_heartbeat(self) -> None:
         if self._watch.look(is_listening=not self._gate.is_paused):
             self._wake_in(self._handshake.limits.heartbeat_seconds / 2, "heartbeat")
-            return
-        self._log.warning("connection.closed", reason="missed heartbeats from client")
-        self._transport.abort()
+        else:
+            self._log.warning("connection.closed", reason="missed heartbeats from client")
+            self._transport.abort()
 
     def _balance_reading(self) -> None:
-        self._gate.balance(is_running=self._phase is Phase.RUNNING)
+        self._gate.balance(self._phase is Phase.RUNNING)
 
     def _wake_in(self, seconds: float, token: str) -> None:
         when = self.runtime.scheduler.time() + seconds
@@ -295,6 +295,6 @@ class Reader(LoopActor):
     def _write(self, channel_number: int, method: Method) -> None:
         tell(self._writer, encode_method(channel_number, method))
 
-    def _write_close(self, number: int, close: CloseMethod, error: AmqpError) -> None:
+    def _write_close(self, number: int, close: Any, error: AmqpError) -> None:
         ids = (error.class_id, error.method_id)
         self._write(number, close(error.reply_code, error.reply_text, *ids))

@@ -5,6 +5,12 @@ from __future__ import annotations
 from ..core.publish_window import PublishWindow
 from .transport import ReadableTransport
 
+# One client may bring so much before the event loop looks at everything else again. An event loop
+# may read a socket dozens of times in a row, while confirms wait to be sent and others to be read.
+BURST_BYTES_MAX = 1024 * 1024
+# A smaller read has emptied the socket: the event loop went on by itself.
+_FULL_READ_BYTES_MIN = 128 * 1024
+
 
 class ReadingGate:
     """Pauses and resumes reading; part of the reader's actor.
@@ -19,10 +25,26 @@ class ReadingGate:
         self._window = window
         self.is_write_blocked = False
         self.is_paused = False
+        # Until the event loop's next round.
+        self.is_resting = False
+        self._burst_bytes = 0
+
+    def received(self, count: int) -> bool:
+        """A read of so many bytes; true if the next one is to wait for the loop's next round."""
+        if count < _FULL_READ_BYTES_MIN:
+            return False
+        self._burst_bytes += count
+        if self._burst_bytes < BURST_BYTES_MAX or self.is_resting:
+            return False
+        self._burst_bytes = 0
+        self.is_resting = True
+        return True
 
     def balance(self, is_running: bool) -> None:
         """Pause or resume, if what is waiting has come to ask for it."""
-        must_pause = is_running and (self._window.is_closed or self.is_write_blocked)
+        must_pause = is_running and (
+            self._window.is_closed or self.is_write_blocked or self.is_resting
+        )
         if must_pause and not self.is_paused:
             self._transport.pause_reading()
         elif self.is_paused and not must_pause:

@@ -26,6 +26,7 @@ from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
 
 from .scheduler import Scheduler
+from .stop_flag import StopFlag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -72,7 +73,7 @@ class Runtime:
         if not self._woken:
             self._woken = True
             try:
-                self.scheduler.call_soon_threadsafe(self._take_arrived)
+                self.scheduler.call_soon_threadsafe(self._wake)
             except RuntimeError:
                 # The event loop is closed: nobody is left to hear the message.
                 self._arrived.clear()
@@ -91,17 +92,23 @@ class Runtime:
             tell(actor_ref, message)
             return
         self._in_round = True
+        # What other threads have told is not left waiting behind a row of reads: an event loop may
+        # call back for many before it looks at what woke it.
+        self._take_arrived()
         tell(actor_ref, message)
         self._round()
 
-    def _take_arrived(self) -> None:
+    def _wake(self) -> None:
         # First: an actor that arrives from here on wakes the loop again.
         self._woken = False
+        self._take_arrived()
+        if self._runnable:
+            self._round()
+
+    def _take_arrived(self) -> None:
         arrived = self._arrived
         while arrived:
             self._runnable.append(arrived.popleft())
-        if self._runnable:
-            self._round()
 
     def _round(self) -> None:
         runnable = self._runnable
@@ -121,25 +128,6 @@ class Runtime:
         self._scheduled = False
         if self._runnable:
             self._round()
-
-
-class StopFlag:
-    """Says whether an actor has stopped: what Pykka needs of a threading.Event, and no lock.
-
-    It is asked several times for each message, and there is one for each actor, so both its time
-    and its size count. Nobody waits for it.
-    """
-
-    __slots__ = ("_marks", "is_set")
-
-    def __init__(self) -> None:
-        self._marks: list[bool] = []
-        # The list's own method: no Python function is called.
-        self.is_set = self._marks.__len__
-
-    def set(self) -> None:
-        """The actor has stopped."""
-        self._marks.append(True)
 
 
 class LoopInbox:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import os
 import resource
@@ -37,11 +38,21 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 # How long a thread may keep the interpreter while another waits for it. Python's default, 5 ms, is
-# what the journal's thread would wait after each sync, ten times as long as the sync itself.
-SWITCH_INTERVAL_SECONDS = 0.0005
+# what the journal's thread would wait after each sync, ten times as long as the sync itself, and
+# again for each batch that it takes while the event loop is busy.
+SWITCH_INTERVAL_SECONDS = 0.0001
 
 # Objects allocated before the collector looks for cycles among the young; Python's default is 700.
 GC_ALLOCATIONS_MAX = 50_000
+
+# glibc's mallopt: memory for reads (256 KB) comes from the heap, which grows by so much at a time
+# and is given back to the system above so much. By default each has a mapping of its own, made and
+# taken down again: page faults, a quarter of the time that 8 KB messages take.
+_MALLOC_OPTIONS = (
+    (-3, 32 * 1024 * 1024),  # M_MMAP_THRESHOLD, at its maximum
+    (-2, 16 * 1024 * 1024),  # M_TOP_PAD
+    (-1, 64 * 1024 * 1024),  # M_TRIM_THRESHOLD
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,6 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         check_file_descriptors(configuration.file_descriptors_min)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        _keep_memory_at_hand()
         run_on_event_loop(_serve(configuration))
     except StartError as fault:
         return _say(fault, EXIT_FAILED)
@@ -110,6 +122,14 @@ async def _serve(configuration: Configuration) -> None:
     _calm_collector()
     log.info(BROKER_STOPPING, signal=await stopping)
     await node.stop()
+
+
+def _keep_memory_at_hand() -> None:
+    """Where the C library is glibc; elsewhere its own way is kept."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for option, value in _MALLOC_OPTIONS:
+            mallopt(option, value)
 
 
 def _calm_collector() -> None:

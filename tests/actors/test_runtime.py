@@ -127,6 +127,23 @@ def test_telling_from_another_thread_wakes_the_loop_once(
     assert entries.count(1) == 15
 
 
+def test_what_another_thread_told_does_not_wait_behind_the_reads_of_this_round(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    # The loop was woken for it, and calls back for many reads before it looks at what woke it.
+    told: list[object] = []
+    read: list[object] = []
+    queue = Diary.start_on(runtime, told)
+    thread = threading.Thread(target=tell, args=(queue, "persisted"))
+    thread.start()
+    thread.join()
+    runtime.tell_now(Diary.start_on(runtime, read), "bytes")
+    assert read == ["start", "bytes", "idle"]
+    assert told == ["start", "persisted", "idle"]
+    scheduler.run()
+    assert runtime.is_idle()
+
+
 def test_an_ask_is_answered_in_its_place(runtime: Runtime, scheduler: HandScheduler) -> None:
     entries: list[object] = []
     actor = Diary.start_on(runtime, entries)
