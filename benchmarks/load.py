@@ -107,25 +107,29 @@ class LoadedConnection:
         self.republishing = republishing
         self.messages_back = 0  # deliveries or returns: whole bodies that came
         self._output: deque[memoryview] = deque()
-        self._tail = b""
+        # What was read, behind the end of the read before; always the same memory.
+        self._buffer = bytearray(_READ_BYTES + ACK_FRAME_BYTES)
+        self._view = memoryview(self._buffer)
+        self._tail_bytes = 0
 
     def read(self) -> None:
         """Take what has come, and count it."""
+        tail = self._tail_bytes
         try:
-            received = self.socket.recv(_READ_BYTES)
+            received = self.socket.recv_into(self._view[tail:])
         except BlockingIOError:
             return
         if not received:
             raise StalledError("the broker closed the socket")
-        tail = self._tail
-        data = tail + received if tail else received
-        bodies = data.count(wire.BODY_MARKER, max(len(tail) - len(wire.BODY_MARKER) + 1, 0))
+        end = tail + received
+        bodies = self._buffer.count(wire.BODY_MARKER, max(tail - len(wire.BODY_MARKER) + 1, 0), end)
         self.messages_back += bodies
         if self.consumer is not None:
             self.consumer.delivered += bodies
         if self.publisher is not None:
-            self.publisher.feed(data)
-        self._tail = data[-(ACK_FRAME_BYTES - 1) :]
+            self.publisher.feed(bytes(self._view[:end]))
+        self._tail_bytes = min(end, ACK_FRAME_BYTES - 1)
+        self._view[: self._tail_bytes] = bytes(self._view[end - self._tail_bytes : end])
 
     def answer(self) -> None:
         """Ack what was delivered; republishing, each ack stands behind a publish."""
