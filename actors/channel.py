@@ -25,6 +25,7 @@ from ..amqp_frames.methods import (
     encode_method,
 )
 from ..core.handshake import Handshake
+from ..core.outlet import OutletShare
 from ..core.publish_window import WindowShare
 from ..core.publisher import PUBLISH, Publisher
 from .channel_commands import Commands
@@ -36,8 +37,8 @@ from .messages import (
     Command,
     Confirm,
     ConsumerCancelled,
+    CreditChanged,
     Deliver,
-    GotSent,
     Input,
     OversizedPublish,
     Publish,
@@ -58,6 +59,7 @@ class Channel(LoopActor):
         number: int,
         handshake: Handshake,
         window: WindowShare,
+        outlet: OutletShare,
         reader: Ref,
         writer: Ref,
     ) -> None:
@@ -75,7 +77,7 @@ class Channel(LoopActor):
             handshake.user,
             handshake.capability("return_delivery_tag"),
         )
-        self.consuming = Consuming(self, context, number, frame_max_bytes, handshake)
+        self.consuming = Consuming(self, context, number, frame_max_bytes, handshake, outlet)
         self.commands = Commands(self, context, self._publisher, reader)
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
@@ -112,8 +114,8 @@ class Channel(LoopActor):
                 self.stop()
             elif isinstance(message, ConsumerCancelled):
                 self.consuming.cancelled_by_queue(message.consumer_tag)
-            elif isinstance(message, GotSent):
-                self.commands.got_sent(message)
+            elif isinstance(message, CreditChanged):
+                self.commands.outlet_opened()
                 self._take_held_back()
             else:
                 self.commands.answered(message)

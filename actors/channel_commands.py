@@ -51,7 +51,6 @@ from .messages import (
     ConsumerAdded,
     ConsumerRemoved,
     GetAnswer,
-    GotSent,
     Purge,
     Purged,
     Ref,
@@ -90,9 +89,9 @@ class Commands:
         # What exclusive queues belong to: the connection, by its reader.
         self._connection = connection
         self._last_queue = ""
-        # The command whose answer is awaited, or which waits for the socket to take its message.
+        # The command whose answer is awaited, or a basic.get that had one and waits for the socket.
         self.awaited: Method | None = None
-        self._awaits_socket = False
+        self._awaits_outlet = False
 
     def carry_out(self, method: Method) -> None:
         """Carry the method out, or ask who can; AmqpError, with its ids, if it is wrong."""
@@ -172,8 +171,8 @@ class Commands:
                 self._channel.consuming.answered(method, message)
             elif isinstance(message, GetAnswer):
                 self._channel.consuming.got(message)
-                if self._channel.consuming.deliveries.is_get_window_closed():
-                    self._awaits_socket = True
+                self._awaits_outlet = self._channel.consuming.deliveries.is_outlet_closed()
+                if self._awaits_outlet:
                     return
             elif isinstance(message, Refused):
                 raise message.error
@@ -182,13 +181,12 @@ class Commands:
             raise
         self.awaited = None
 
-    def got_sent(self, message: GotSent) -> None:
-        """The socket took what a basic.get had brought: the next one may go on."""
-        deliveries = self._channel.consuming.deliveries
-        deliveries.got_sent(message)
-        if self._awaits_socket and not deliveries.is_get_window_closed():
-            self._awaits_socket = False
-            self.awaited = None
+    def outlet_opened(self) -> None:
+        """The socket has taken what there was: the channel may go on behind its basic.get."""
+        if self._awaits_outlet:
+            self._awaits_outlet = self._channel.consuming.deliveries.is_outlet_closed()
+            if not self._awaits_outlet:
+                self.awaited = None
 
     def _topology_answer(self, method: Method, message: TopologyAnswer) -> bool:
         """Write what the broker answered; true if a queue must be asked for its counts first."""

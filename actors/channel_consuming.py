@@ -35,6 +35,7 @@ from ..core.arguments import check_consumer_arguments
 from ..core.consumers import ChannelCredit, Consumer
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
+from ..core.outlet import OutletShare
 from .channel_deliveries import Deliveries, handle_of
 from .messages import (
     AddConsumer,
@@ -47,6 +48,7 @@ from .messages import (
     RemoveConsumer,
 )
 from .node_context import NodeContext
+from .outlet_waiters import tell_opened
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -78,19 +80,15 @@ class Consuming:
         number: int,
         frame_max_bytes: int,
         handshake: Handshake,
+        outlet: OutletShare,
     ) -> None:
         self._channel = channel
         self._context = context
         self._hears_cancels = handshake.capability("consumer_cancel_notify")
         self._prefetch = 0
-        self._credit = ChannelCredit()
+        self._credit = ChannelCredit(outlet)
         self.deliveries = Deliveries(
-            channel,
-            number,
-            frame_max_bytes,
-            self._credit,
-            self._offer_credit,
-            context.delivery_window_bytes_max,
+            channel, number, frame_max_bytes, self._credit, self._offer_credit
         )
         # Consumer tag on the wire -> its queue.
         self._queues_by_tag: dict[str, QueueDefinition] = {}
@@ -220,6 +218,9 @@ class Consuming:
 
     def release(self) -> None:
         """The channel ends: its queues take back what it held."""
+        outlet = self._credit.outlet
+        outlet.release()
+        tell_opened(outlet.outlet)
         for queue in self._queues_used:
             tell(handle_of(queue), ChannelDown(self._channel.actor_ref))
         self._queues_used.clear()

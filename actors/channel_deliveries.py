@@ -17,7 +17,7 @@ from ..amqp_frames.methods import BasicAck, BasicGetEmpty
 from ..core.consumers import ChannelCredit
 from ..core.definitions import QueueDefinition
 from ..core.unacked import Part, Unacked, runs_of_tags
-from .messages import Deliver, GetAnswer, GotSent, Ref, Requeue, Sent, Settle, WriteDeliveries
+from .messages import Deliver, GetAnswer, Ref, Requeue, Sent, Settle, WriteDeliveries
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Deliveries:
         frame_max_bytes: int,
         credit: ChannelCredit,
         offer_credit: Callable[[], None],
-        get_window_bytes_max: int,
     ) -> None:
         self._channel = channel
         self._number = number
@@ -42,8 +41,6 @@ class Deliveries:
         self._credit = credit
         self._offer_credit = offer_credit
         self._unacked = Unacked()
-        self._get_window_bytes_max = get_window_bytes_max
-        self._unsent_get_bytes = 0
         self._next_delivery_tag = 1
 
     def deliver(self, message: Deliver) -> None:
@@ -70,8 +67,10 @@ class Deliveries:
                 )
             )
         queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
-        answer = Sent(consumer, window_bytes)
-        self._channel.write_frames(WriteDeliveries(frames, handle_of(queue), answer))
+        sent = Sent(consumer, window_bytes)
+        self._channel.write_frames(
+            WriteDeliveries(frames, self._credit.outlet, window_bytes, handle_of(queue), sent)
+        )
 
     def got(self, message: GetAnswer, no_ack: bool) -> None:
         """Encode what basic.get brought, or that there was nothing."""
@@ -93,20 +92,17 @@ class Deliveries:
             self._number,
             self._frame_max_bytes,
         )
-        self._unsent_get_bytes += len(frames)
-        answer = GotSent(len(frames))
-        self._channel.write_frames(WriteDeliveries([frames], self._channel.actor_ref, answer))
+        self._credit.outlet.take(len(frames))
+        self._channel.write_frames(
+            WriteDeliveries([frames], self._credit.outlet, len(frames), None, None)
+        )
 
-    def got_sent(self, message: GotSent) -> None:
-        """The socket took what basic.get had brought."""
-        self._unsent_get_bytes -= message.window_bytes
-
-    def is_get_window_closed(self) -> bool:
-        """Must the next basic.get wait until the socket has taken more?
+    def is_outlet_closed(self) -> bool:
+        """Must the next basic.get wait until the socket has taken more? The channel is told when.
 
         Or a client that asks and does not read would have all it asked for wait in memory.
         """
-        return self._unsent_get_bytes >= self._get_window_bytes_max
+        return self._credit.outlet.outlet.is_closed(self._channel.actor_ref)
 
     def acknowledge(self, acks: Acks) -> None:
         """Settle what a run of basic.ack names; 406 for a tag that is not held."""

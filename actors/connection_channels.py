@@ -19,6 +19,7 @@ from ..amqp_frames.methods import (
     encode_method,
 )
 from ..core.handshake import Handshake
+from ..core.outlet import Outlet
 from ..core.publish_window import PublishWindow, WindowShare
 from ..core.publisher import PUBLISH
 from .channel import Channel
@@ -45,6 +46,7 @@ class ConnectionChannels:
         self._handshake = handshake
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max)
+        self._outlet = Outlet(context.delivery_window_bytes_max)
         self._reader = reader
         self._channels: dict[int, Ref | None] = {}
         self._shares: dict[int, WindowShare] = {}
@@ -88,6 +90,7 @@ class ConnectionChannels:
             number,
             self._handshake,
             share,
+            self._outlet.share(),
             self._reader,
             writer,
         )

@@ -19,6 +19,7 @@ from ..amqp_frames.methods import Method
 from ..core.consumers import Consumer
 from ..core.definitions import QueueDefinition
 from ..core.in_flight import Delivery
+from ..core.outlet import OutletShare
 from ..core.unacked import Part
 
 Ref = ActorRef[Any]
@@ -117,26 +118,23 @@ class Deliver(NamedTuple):
 
 
 class WriteDeliveries(NamedTuple):
-    """Channel -> Writer: frames that a window counts until the socket takes them.
+    """Channel -> Writer: frames that windows count until the socket takes them.
 
-    Then `answer` is told to the window's owner.
+    Then `window_bytes` of the outlet are given back, and `answer` is told to the queue that a
+    consumer got them from; None for basic.get.
     """
 
     frames: Sequence[bytes]
-    owner: Ref
-    answer: Sent | GotSent
+    outlet: OutletShare
+    window_bytes: int
+    queue: Ref | None
+    answer: Sent | None
 
 
 class Sent(NamedTuple):
     """Writer -> Queue: the socket took what the consumer was handed."""
 
     consumer: Consumer
-    window_bytes: int
-
-
-class GotSent(NamedTuple):
-    """Writer -> Channel: the socket took a message that basic.get brought."""
-
     window_bytes: int
 
 
@@ -212,7 +210,10 @@ class GetAnswer(NamedTuple):
 
 
 class CreditChanged(NamedTuple):
-    """Channel -> Queue: its channel's global prefetch has room again."""
+    """Channel or Writer -> Queue: the channel's global prefetch, or the outlet, has room again.
+
+    To a channel, whose basic.get has waited for it, too.
+    """
 
 
 class ChannelDown(NamedTuple):

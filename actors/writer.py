@@ -19,6 +19,7 @@ from .messages import (
     WriteBuffer,
     WriteDeliveries,
 )
+from .outlet_waiters import tell_opened
 from .runtime import LoopActor, tell
 from .transport import Transport
 
@@ -73,11 +74,18 @@ class Writer(LoopActor):
             self._frames = []
             self._has_written = True
         if self._unsent and not self._is_full:
-            for sent in self._unsent:
-                tell(sent.owner, sent.answer)
-            self._unsent.clear()
+            self._give_back_windows()
         if self._is_closing:
             self._transport.close()
+
+    def _give_back_windows(self) -> None:
+        outlet = self._unsent[0].outlet.outlet
+        for sent in self._unsent:
+            sent.outlet.give_back(sent.window_bytes)
+            if sent.queue is not None:
+                tell(sent.queue, sent.answer)
+        self._unsent.clear()
+        tell_opened(outlet)
 
     def _heartbeat(self, _woken: Woken) -> None:
         # An interval without a write is half of what the client was promised.

@@ -3,12 +3,15 @@
 Credit is AMQP's prefetch: per consumer, and per channel when basic.qos was global. Of the
 consumers with credit the least busy goes first, and of those equally busy the one that was served
 longest ago. A consumer whose connection does not drain what it was sent gets nothing more until
-it has (`window_bytes`), whatever its credit.
+it has (`window_bytes`), whatever its credit, and there is a window of the whole connection, too
+(outlet.py).
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+
+from .outlet import Outlet, OutletShare
 
 UNLIMITED = 1 << 62
 
@@ -17,11 +20,13 @@ class ChannelCredit:
     """The global prefetch of one channel, shared by its consumers on every queue.
 
     The queues that deliver count up, the channel that settles counts down; all run on one thread.
+    `outlet` is the channel's part of what its connection may be handed.
     """
 
-    __slots__ = ("in_use", "limit")
+    __slots__ = ("in_use", "limit", "outlet")
 
-    def __init__(self) -> None:
+    def __init__(self, outlet: OutletShare | None = None) -> None:
+        self.outlet = Outlet(UNLIMITED).share() if outlet is None else outlet
         self.limit = 0
         self.in_use = 0
 
@@ -92,9 +97,19 @@ class Consumers:
     over; who has no room leaves the line until something has changed.
     """
 
-    __slots__ = ("_by_key", "_line", "_places", "_standing_count", "_turn", "window_bytes_max")
+    __slots__ = (
+        "_by_key",
+        "_line",
+        "_places",
+        "_queue",
+        "_standing_count",
+        "_turn",
+        "window_bytes_max",
+    )
 
-    def __init__(self, window_bytes_max: int) -> None:
+    def __init__(self, window_bytes_max: int, queue: object = None) -> None:
+        """`queue` stands for their queue where it must wait for a connection's outlet."""
+        self._queue = queue
         self._by_key: dict[tuple[object, bytes], Consumer] = {}
         self._line: list[Place] = []
         # Counts the places given out, the consumers in line, and the times that one was served.
@@ -165,7 +180,7 @@ class Consumers:
                 heappop(line)
                 continue
             room = consumer.room() if consumer.window_bytes < self.window_bytes_max else 0
-            if room <= 0:
+            if room <= 0 or consumer.channel_credit.outlet.outlet.is_closed(self._queue):
                 heappop(line)
                 self._leave(consumer)
             elif (in_flight, turn) != (consumer.in_flight, consumer.turn):

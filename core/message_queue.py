@@ -50,7 +50,7 @@ class MessageQueue:
         self.durable = durable
         self.ready = Ready()
         self.in_flight = InFlight()
-        self.consumers = Consumers(delivery_window_bytes_max)
+        self.consumers = Consumers(delivery_window_bytes_max, identity)
         self.next_entry_id = 1
 
     def restore(self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int) -> None:
@@ -119,7 +119,9 @@ class MessageQueue:
                 room = min(room, share)
             span = ready.take(room)
             delivery = Delivery(span, self.identity, consumer)
-            consumer.window_bytes += span.wire_bytes()
+            wire_bytes = span.wire_bytes()
+            consumer.window_bytes += wire_bytes
+            consumer.channel_credit.outlet.take(wire_bytes)
             effects.delivered.setdefault(consumer, []).append(delivery)
             if consumer.no_ack:
                 self._settled(span, 0, len(span), effects)

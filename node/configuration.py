@@ -49,7 +49,7 @@ class Configuration:
     file_descriptors_min: int = 1024
 
     publish_window_bytes_max: int = 16 * MIB
-    delivery_window_bytes_max: int = 1 * MIB
+    delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
     segment_bytes_max: int = 64 * MIB
 

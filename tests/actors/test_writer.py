@@ -20,6 +20,9 @@ from leveret.actors.runtime import LoopActor, Runtime, tell
 from leveret.actors.ticker import Ticker
 from leveret.actors.writer import GATHERED_BYTES_MIN, Writer
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
+from leveret.core.outlet import Outlet
+
+MIB = 1 << 20
 
 
 class Wire:
@@ -85,7 +88,10 @@ def bench() -> Bench:
 
 def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
     consumer: Any = "consumer"
-    return WriteDeliveries([data], bench.listener, Sent(consumer, window_bytes))
+    sent = Sent(consumer, window_bytes)
+    outlet = Outlet(MIB).share()
+    outlet.take(window_bytes)
+    return WriteDeliveries([data], outlet, window_bytes, bench.listener, sent)
 
 
 def test_what_comes_together_goes_out_in_one_write_and_in_order(bench: Bench) -> None:

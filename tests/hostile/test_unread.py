@@ -68,6 +68,31 @@ def test_deliveries_that_are_not_read_stop(
         client.abandon()
 
 
+def test_deliveries_from_many_queues_that_are_not_read_stop(attacked: BrokerProcess) -> None:
+    owner = SocketClient(attacked.port)
+    owner.open_channel(confirm=True)
+    queues = [f"many-{number}" for number in range(60)]
+    for queue in queues:
+        owner.ask(wire.queue_declare(1, queue, durable=False), wire.QUEUE_DECLARE_OK)
+        owner.send(wire.publish(1, "", queue, b"x" * 10_000, wire.TRANSIENT) * 100)
+    while struct.unpack_from(">Q", owner.expect(wire.ACK))[0] < 6_000:
+        pass
+    with memory_bounded(attacked, UNREAD_BYTES_MAX, "60 queues of 1 MB, nothing read"):
+        client = SocketClient(attacked.port, receive_buffer_bytes=SMALL_BUFFER_BYTES)
+        client.open_channel()
+        client.send(b"".join(wire.consume(1, queue, queue) for queue in queues))
+        flood(client, b"", 1)
+        # Once it reads, it gets everything.
+        client.socket.settimeout(20)
+        received = 0
+        while received < 6_000:
+            received += not isinstance(client.delivery(), wire.Frame)
+        client.abandon()
+    for queue in queues:
+        owner.ask(wire.queue_delete(1, queue), wire.QUEUE_DELETE_OK)
+    owner.close()
+
+
 def test_gets_that_are_not_read_stop(attacked: BrokerProcess, filled: str) -> None:
     with memory_bounded(attacked, UNREAD_BYTES_MAX, "gets, nothing read"):
         client = SocketClient(attacked.port, receive_buffer_bytes=SMALL_BUFFER_BYTES)

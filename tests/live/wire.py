@@ -114,7 +114,8 @@ class Client:
         while len(self._unread) < count:
             data = self.socket.recv(1 << 20)
             if not data:
-                raise AssertionError(f"the broker closed the socket; unread: {self._unread!r}")
+                unread = bytes(self._unread[:64])
+                raise AssertionError(f"the broker closed the socket; unread: {unread!r}")
             self._unread += data
         taken = bytes(self._unread[:count])
         del self._unread[:count]
