@@ -22,11 +22,16 @@ from system_calls import needs_strace, strace
 PUBLISHES_MAX = 10_000
 
 
-def body(number: int) -> bytes:
-    return b"message-%06d" % number + b"x" * 186
+SMALL_BYTES = 200
+# Its commit goes past the page cache.
+LARGE_BYTES = 700_000
 
 
-def publish_until_it_ends(broker: BrokerProcess) -> tuple[int, int]:
+def body(number: int, size: int = SMALL_BYTES) -> bytes:
+    return (b"message-%06d" % number).ljust(size, b"x")
+
+
+def publish_until_it_ends(broker: BrokerProcess, size: int = SMALL_BYTES) -> tuple[int, int]:
     """Publish one by one; how many were confirmed, and how many sent."""
     client = SocketClient(broker.port)
     client.open_channel(confirm=True)
@@ -35,7 +40,7 @@ def publish_until_it_ends(broker: BrokerProcess) -> tuple[int, int]:
     try:
         while sent < PUBLISHES_MAX:
             sent += 1
-            answer = client.publish_confirmed("", "queue", body(sent))
+            answer = client.publish_confirmed("", "queue", body(sent, size))
             assert answer == struct.pack(">QB", sent, 0)
             confirmed = sent
     except EndedError:
@@ -78,6 +83,7 @@ def check(
     confirmed: int,
     sent: int,
     error: str,
+    size: int = SMALL_BYTES,
 ) -> None:
     """The broker ended and said why; two starts later all that was confirmed is there, in order."""
     assert broker.wait() == 1
@@ -89,7 +95,7 @@ def check(
         bodies = kept(again)
         # The last one may be there: it was written, or is in a record that verifies.
         assert len(bodies) in (confirmed, sent)
-        assert bodies == [body(number) for number in range(1, len(bodies) + 1)]
+        assert bodies == [body(number, size) for number in range(1, len(bodies) + 1)]
         assert again.faults() == []
         again.kill()
     print(f"\n{error}: {confirmed} confirmed, then none; {len(bodies)} there after two restarts")
@@ -110,6 +116,18 @@ def test_a_failed_write_or_sync_of_the_journal_is_never_confirmed_and_ends_the_b
     confirmed, sent = publish_until_it_ends(broker)
     assert 0 < confirmed <= when
     check(broker, start_broker, confirmed, sent, os.strerror(getattr(errno, error)))
+
+
+@needs_strace
+def test_a_failed_direct_write_is_never_confirmed_and_ends_the_broker(
+    tmp_path: Path, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    injection = ("-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EIO:when=7+")
+    segment = tmp_path / "data" / "journal" / f"{1:020d}.journal"
+    broker = start_broker(*strace(tmp_path / "trace", "-P", str(segment), *injection)).listening()
+    confirmed, sent = publish_until_it_ends(broker, LARGE_BYTES)
+    assert confirmed == 6
+    check(broker, start_broker, confirmed, sent, os.strerror(errno.EIO), LARGE_BYTES)
 
 
 def test_a_file_that_may_not_grow_ends_the_broker_in_the_middle_of_a_record(
