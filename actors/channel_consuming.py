@@ -31,7 +31,7 @@ from ..amqp_frames.methods import (
     Method,
 )
 from ..amqp_frames.short_strings import encode_short_string
-from ..core.arguments import check_consumer_arguments
+from ..core.arguments import check_consumer_arguments, consumer_priority
 from ..core.consumers import ChannelCredit, Consumer
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
@@ -163,6 +163,7 @@ class Consuming:
             self._credit,
             method.no_ack,
             method.exclusive,
+            consumer_priority(method.arguments),
         )
         self._queues_by_tag[tag] = queue
         self._use(queue)

@@ -119,8 +119,12 @@ def check_consumer_arguments(named: str, arguments: Table) -> None:
     """Raise if a queue, named as texts speak of it, cannot be consumed from with these."""
     _check_values(arguments, _CONSUMER_CHECKS, named)
     _check_queue_types(arguments, _OTHER_CONSUMERS, named)
-    if "x-priority" in arguments:
-        raise not_implemented("x-priority", named)
+
+
+def consumer_priority(arguments: Table) -> int:
+    """The `x-priority` of a consumer whose arguments were checked; 0 without it, as in RabbitMQ."""
+    argument = arguments.get("x-priority")
+    return 0 if argument is None else _number(argument)
 
 
 def _check_exchange_name(name: str, argument: Field | None, named: str) -> None:

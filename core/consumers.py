@@ -1,14 +1,15 @@
 """Who may receive from a queue, how much, and who is next.
 
 Credit is AMQP's prefetch: per consumer, and per channel when basic.qos was global. Of the
-consumers with credit the least busy goes first, and of those equally busy the one that was served
-longest ago. A consumer whose connection does not drain what it was sent gets nothing more until
-it has (`window_bytes`), whatever its credit, and there is a window of the whole connection, too
-(outlet.py).
+consumers with credit those of the highest priority go first; of these the least busy, and of those
+equally busy the one that was served longest ago. A consumer whose connection does not drain what
+it was sent gets nothing more until it has (`window_bytes`), whatever its credit and priority, and
+there is a window of the whole connection, too (outlet.py).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 
 from .outlet import Outlet, OutletShare
@@ -42,8 +43,8 @@ Place = tuple[int, int, int, "Consumer"]
 class Consumer:
     """One basic.consume: its channel, its credit and how busy it is.
 
-    `prefetch` 0 means no limit. `window_bytes` have been handed to its channel and not yet been
-    taken by the socket.
+    `prefetch` 0 means no limit. `priority` is its `x-priority`: above others, before others.
+    `window_bytes` have been handed to its channel and not yet been taken by the socket.
     """
 
     __slots__ = (
@@ -52,9 +53,11 @@ class Consumer:
         "consumer_tag",
         "exclusive",
         "in_flight",
+        "line",
         "no_ack",
         "place",
         "prefetch",
+        "priority",
         "turn",
         "window_bytes",
     )
@@ -67,6 +70,7 @@ class Consumer:
         channel_credit: ChannelCredit,
         no_ack: bool,
         exclusive: bool,
+        priority: int = 0,
     ) -> None:
         self.channel = channel
         self.consumer_tag = consumer_tag
@@ -74,11 +78,13 @@ class Consumer:
         self.channel_credit = channel_credit
         self.no_ack = no_ack
         self.exclusive = exclusive
+        self.priority = priority
         self.in_flight = 0
         self.window_bytes = 0
         # When it was served last.
         self.turn = 0
-        # Its place in the queue's line; None while it has no room.
+        # The line of the queue that it belongs to, and its place there; None while it has no room.
+        self.line: Line | None = None
         self.place: Place | None = None
 
     def room(self) -> int:
@@ -89,34 +95,87 @@ class Consumer:
         return min(own, self.channel_credit.room())
 
 
-class Consumers:
-    """The consumers of one queue.
+class Line:
+    """Consumers of one priority that may have room, in a heap.
 
-    Those that may have room stand in a line, which is a heap. Who gets busier is moved when its
-    turn comes; who gets less busy takes a new place (`changed`) and leaves the old one to be passed
-    over; who has no room leaves the line until something has changed.
+    Who gets busier is moved when its turn comes; who gets less busy takes a new place and leaves
+    the old one to be passed over; who has no room leaves the line until something has changed.
     """
 
     __slots__ = (
-        "_by_key",
-        "_line",
+        "_heap",
         "_places",
         "_queue",
-        "_standing_count",
-        "_turn",
-        "window_bytes_max",
+        "_window_bytes_max",
+        "member_count",
+        "priority",
+        "standing_count",
     )
+
+    def __init__(self, priority: int, window_bytes_max: int, queue: object) -> None:
+        self.priority = priority
+        self._window_bytes_max = window_bytes_max
+        self._queue = queue
+        # How many belong to it, standing or not.
+        self.member_count = 0
+        self.standing_count = 0
+        self._heap: list[Place] = []
+        # Counts the places given out.
+        self._places = 0
+
+    def next(self) -> tuple[Consumer, int, int] | None:
+        """Who is next, how many messages it has room for, and among how many it was chosen."""
+        heap = self._heap
+        while heap:
+            place = heap[0]
+            in_flight, turn, _, consumer = place
+            if place is not consumer.place:
+                heappop(heap)
+                continue
+            room = consumer.room() if consumer.window_bytes < self._window_bytes_max else 0
+            if room <= 0 or consumer.channel_credit.outlet.outlet.is_closed(self._queue):
+                heappop(heap)
+                self.leave(consumer)
+            elif (in_flight, turn) != (consumer.in_flight, consumer.turn):
+                heappop(heap)
+                self.stand(consumer)
+            else:
+                return consumer, room, self.standing_count
+        return None
+
+    def stand(self, consumer: Consumer) -> None:
+        """Give it the place that is its due."""
+        if consumer.place is None:
+            self.standing_count += 1
+        self._places += 1
+        consumer.place = (consumer.in_flight, consumer.turn, self._places, consumer)
+        heappush(self._heap, consumer.place)
+        if len(self._heap) > 2 * self.member_count + 16:
+            # In place: `next` may be going through it.
+            self._heap[:] = [place for place in self._heap if place is place[3].place]
+            heapify(self._heap)
+
+    def leave(self, consumer: Consumer) -> None:
+        """It has no room, or goes."""
+        if consumer.place is not None:
+            consumer.place = None
+            self.standing_count -= 1
+
+
+class Consumers:
+    """The consumers of one queue, in a line for each priority among them."""
+
+    __slots__ = ("_by_key", "_lines", "_queue", "_turn", "_window_bytes_max")
 
     def __init__(self, window_bytes_max: int, queue: object = None) -> None:
         """`queue` stands for their queue where it must wait for a connection's outlet."""
         self._queue = queue
         self._by_key: dict[tuple[object, bytes], Consumer] = {}
-        self._line: list[Place] = []
-        # Counts the places given out, the consumers in line, and the times that one was served.
-        self._places = 0
-        self._standing_count = 0
+        # The highest priority first; as a rule there is one line.
+        self._lines: list[Line] = []
+        # Counts the times that one was served.
         self._turn = 0
-        self.window_bytes_max = window_bytes_max
+        self._window_bytes_max = window_bytes_max
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -124,16 +183,28 @@ class Consumers:
     def add(self, consumer: Consumer) -> None:
         """Let it take part."""
         self._by_key[consumer.channel, consumer.consumer_tag] = consumer
-        self._stand(consumer)
+        line = consumer.line = self._line_of(consumer.priority)
+        line.member_count += 1
+        line.stand(consumer)
+
+    def _line_of(self, priority: int) -> Line:
+        lines = self._lines
+        at = bisect_left(lines, -priority, key=_highest_first)
+        if at == len(lines) or lines[at].priority != priority:
+            lines.insert(at, Line(priority, self._window_bytes_max, self._queue))
+        return lines[at]
 
     def remove(self, channel: object, consumer_tag: bytes) -> Consumer | None:
         """Take one out, if it is there."""
         consumer = self._by_key.pop((channel, consumer_tag), None)
         if consumer is not None:
-            self._leave(consumer)
-            if not self._by_key:
+            line = consumer.line
+            assert line is not None
+            line.leave(consumer)
+            line.member_count -= 1
+            if not line.member_count:
                 # Stale places must not keep channels that have gone.
-                self._line.clear()
+                self._lines.remove(line)
         return consumer
 
     def remove_channel(self, channel: object) -> list[Consumer]:
@@ -157,54 +228,39 @@ class Consumers:
 
     def changed(self, consumer: Consumer) -> None:
         """It has got less busy, or may have room again."""
+        if len(self._lines) > 1 and consumer.channel_credit.limit:
+            # The room is its whole channel's, and one of a higher priority goes before it.
+            self.all_changed()
         place = consumer.place
         if place is not None and place[0] <= consumer.in_flight:
             # Not behind its due, and if before it, that is found when its turn comes.
             return
         if self._by_key.get((consumer.channel, consumer.consumer_tag)) is consumer:
-            self._stand(consumer)
+            line = consumer.line
+            assert line is not None
+            line.stand(consumer)
 
     def all_changed(self) -> None:
         """Any may have room again: a channel's credit is no single consumer's."""
         for consumer in self._by_key.values():
             if consumer.place is None:
-                self._stand(consumer)
+                line = consumer.line
+                assert line is not None
+                line.stand(consumer)
 
     def next(self) -> tuple[Consumer, int, int] | None:
-        """Who is next, how many messages it has room for, and among how many it was chosen."""
-        line = self._line
-        while line:
-            place = line[0]
-            in_flight, turn, _, consumer = place
-            if place is not consumer.place:
-                heappop(line)
-                continue
-            room = consumer.room() if consumer.window_bytes < self.window_bytes_max else 0
-            if room <= 0 or consumer.channel_credit.outlet.outlet.is_closed(self._queue):
-                heappop(line)
-                self._leave(consumer)
-            elif (in_flight, turn) != (consumer.in_flight, consumer.turn):
-                heappop(line)
-                self._stand(consumer)
-            else:
+        """Who is next, how many messages it has room for, and among how many it was chosen.
+
+        Those of a lower priority wait until nobody above them has room.
+        """
+        for line in self._lines:
+            choice = line.next()
+            if choice is not None:
                 self._turn += 1
-                consumer.turn = self._turn
-                return consumer, room, self._standing_count
+                choice[0].turn = self._turn
+                return choice
         return None
 
-    def _stand(self, consumer: Consumer) -> None:
-        """Give it the place that is its due."""
-        if consumer.place is None:
-            self._standing_count += 1
-        self._places += 1
-        consumer.place = (consumer.in_flight, consumer.turn, self._places, consumer)
-        heappush(self._line, consumer.place)
-        if len(self._line) > 2 * len(self._by_key) + 16:
-            # In place: `next` may be going through it.
-            self._line[:] = [place for place in self._line if place is place[3].place]
-            heapify(self._line)
 
-    def _leave(self, consumer: Consumer) -> None:
-        if consumer.place is not None:
-            consumer.place = None
-            self._standing_count -= 1
+def _highest_first(line: Line) -> int:
+    return -line.priority

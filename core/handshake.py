@@ -36,6 +36,7 @@ CAPABILITIES = (
     "basic.nack",
     "consumer_cancel_notify",
     "connection.blocked",
+    "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
 )

@@ -53,6 +53,7 @@ def test_connection_start_says_who_the_broker_is_and_what_it_can(
         "basic.nack": True,
         "consumer_cancel_notify": True,
         "connection.blocked": True,
+        "consumer_priorities": True,
         "authentication_failure_close": True,
         "per_consumer_qos": True,
     }

@@ -105,13 +105,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
         f"{INVALID} 'type' for exchange 'amq.match' in vhost '/': {NOT_BUILT}",
         ids=(60, 40),
     ),
-    Mistake(
-        "consumer priority",
-        BasicConsume(queue="q", arguments={"x-priority": number(1)}),
-        406,
-        f"{INVALID} 'x-priority' for queue 'q' in vhost '/': {NOT_BUILT}",
-        [Q],
-    ),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)
@@ -139,15 +132,24 @@ def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mista
         "of queue type rabbit_classic_queue",
         [Q],
     ),
-    Mistake(
-        "consumer priority of a wrong type",
-        BasicConsume(queue="q", arguments={"x-priority": text("1")}),
-        406,
-        f"{INVALID} 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"",
-        [Q],
-    ),
 )
 def test_an_argument_of_another_type(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+def bad_consumer(name: str, value: Field, reason: str) -> Mistake:
+    words = f"{INVALID} '{name}' for queue 'q' in vhost '/': {reason}"
+    consume = BasicConsume(queue="q", arguments={name: value})
+    return Mistake(f"{name} {value.kind}", consume, 406, words, [Q])
+
+
+@parametrized(
+    bad_consumer("x-priority", text("1"), '"expected integer, got longstr"'),
+    bad_consumer("x-priority", Field("double", 1.0), '"expected integer, got double"'),
+    bad_consumer("x-priority", Field("bool", True), '"expected integer, got bool"'),
+    bad_consumer("x-cancel-on-ha-failover", number(1), "{unacceptable_type,signedint}"),
+)
+def test_a_consumer_s_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)
 
 

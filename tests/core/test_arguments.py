@@ -8,6 +8,7 @@ from leveret.core.arguments import (
     check_consumer_arguments,
     check_exchange_arguments,
     check_queue_arguments,
+    consumer_priority,
 )
 
 QUEUE = "queue 'q' in vhost '/'"
@@ -130,8 +131,12 @@ def test_alternate_exchange_must_be_text(refused):
 
 def test_consumer_arguments(refused):
     check_consumer_arguments(QUEUE, table_of({"x-cancel-on-ha-failover": True, "x-credit": {}}))
+    for value in (5, -5, 2**40, Field("byte", -1), Field("unsignedshort", 1)):
+        arguments = table_of({"x-priority": value})
+        check_consumer_arguments(QUEUE, arguments)
+        assert consumer_priority(arguments) == getattr(value, "value", value)
+    assert consumer_priority({}) == 0
     for name, value, text in (
-        ("x-priority", 5, f"invalid arg 'x-priority' for {QUEUE}: not implemented"),
         (
             "x-priority",
             "5",

@@ -16,8 +16,9 @@ def consumer(
     credit: ChannelCredit | None = None,
     no_ack: bool = False,
     exclusive: bool = False,
+    priority: int = 0,
 ) -> Consumer:
-    return Consumer(channel, tag, prefetch, credit or ChannelCredit(), no_ack, exclusive)
+    return Consumer(channel, tag, prefetch, credit or ChannelCredit(), no_ack, exclusive, priority)
 
 
 def test_credit_is_the_lesser_of_the_consumers_and_its_channels() -> None:
@@ -97,7 +98,54 @@ def test_a_consumer_that_is_gone_does_not_come_back_by_a_change() -> None:
     assert choice[0] is again
 
 
+def test_the_highest_priority_goes_first_while_it_has_room() -> None:
+    consumers = Consumers(WINDOW)
+    low, high, none = (consumer(str(p), prefetch=2, priority=p) for p in (-3, 7, 0))
+    for each in (low, high, none):
+        consumers.add(each)
+    # Busier or not: among how many it was chosen says that it shares with nobody.
+    for left in (2, 1):
+        assert consumers.next() == (high, left, 1)
+        high.in_flight += 1
+    assert consumers.next() == (none, 2, 1)
+    none.window_bytes = WINDOW
+    assert consumers.next() == (low, 2, 1)
+    high.in_flight = 0
+    consumers.changed(high)
+    assert consumers.next() == (high, 2, 1)
+    assert consumers.remove("7", b"\1t") is high
+    assert consumers.next() == (low, 2, 1)
+    consumers.add(consumer("again", priority=7))
+    choice = consumers.next()
+    assert choice is not None
+    assert choice[0].channel == "again"
+
+
+def test_room_in_a_channel_s_credit_is_its_highest_priority_s_first() -> None:
+    consumers = Consumers(WINDOW)
+    credit = ChannelCredit()
+    credit.limit = credit.in_use = 2
+    low = consumer(tag=b"\1l", credit=credit)
+    high = consumer(tag=b"\1h", credit=credit, priority=1)
+    for each in (low, high):
+        consumers.add(each)
+    low.in_flight = high.in_flight = 1
+    assert consumers.next() is None
+    low.in_flight, credit.in_use = 0, 1
+    consumers.changed(low)
+    assert consumers.next() == (high, 1, 1)
+
+
+def assert_lines_are_kept_short(consumers: Consumers) -> None:
+    priorities = [each.priority for each in consumers.all()]
+    assert [line.priority for line in consumers._lines] == sorted({*priorities}, reverse=True)
+    for line in consumers._lines:
+        assert line.member_count == priorities.count(line.priority)
+        assert len(line._heap) <= 2 * line.member_count + 17
+
+
 @given(
+    st.lists(st.sampled_from((0, 0, 0, 5, -5)), min_size=5, max_size=5),
     st.lists(
         st.tuples(
             st.sampled_from(["next", "next", "less", "window", "sent", "remove", "add"]),
@@ -105,13 +153,17 @@ def test_a_consumer_that_is_gone_does_not_come_back_by_a_change() -> None:
             st.integers(1, 5),
         ),
         max_size=80,
-    )
+    ),
 )
 def test_the_least_busy_is_next_and_of_equals_the_one_served_longest_ago(
+    priorities: list[int],
     steps: list[tuple[str, int, int]],
 ) -> None:
     consumers = Consumers(WINDOW)
-    everyone = [consumer(f"channel {number}", prefetch=6) for number in range(5)]
+    everyone = [
+        consumer(f"channel {number}", prefetch=6, priority=priority)
+        for number, priority in enumerate(priorities)
+    ]
     # The model: what each served last, and in which order they came.
     served = dict.fromkeys(everyone[:3], 0)
     for each in everyone[:3]:
@@ -126,6 +178,9 @@ def test_the_least_busy_is_next_and_of_equals_the_one_served_longest_ago(
             if choice is not None:
                 chosen, room, eligible = choice
                 assert chosen in able
+                # The highest priority, whatever the others are: least busy and longest ago there.
+                assert chosen.priority == max(each.priority for each in able)
+                able = [each for each in able if each.priority == chosen.priority]
                 least = min((each.in_flight, served[each]) for each in able)
                 assert (chosen.in_flight, served[chosen]) == least
                 assert room == chosen.room()
@@ -148,4 +203,4 @@ def test_the_least_busy_is_next_and_of_equals_the_one_served_longest_ago(
         elif one not in served:
             served[one] = one.turn
             consumers.add(one)
-        assert len(consumers._line) <= 2 * len(everyone) + 17
+        assert_lines_are_kept_short(consumers)

@@ -86,6 +86,7 @@ def test_start_announces_what_is_built() -> None:
         "basic.nack",
         "consumer_cancel_notify",
         "connection.blocked",
+        "consumer_priorities",
         "authentication_failure_close",
         "per_consumer_qos",
     }

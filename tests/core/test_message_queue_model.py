@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from itertools import permutations
 
 from batches import mixed
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from leveret.amqp_frames.batch import Batch
 from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import Effects, EntryRange, MessageQueue
+from leveret.core.message_queue import Effects, MessageQueue
+from queue_model import Held, Message, ids
 
 CHANNELS = ("a", "b", "c")
 WINDOW_BYTES_MAX = 600
-
-
-@dataclass
-class Message:
-    """One message in the model; its key is its entry id."""
-
-    batch: Batch
-    index: int
-    is_stored: bool
-    attempts: int = 0
-
-
-@dataclass
-class Held:
-    """A delivery that a channel has, and which positions it still holds."""
-
-    channel: str
-    delivery: Delivery
-    positions: set[int] = field(default_factory=set)
-
-
-def ids(ranges: list[EntryRange]) -> set[int]:
-    entries = [entry for first, last in ranges for entry in range(first, last + 1)]
-    assert len(set(entries)) == len(entries)
-    return set(entries)
 
 
 class MessageQueueMachine(RuleBasedStateMachine):
@@ -81,6 +56,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
         delivered: set[int] = set()
         before = list(self.ready)
         out: list[int] = []
+        got: dict[Consumer, list[int]] = {}
         stored = {entry for entry, message in self.messages.items() if message.is_stored}
         for consumer, deliveries in effects.delivered.items():
             window_bytes = 0
@@ -91,11 +67,15 @@ class MessageQueueMachine(RuleBasedStateMachine):
                 entries = list(range(span.first_entry_id, span.first_entry_id + len(span)))
                 (expected if consumer.no_ack else delivered).update(entries)
                 out += entries
+                got.setdefault(consumer, []).extend(entries)
                 self.deliver(entries, delivery, consumer.no_ack, str(consumer.channel))
                 window_bytes += span.wire_bytes()
             self.unsent.append((consumer, window_bytes))
         # The lowest entries leave first, whoever gets them.
         assert sorted(out) == before[: len(out)]
+        for one, other in permutations(got, 2):
+            # Room only shrinks meanwhile: a lower priority's turn came when the higher had none.
+            assert one.priority <= other.priority or max(got[one]) < min(got[other])
         for ranges, all_of_them in (
             (effects.delivered_entries, delivered),
             (effects.settled_entries, expected),
@@ -134,11 +114,12 @@ class MessageQueueMachine(RuleBasedStateMachine):
         tag=st.sampled_from([b"\1x", b"\1y"]),
         prefetch=st.integers(0, 4),
         no_ack=st.booleans(),
+        priority=st.sampled_from((0, 0, 1, 9)),
     )
-    def consume(self, channel: str, tag: bytes, prefetch: int, no_ack: bool) -> None:
+    def consume(self, channel: str, tag: bytes, prefetch: int, no_ack: bool, priority: int) -> None:
         if (channel, tag) in self.consumers:
             return
-        consumer = Consumer(channel, tag, prefetch, self.credits[channel], no_ack, False)
+        consumer = Consumer(channel, tag, prefetch, self.credits[channel], no_ack, False, priority)
         self.consumers[channel, tag] = consumer
         self.queue.consumers.add(consumer)
         effects = Effects()
