@@ -26,8 +26,9 @@ from ..amqp_frames.methods import (
 )
 from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
+from ..core.publish_properties import PUBLISH
 from ..core.publish_window import WindowShare
-from ..core.publisher import PUBLISH, Publisher
+from ..core.publisher import Publisher
 from .channel_commands import Commands
 from .channel_consuming import Consuming
 from .messages import (
@@ -166,6 +167,7 @@ class Channel(LoopActor):
     def _publish(self, batch: Batch) -> None:
         # State before effects: what queues owe is noted before they are told.
         routed = self._publisher.route(batch)
+        batch = routed.batch
         if routed.frames:
             tell(self._writer, routed.frames)
         for queue, indexes in routed.told.items():

@@ -20,8 +20,8 @@ from ..amqp_frames.methods import (
 )
 from ..core.handshake import Handshake
 from ..core.outlet import Outlet
+from ..core.publish_properties import PUBLISH
 from ..core.publish_window import PublishWindow, WindowShare
-from ..core.publisher import PUBLISH
 from .channel import Channel
 from .messages import Command, Input, OversizedPublish, Ref, Release
 from .node_context import NodeContext

@@ -22,14 +22,11 @@ from .constants import (
     UNEXPECTED_FRAME,
 )
 from .errors import HardError
+from .flagged_properties import must_look
 from .methods import BasicPublish, decode_method
 from .properties import PERSISTENT, check_properties
 
 PUBLISH_IDS: Final = BasicPublish.prefix
-# Properties that the broker must look at before it may let the bytes pass: expiration, in the
-# first octet of the flags, and user_id, in the second.
-FLAG_EXPIRATION_HIGH: Final = 0x01
-FLAG_USER_ID_LOW: Final = 0x10
 
 
 def publish_key(data: bytes, start: int, end: int) -> bytes:
@@ -119,9 +116,7 @@ class Assembly:
         # Apart, so that the words of an error do not depend on what has come behind them.
         properties = data[payload + CONTENT_HEADER_BYTES : end - 1]
         self._persistent = check_properties(properties, 0, len(properties)) == PERSISTENT
-        self.flagged = bool(
-            properties[0] & FLAG_EXPIRATION_HIGH or properties[1] & FLAG_USER_ID_LOW
-        )
+        self.flagged = must_look(properties)
         self._remaining_bytes = body_bytes
         self._keep(data, start, end)
         if body_bytes > self._message_size_max_bytes:

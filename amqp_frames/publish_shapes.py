@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .assembly import FLAG_EXPIRATION_HIGH, FLAG_USER_ID_LOW
 from .errors import AmqpError
+from .flagged_properties import must_look
 from .properties import PERSISTENT, check_properties
 
 # How many shapes one channel may have at a time, and how many channels may have any.
@@ -61,8 +61,7 @@ class PublishShapes:
             mode = check_properties(properties, 0, len(properties))
         except AmqpError:
             return None
-        must_look = properties[0] & FLAG_EXPIRATION_HIGH or properties[1] & FLAG_USER_ID_LOW
-        known = (mode == PERSISTENT, bool(must_look))
+        known = (mode == PERSISTENT, must_look(properties))
         if len(properties) <= PROPERTIES_BYTES_MAX:
             if len(self._properties) >= PROPERTIES_MAX:
                 self._properties.clear()

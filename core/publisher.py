@@ -13,18 +13,17 @@ from itertools import chain
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
-from ..amqp_frames.constants import NOT_IMPLEMENTED, PRECONDITION_FAILED
+from ..amqp_frames.constants import NOT_IMPLEMENTED
 from ..amqp_frames.deliveries import BASIC_ACK, BASIC_NACK, encode_answers
-from ..amqp_frames.errors import AmqpError, HardError, SoftError
-from ..amqp_frames.properties import decode_properties
+from ..amqp_frames.errors import AmqpError, HardError
+from ..amqp_frames.rewritten import with_properties
 from .coalescing import coalesce
 from .definitions import QueueDefinition
 from .exchange_table import ExchangeTable
-from .expiration import expiration_fault
+from .publish_properties import PUBLISH, PublishProperties
 from .returns import encode_returned
 from .unconfirmed import Unconfirmed
 
-PUBLISH = (60, 40)
 _MANDATORY = 1
 _IMMEDIATE = 2
 # Routes kept between changes of the table; past this many they are looked up anew.
@@ -42,9 +41,11 @@ class Route(NamedTuple):
 class Routed(NamedTuple):
     """What to do with a batch: write `frames`, tell each queue its indexes, then fail if `error`.
 
-    Messages from the first error on are not published.
+    Messages from the first error on are not published. What queues are told are indexes into
+    `batch`: the batch that was routed, or a copy in which properties that must not stay are gone.
     """
 
+    batch: Batch
     told: dict[QueueDefinition, Indexes]
     frames: bytes
     error: AmqpError | None
@@ -70,28 +71,29 @@ class Publisher:
         self._next_batch_number = next_batch_number
         self._channel_number = channel_number
         self._frame_max_bytes = frame_max_bytes
-        self._user = user
+        self._properties = PublishProperties(user)
         self._tags_returns = tags_returns
         self._routes: dict[bytes, Route] = {}
         self._routes_version = -1
-        # Looked into last, and found right: publishers repeat themselves.
-        self._sound_properties = b""
 
     def route(self, batch: Batch) -> Routed:
         """Number and route a batch, and note what its queues owe."""
-        batch.number = self._next_batch_number()
         routes = [self._route(key) for key in batch.distinct]
-        count, error = self._sound_count(batch, routes)
+        keys: Sequence[int] = batch.keys
+        count, error = _sound_count(batch, routes)
+        if batch.flagged:
+            count, error, keys, batch = self._look_into(batch, batch.flagged, routes, count, error)
+        batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode:
             first_seq_no = self._next_seq_no
             self._next_seq_no += count
-        told, unrouted = self._divide(batch, routes, count)
+        told, unrouted = _divide(keys, routes, count)
         batch.durable = _durable_indexes(batch, told, count)
         frames = b""
         unconfirmed = self.unconfirmed
         if unrouted:
-            mandatory = [index for index in unrouted if routes[batch.keys[index]].mandatory]
+            mandatory = [index for index in unrouted if routes[keys[index]].mandatory]
             # Return before confirm: each return goes out with its own ack directly behind it,
             # and these numbers take no part in the coalescing of the others.
             frames = encode_returned(
@@ -103,10 +105,10 @@ class Publisher:
                 self._tags_returns,
             )
             if first_seq_no and len(mandatory) < len(unrouted):
-                dropped = [i for i in unrouted if not routes[batch.keys[i]].mandatory]
+                dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
         unconfirmed.insert(batch, first_seq_no, told)
-        return Routed(told, frames, error)
+        return Routed(batch, told, frames, error)
 
     def answers(self) -> bytes:
         """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""
@@ -148,71 +150,101 @@ class Publisher:
             return Route((), False, error)
         return Route(queues, bool(key[-1] & _MANDATORY), None)
 
-    def _sound_count(self, batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:
-        """How many messages come before the first that is an error, and that error."""
-        count = len(batch)
-        error: AmqpError | None = None
-        for number, route in enumerate(routes):
-            if route.error is not None:
-                first = batch.keys.index(number)
-                if first < count:
-                    count, error = first, route.error
-        for index in batch.flagged or ():
+    def _look_into(
+        self,
+        batch: Batch,
+        flagged: Sequence[int],
+        routes: list[Route],
+        count: int,
+        error: AmqpError | None,
+    ) -> tuple[int, AmqpError | None, Sequence[int], Batch]:
+        """Look into the messages with properties that publishing depends on.
+
+        Returns how many messages are sound and what is wrong with the next one; for each message
+        the number of its route, which may be one of its own, added to `routes`; and the batch, or
+        a copy in which properties are rewritten.
+        """
+        keys: Sequence[int] = batch.keys
+        rewritten: dict[int, bytes] = {}
+        numbers: dict[tuple[int, tuple[str, ...]], int] = {}
+        for index in flagged:
             if index >= count:
                 break
-            flagged_error = self._check_properties(batch, index)
-            if flagged_error is not None:
-                return index, flagged_error
-        return count, error
+            looked = self._properties.look(_properties_octets(batch, index))
+            if looked.error is not None:
+                count, error = index, looked.error
+                break
+            if looked.routing_keys:
+                if keys is batch.keys:
+                    keys = list(keys)
+                number = keys[index]
+                same = number, looked.routing_keys
+                if same not in numbers:
+                    numbers[same] = len(routes)
+                    routes.append(self._with_keys(batch.distinct[number], routes[number], same[1]))
+                keys[index] = numbers[same]  # type: ignore[index]
+            if looked.rewritten is not None:
+                rewritten[index] = looked.rewritten
+        if rewritten:
+            made = with_properties(batch, rewritten)
+            # The window was told of the batch as it came, and is given back what queues get.
+            self.unconfirmed.released_bytes += batch.wire_bytes() - made.wire_bytes()
+            batch = made
+        return count, error, keys, batch
 
-    def _check_properties(self, batch: Batch, index: int) -> AmqpError | None:
-        """Look into a message whose header has a property that publishing depends on."""
-        header = batch.headers[index]
-        size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
-        octets = batch.wire[header + 19 : header + 7 + size]
-        if octets == self._sound_properties:
-            return None
-        properties = decode_properties(octets, 0, len(octets))
-        if properties.expiration is not None:
-            fault = expiration_fault(properties.expiration)
-            text = f"invalid expiration '{properties.expiration}': {fault}"
-            return SoftError(PRECONDITION_FAILED, text, *PUBLISH)
-        if properties.user_id is not None and properties.user_id != self._user:
-            text = (
-                f"user_id property set to '{properties.user_id}' "
-                f"but authenticated user was '{self._user}'"
-            )
-            return SoftError(PRECONDITION_FAILED, text, *PUBLISH)
-        self._sound_properties = octets
-        return None
+    def _with_keys(self, key: bytes, route: Route, routing_keys: Sequence[str]) -> Route:
+        """The route of a message that has these routing keys, too; each queue gets it once."""
+        exchange = key[1 : 1 + key[0]].decode("utf-8", "surrogateescape")
+        queues = dict.fromkeys(route.queues)
+        for routing_key in routing_keys:
+            queues.update(dict.fromkeys(self._table.route(exchange, routing_key)))
+        return route._replace(queues=tuple(queues))
 
-    def _divide(
-        self, batch: Batch, routes: Sequence[Route], count: int
-    ) -> tuple[dict[QueueDefinition, Indexes], Sequence[int]]:
-        """Each queue's indexes, and those that no queue gets."""
-        everything = range(count)
-        if not count:
-            return {}, everything
-        if len(routes) == 1:
-            queues = routes[0].queues
-            return dict.fromkeys(queues, everything), () if queues else everything
-        rows: list[list[int]] = [[] for _ in routes]
-        for index, number in enumerate(batch.keys[:count]):
-            rows[number].append(index)
-        by_queue: dict[QueueDefinition, list[list[int]]] = {}
-        unrouted: list[list[int]] = []
-        for route, row in zip(routes, rows, strict=True):
-            if row:
-                if not route.queues:
-                    unrouted.append(row)
-                for queue in route.queues:
-                    by_queue.setdefault(queue, []).append(row)
-        told: dict[QueueDefinition, Indexes] = {}
-        for queue, parts in by_queue.items():
-            told[queue] = (
-                everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
-            )
-        return told, _in_order(unrouted) if unrouted else ()
+
+def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:
+    """How many messages come before the first that has nowhere to go, and why that has not."""
+    count = len(batch)
+    error: AmqpError | None = None
+    for number, route in enumerate(routes):
+        if route.error is not None:
+            first = batch.keys.index(number)
+            if first < count:
+                count, error = first, route.error
+    return count, error
+
+
+def _properties_octets(batch: Batch, index: int) -> bytes:
+    """Flags and values of a message's content header."""
+    header = batch.headers[index]
+    size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
+    return batch.wire[header + 19 : header + 7 + size]
+
+
+def _divide(
+    keys: Sequence[int], routes: Sequence[Route], count: int
+) -> tuple[dict[QueueDefinition, Indexes], Sequence[int]]:
+    """Each queue's indexes, and those that no queue gets. `keys` has each message's route."""
+    everything = range(count)
+    if not count:
+        return {}, everything
+    if len(routes) == 1:
+        queues = routes[0].queues
+        return dict.fromkeys(queues, everything), () if queues else everything
+    rows: list[list[int]] = [[] for _ in routes]
+    for index, number in enumerate(keys[:count]):
+        rows[number].append(index)
+    by_queue: dict[QueueDefinition, list[list[int]]] = {}
+    unrouted: list[list[int]] = []
+    for route, row in zip(routes, rows, strict=True):
+        if row:
+            if not route.queues:
+                unrouted.append(row)
+            for queue in route.queues:
+                by_queue.setdefault(queue, []).append(row)
+    told: dict[QueueDefinition, Indexes] = {}
+    for queue, parts in by_queue.items():
+        told[queue] = everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
+    return told, _in_order(unrouted) if unrouted else ()
 
 
 def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:

@@ -197,8 +197,12 @@ def messages(batch: Batch) -> Iterator[Message]:
         properties = payloads[1][12:]
         values = decode_properties(properties, 0, len(properties))
         assert batch.persistent[index] == (values.delivery_mode == 2)
+        is_flagged = index in (batch.flagged or ())
         must_look = values.expiration is not None or values.user_id is not None
-        assert (index in (batch.flagged or ())) == must_look
+        if must_look or {"CC", "BCC"} & set(values.headers or ()):
+            assert is_flagged
+        elif not values.headers:
+            assert not is_flagged
         largest = max(largest, *(len(payload) + 8 for payload in payloads[1:]))
         yield Message(key, properties, body)
     assert batch.frame_bytes_max == largest

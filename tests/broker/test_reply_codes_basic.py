@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -174,6 +175,23 @@ def invalid_expiration(value: str, reason: str) -> Mistake:
     invalid_expiration("1000", "not implemented"),
 )
 def test_an_expiration(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+    assert client.counts("q") == (0, 0)
+
+
+def unacceptable(name: str, field: Field) -> Mistake:
+    culprit = publish("q", b"", Properties(headers={name: field}))
+    reason = f'{{unacceptable_type_in_header,"{name}",{field.kind}}}'
+    text = f"PRECONDITION_FAILED - invalid message: {reason}"
+    return Mistake(f"{name} {field.kind}", culprit, 406, text, [Q], PUBLISH)
+
+
+@parametrized(
+    unacceptable("CC", Field("longstr", "a")),
+    unacceptable("CC", Field("table", {})),
+    unacceptable("BCC", Field("signedint", 1)),
+)
+def test_further_routing_keys_that_are_no_array(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)
     assert client.counts("q") == (0, 0)
 

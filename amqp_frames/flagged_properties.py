@@ -1,0 +1,25 @@
+"""Which publishes the broker must look into before it may let their bytes pass.
+
+Decided once for properties that a publisher repeats, by their flags and, where a header's name
+counts, by its octets: a name that only looks like one of these costs a look, and no more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# In the first octet of the flags: headers and expiration; in the second: user_id.
+_HEADERS_HIGH: Final = 0x20
+_EXPIRATION_HIGH: Final = 0x01
+_USER_ID_LOW: Final = 0x10
+# Header names as on the wire: further routing keys (RabbitMQ's sender-selected distribution).
+_CC: Final = b"\x02CC"
+_BCC: Final = b"\x03BCC"
+
+
+def must_look(properties: bytes) -> bool:
+    """Do these properties, flags and values as on the wire, concern the broker?"""
+    high = properties[0]
+    if high & _EXPIRATION_HIGH or properties[1] & _USER_ID_LOW:
+        return True
+    return bool(high & _HEADERS_HIGH) and (_CC in properties or _BCC in properties)

@@ -1,0 +1,93 @@
+"""What the properties of a publish ask of the broker: checks, and further routing keys.
+
+Only messages that the batch lists as flagged come here. The checks come in RabbitMQ's order, with
+its words (rabbit_channel, basic.publish; rabbit_basic, header_routes). The headers CC and BCC, each
+an array of strings, add routing keys; BCC is taken out before the message is stored or delivered,
+so that no receiver sees who else was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.errors import AmqpError, SoftError
+from ..amqp_frames.field_types import Field
+from ..amqp_frames.properties import Properties, decode_properties, encode_properties
+from .erlang_terms import as_text
+from .expiration import expiration_fault
+
+PUBLISH: Final = (60, 40)
+_ROUTING_HEADERS: Final = ("CC", "BCC")
+_DELETED_HEADER: Final = "BCC"
+
+
+class Looked(NamedTuple):
+    """What was found: why it cannot be published, or what must be done about it."""
+
+    error: AmqpError | None = None
+    # Beside the publish's own routing key.
+    routing_keys: tuple[str, ...] = ()
+    # Flags and values to be put in place of the message's own.
+    rewritten: bytes | None = None
+
+
+class PublishProperties:
+    """Looks into properties for one channel, whose connection logged in as `user`."""
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+        # Looked into last, and sound: publishers repeat themselves.
+        self._known_octets = b""
+        self._known = Looked()
+
+    def look(self, octets: bytes) -> Looked:
+        """Look into the flags and values of one message."""
+        if octets != self._known_octets:
+            looked = self._look(decode_properties(octets, 0, len(octets)))
+            if looked.error is not None:
+                return looked
+            self._known_octets, self._known = octets, looked
+        return self._known
+
+    def _look(self, properties: Properties) -> Looked:
+        if properties.expiration is not None:
+            fault = expiration_fault(properties.expiration)
+            return _refused(f"invalid expiration '{properties.expiration}': {fault}")
+        headers = properties.headers or {}
+        routing_keys: list[str] = []
+        for name in _ROUTING_HEADERS:
+            field = headers.get(name)
+            if field is None:
+                continue
+            if not isinstance(field.value, list):
+                reason = f'{{unacceptable_type_in_header,"{name}",{field.kind}}}'
+                return _refused(f"invalid message: {reason}")
+            routing_keys += _longstrs(field.value)
+        if properties.user_id is not None and properties.user_id != self._user:
+            return _refused(
+                f"user_id property set to '{properties.user_id}' "
+                f"but authenticated user was '{self._user}'"
+            )
+        rewritten = None
+        if _DELETED_HEADER in headers:
+            rewritten = encode_properties(properties._replace(headers=_without_deleted(headers)))
+        return Looked(None, tuple(dict.fromkeys(routing_keys)), rewritten)
+
+
+def _longstrs(fields: list[Field]) -> list[str]:
+    """The strings of an array; what is none is passed over, as in RabbitMQ."""
+    return [
+        as_text(field.value)
+        for field in fields
+        if field.kind == "longstr" and isinstance(field.value, str | bytes)
+    ]
+
+
+def _without_deleted(headers: Mapping[str, Field]) -> dict[str, Field]:
+    return {name: field for name, field in headers.items() if name != _DELETED_HEADER}
+
+
+def _refused(text: str) -> Looked:
+    return Looked(SoftError(PRECONDITION_FAILED, text, *PUBLISH))
