@@ -31,6 +31,7 @@ from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.message_queue import MessageQueue
 from ..core.plan import Plan
+from ..core.queue_structures import equip
 from ..storage.recovery import Recovered
 from .catalog_changes import catalog_changes
 from .messages import (
@@ -246,7 +247,9 @@ class BrokerActor(LoopActor):
                     tell(self._context.journal, DropQueue(change.queue.queue_id))
 
     def _new_queue(self, queue: QueueDefinition) -> MessageQueue:
-        messages = MessageQueue(queue, queue.durable, self._context.delivery_window_bytes_max)
+        window_bytes_max = self._context.delivery_window_bytes_max
+        messages = MessageQueue(queue, queue.durable, window_bytes_max)
+        equip(messages, queue.arguments, window_bytes_max)
         queue.handle = Queue.start_on(self.runtime, self._context, queue, messages)
         return messages
 

@@ -168,8 +168,9 @@ class Queue(LoopActor):
         if isinstance(message, AddConsumer):
             self._add_consumer(message, effects)
         elif isinstance(message, RemoveConsumer):
-            removed = messages.consumers.remove(message.channel, message.consumer_tag)
+            # First: what it leaves to others comes behind cancel-ok.
             tell(message.channel, ConsumerRemoved(message.consumer_tag))
+            removed = messages.cancel(message.channel, message.consumer_tag, effects)
             self._check_unused(removed is not None)
         elif isinstance(message, Get):
             got = Effects()
@@ -193,7 +194,7 @@ class Queue(LoopActor):
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
         consumers = self._messages.consumers
         consumer = message.consumer
-        if consumers.has_exclusive() or (consumer.exclusive and len(consumers)):
+        if consumers.is_refused(consumer):
             text = f"{self._definition} in exclusive use"
             tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
             return

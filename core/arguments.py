@@ -48,6 +48,7 @@ _BUILT: Final = frozenset(
         "x-queue-type",
         "x-queue-master-locator",
         "x-queue-leader-locator",
+        "x-single-active-consumer",
     }
 )
 _OTHER_QUEUE_TYPES: Final = frozenset(

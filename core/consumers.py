@@ -222,9 +222,10 @@ class Consumers:
         """Every consumer, oldest first."""
         return list(self._by_key.values())
 
-    def has_exclusive(self) -> bool:
-        """Does one of them claim the queue for itself?"""
-        return any(consumer.exclusive for consumer in self._by_key.values())
+    def is_refused(self, consumer: Consumer) -> bool:
+        """Is the queue in exclusive use: by one that is there, or by others than the new one?"""
+        others = self._by_key.values()
+        return bool(others) and (consumer.exclusive or any(each.exclusive for each in others))
 
     def changed(self, consumer: Consumer) -> None:
         """It has got less busy, or may have room again."""

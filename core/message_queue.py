@@ -190,6 +190,14 @@ class MessageQueue:
         span.attempts = delivery.attempts
         self.ready.put_back(span)
 
+    def cancel(self, channel: object, consumer_tag: bytes, effects: Effects) -> Consumer | None:
+        """A consumer goes, if it is there. What it holds stays with its channel; another may be
+        active now.
+        """
+        consumer = self.consumers.remove(channel, consumer_tag)
+        self._dispatch(effects)
+        return consumer
+
     def channel_down(self, channel: object, effects: Effects) -> list[Consumer]:
         """A channel is gone: its consumers go, what it held comes back to its old place."""
         gone = self.consumers.remove_channel(channel)

@@ -76,7 +76,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
     bad("x-max-priority", number(10), NOT_BUILT),
     bad("x-overflow", text("reject-publish"), NOT_BUILT),
     bad("x-dead-letter-exchange", text("x"), NOT_BUILT),
-    bad("x-single-active-consumer", Field("bool", True), NOT_BUILT),
     bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
     Mistake(

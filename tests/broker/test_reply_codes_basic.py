@@ -125,6 +125,13 @@ REUSED = "NOT_ALLOWED - attempt to reuse consumer tag 'c'"
         EXCLUSIVE,
         [Q, BasicConsume(queue="q")],
     ),
+    Mistake(
+        "exclusive where one is active alone",
+        BasicConsume(queue="q", exclusive=True),
+        403,
+        EXCLUSIVE,
+        [QueueDeclare(queue="q", arguments={"x-single-active-consumer": Field("bool", True)})],
+    ),
 )
 def test_an_exclusive_consumer_is_alone(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)

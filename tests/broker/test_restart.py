@@ -9,6 +9,7 @@ from pathlib import Path
 import leveret
 import pytest
 from gated_files import GatedFiles
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -183,6 +184,20 @@ def test_a_message_in_several_queues_survives_in_each_that_has_not_settled_it(
     with start(tmp_path) as broker, connected(broker) as client:
         assert [client.counts(name)[0] for name in ("a", "b", "c")] == [1, 0, 1]
         assert client.get("a") == (1, False, 0, b"all")
+
+
+def test_a_single_active_consumer_s_queue_is_one_after_a_restart(tmp_path: Path) -> None:
+    arguments = {"x-single-active-consumer": Field("bool", True)}
+    with start(tmp_path) as broker, connected(broker) as client:
+        client.declare("q", durable=True, arguments=arguments)
+        client.publish_all("q", b"1", b"2", properties=PERSISTENT)
+    with start(tmp_path) as broker, connected(broker) as client, connected(broker) as other:
+        client.declare("q", durable=True, arguments=arguments)
+        client.consume("q")
+        other.consume("q")
+        for number in (1, 2):
+            client.expect_delivery(BasicDeliver("c", number, False, "", "q"), b"%d" % number)
+        other.nothing_more()
 
 
 def test_clients_of_a_broker_that_stops_are_told_so(tmp_path: Path) -> None:

@@ -25,12 +25,14 @@ QUEUE = "queue 'q' in vhost '/'"
         {"x-queue-version": 2},
         {"x-queue-master-locator": "min-masters"},
         {"x-queue-leader-locator": "balanced"},
+        {"x-single-active-consumer": True},
+        {"x-single-active-consumer": False},
         {"x-unknown": 1, "max-length": 2, "": 3},
         {"x-cancel-on-ha-failover": True},
         {"alternate-exchange": 5},
     ],
 )
-def test_queue_arguments_that_change_nothing_are_let_through(arguments):
+def test_queue_arguments_that_are_built_or_change_nothing_are_let_through(arguments):
     check_queue_arguments(QUEUE, table_of(arguments))
 
 
@@ -45,7 +47,6 @@ def test_queue_arguments_that_change_nothing_are_let_through(arguments):
         ("x-max-priority", 255),
         ("x-overflow", "drop-head"),
         ("x-overflow", "reject-publish-dlx"),
-        ("x-single-active-consumer", False),
         ("x-queue-type", "quorum"),
         ("x-queue-type", "stream"),
     ],

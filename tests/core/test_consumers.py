@@ -49,11 +49,11 @@ def test_consumers_are_known_by_channel_and_tag() -> None:
     assert (len(consumers), consumers.all()) == (3, [one, other, third])
     assert consumers.get("b", b"\1t") is other
     assert consumers.get("b", b"\1u") is None
-    assert consumers.has_exclusive()
+    assert consumers.is_refused(consumer("c"))
     assert consumers.remove("b", b"\1u") is None
     assert consumers.remove("b", b"\1t") is other
     assert consumers.remove_channel("a") == [one, third]
-    assert not consumers.has_exclusive()
+    assert not consumers.is_refused(consumer("c", exclusive=True))
     assert consumers.next() is None
 
 

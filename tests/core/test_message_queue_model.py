@@ -22,7 +22,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = MessageQueue("the queue", True, WINDOW_BYTES_MAX)
+        self.queue = self.new_queue()
         self.messages: dict[int, Message] = {}
         self.ready: list[int] = []
         self.held: list[Held] = []
@@ -32,6 +32,16 @@ class MessageQueueMachine(RuleBasedStateMachine):
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
         self.was_full = False
+
+    def new_queue(self) -> MessageQueue:
+        return MessageQueue("the queue", True, WINDOW_BYTES_MAX)
+
+    def elect(self) -> None:
+        """Consumers have come or gone."""
+
+    def active(self) -> list[Consumer]:
+        """Those that may receive, if they have room."""
+        return list(self.consumers.values())
 
     # --- What the queue's actor and its channels would do
 
@@ -62,6 +72,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
             window_bytes = 0
             for delivery in deliveries:
                 assert delivery.consumer is consumer
+                assert consumer in self.active()
                 assert delivery.queue == "the queue"
                 span = delivery.span
                 entries = list(range(span.first_entry_id, span.first_entry_id + len(span)))
@@ -122,6 +133,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
         consumer = Consumer(channel, tag, prefetch, self.credits[channel], no_ack, False, priority)
         self.consumers[channel, tag] = consumer
         self.queue.consumers.add(consumer)
+        self.elect()
         effects = Effects()
         self.queue.dispatch(effects)
         self.carry_out(effects)
@@ -131,7 +143,10 @@ class MessageQueueMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         channel, tag = data.draw(st.sampled_from(sorted(self.consumers)))
         consumer = self.consumers.pop((channel, tag))
-        assert self.queue.consumers.remove(channel, tag) is consumer
+        self.elect()
+        effects = Effects()
+        assert self.queue.cancel(channel, tag, effects) is consumer
+        self.carry_out(effects)
 
     @rule(channel=st.sampled_from(CHANNELS), limit=st.integers(0, 5))
     def qos_global(self, channel: str, limit: int) -> None:
@@ -216,6 +231,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
         assert self.queue.channel_down(channel, effects) == [self.consumers[key] for key in gone]
         for key in gone:
             del self.consumers[key]
+        self.elect()
         self.credits[channel] = ChannelCredit()
         self.carry_out(effects)
 
@@ -271,7 +287,7 @@ class MessageQueueMachine(RuleBasedStateMachine):
         if self.ready:
             assert not any(
                 consumer.room() > 0 and consumer.window_bytes < WINDOW_BYTES_MAX
-                for consumer in self.consumers.values()
+                for consumer in self.active()
             )
 
 

@@ -1,0 +1,17 @@
+"""What a queue's arguments ask of its structures, chosen once, when the queue is made.
+
+A queue without such arguments keeps the plain ones, and pays nothing for the others.
+"""
+
+from __future__ import annotations
+
+from ..amqp_frames.field_table import Table
+from .message_queue import MessageQueue
+from .single_active import SingleActiveConsumers
+
+
+def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:
+    """Give a new queue the structures that its arguments, which were checked, ask for."""
+    single_active = arguments.get("x-single-active-consumer")
+    if single_active is not None and single_active.value is True:
+        messages.consumers = SingleActiveConsumers(delivery_window_bytes_max, messages.identity)

@@ -1,0 +1,104 @@
+"""One active consumer, the others stand by: who is next, and against the model of any queue."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from leveret.amqp_frames.field_table import table_of
+from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.message_queue import MessageQueue
+from leveret.core.queue_structures import equip
+from leveret.core.single_active import SingleActiveConsumers
+from test_message_queue_model import WINDOW_BYTES_MAX, MessageQueueMachine
+
+WINDOW = 1000
+
+
+def consumer(channel: str, priority: int = 0, *, exclusive: bool = False) -> Consumer:
+    return Consumer(channel, b"\1t", 1, ChannelCredit(), False, exclusive, priority)
+
+
+def next_channel(consumers: SingleActiveConsumers) -> object:
+    choice = consumers.next()
+    return choice and choice[0].channel
+
+
+def test_the_first_is_active_whatever_comes_after_it() -> None:
+    consumers = SingleActiveConsumers(WINDOW)
+    first, higher = consumer("a"), consumer("b", 9)
+    assert consumers.next() is None
+    for each in (first, higher):
+        consumers.add(each)
+    assert len(consumers) == 2
+    assert consumers.next() == (first, 1, 1)
+    # Without room nobody gets anything, though another has.
+    first.in_flight = 1
+    assert consumers.next() is None
+    first.in_flight = 0
+    first.window_bytes = WINDOW
+    assert consumers.next() is None
+
+
+def test_the_highest_priority_is_next_and_of_equals_the_oldest() -> None:
+    consumers = SingleActiveConsumers(WINDOW)
+    for name, priority in (("a", 0), ("b", 1), ("c", 5), ("d", 5), ("e", 1)):
+        consumers.add(consumer(name, priority))
+    order = []
+    while (name := next_channel(consumers)) is not None:
+        order.append(name)
+        removed = consumers.remove(name, b"\1t")
+        assert removed is not None
+        assert removed.channel == name
+    assert order == ["a", "c", "d", "b", "e"]
+    assert consumers.active is None
+
+
+def test_who_waits_can_go_without_a_hand_over() -> None:
+    consumers = SingleActiveConsumers(WINDOW)
+    for name in ("a", "b", "c"):
+        consumers.add(consumer(name))
+    consumers.remove("b", b"\1t")
+    assert consumers.remove("b", b"\1t") is None
+    assert next_channel(consumers) == "a"
+    consumers.remove_channel("a")
+    assert next_channel(consumers) == "c"
+
+
+def test_exclusive_is_refused_even_to_the_first() -> None:
+    consumers = SingleActiveConsumers(WINDOW)
+    assert consumers.is_refused(consumer("a", exclusive=True))
+    assert not consumers.is_refused(consumer("a"))
+    consumers.add(consumer("a"))
+    assert not consumers.is_refused(consumer("b"))
+
+
+def test_only_a_queue_that_asks_for_it_has_it() -> None:
+    for arguments, has_it in (({}, False), (False, False), (True, True)):
+        queue = MessageQueue("the queue", True, WINDOW)
+        table = table_of({} if arguments == {} else {"x-single-active-consumer": arguments})
+        equip(queue, table, WINDOW)
+        assert isinstance(queue.consumers, SingleActiveConsumers) == has_it
+
+
+class SingleActiveMachine(MessageQueueMachine):
+    """The model of any queue, of whose consumers only the elected one may receive."""
+
+    elected: Consumer | None = None
+
+    def new_queue(self) -> MessageQueue:
+        queue = super().new_queue()
+        equip(queue, table_of({"x-single-active-consumer": True}), WINDOW_BYTES_MAX)
+        return queue
+
+    def elect(self) -> None:
+        there = list(self.consumers.values())
+        if self.elected not in there:
+            highest = max((each.priority for each in there), default=0)
+            first = [each for each in there if each.priority == highest]
+            self.elected = first[0] if first else None
+
+    def active(self) -> list[Consumer]:
+        return [] if self.elected is None else [self.elected]
+
+
+TestSingleActive = SingleActiveMachine.TestCase
+TestSingleActive.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
