@@ -106,11 +106,11 @@ class Consuming:
             self.deliveries.settle(method.delivery_tag, method.multiple)
         elif isinstance(method, BasicNack):
             deliveries = self.deliveries
-            give_back = deliveries.requeue if method.requeue else deliveries.settle
+            give_back = deliveries.requeue if method.requeue else deliveries.discard
             give_back(method.delivery_tag, method.multiple)
         elif isinstance(method, BasicReject):
             deliveries = self.deliveries
-            give_back = deliveries.requeue if method.requeue else deliveries.settle
+            give_back = deliveries.requeue if method.requeue else deliveries.discard
             give_back(method.delivery_tag, False)
         elif isinstance(method, BasicConsume):
             self._consume(method)

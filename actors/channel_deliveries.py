@@ -17,7 +17,16 @@ from ..amqp_frames.methods import BasicAck, BasicGetEmpty
 from ..core.consumers import ChannelCredit
 from ..core.definitions import QueueDefinition
 from ..core.unacked import Part, Unacked, runs_of_tags
-from .messages import Deliver, GetAnswer, Ref, Requeue, Sent, Settle, WriteDeliveries
+from .messages import (
+    Deliver,
+    Discard,
+    GetAnswer,
+    Ref,
+    Requeue,
+    Sent,
+    Settle,
+    WriteDeliveries,
+)
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -120,14 +129,20 @@ class Deliveries:
             self._give_back(parts, Settle)
 
     def settle(self, delivery_tag: int, multiple: bool) -> None:
-        """Acked, or rejected for good; 406 for a tag that is not held."""
+        """Acked; 406 for a tag that is not held."""
         self._give_back(self._unacked.take(delivery_tag, multiple), Settle)
+
+    def discard(self, delivery_tag: int, multiple: bool) -> None:
+        """Rejected for good; 406 for a tag that is not held."""
+        self._give_back(self._unacked.take(delivery_tag, multiple), Discard)
 
     def requeue(self, delivery_tag: int, multiple: bool) -> None:
         """Given back undone; 406 for a tag that is not held."""
         self._give_back(self._unacked.take(delivery_tag, multiple), Requeue)
 
-    def _give_back(self, parts: list[Part], message: type[Settle] | type[Requeue]) -> None:
+    def _give_back(
+        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
+    ) -> None:
         if not parts:
             return
         credit = self._credit

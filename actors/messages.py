@@ -17,6 +17,7 @@ from ..amqp_frames.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import Method
 from ..core.consumers import Consumer
+from ..core.dead_letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.in_flight import Delivery
 from ..core.outlet import OutletShare
@@ -139,7 +140,7 @@ class Sent(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Channel -> Queue: acked, or rejected for good."""
+    """Channel -> Queue: acked."""
 
     channel: Ref
     parts: Sequence[Part]
@@ -152,12 +153,35 @@ class Requeue(NamedTuple):
     parts: Sequence[Part]
 
 
+class Discard(NamedTuple):
+    """Channel -> Queue: rejected for good."""
+
+    channel: Ref
+    parts: Sequence[Part]
+
+
 class RecordDeliveries(NamedTuple):
     """Queue -> Journal: ranges of entry ids delivered and settled; nobody waits for them."""
 
     queue_id: int
     delivered: Sequence[tuple[int, int]]
     settled: Sequence[tuple[int, int]]
+
+
+# --- Dead letters: the publisher of them tells queues Publish and is told Confirm and Reject
+
+
+class PublishDead(NamedTuple):
+    """Queue -> DeadLetterPublisher: messages that left the queue, and why; not settled yet."""
+
+    queue: QueueDefinition
+    dead: Sequence[Dead]
+
+
+class DeadLettersSafe(NamedTuple):
+    """DeadLetterPublisher -> Queue: these entries, as ranges, are to be settled now."""
+
+    ranges: Sequence[tuple[int, int]]
 
 
 # --- Consumers

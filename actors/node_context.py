@@ -35,6 +35,7 @@ class NodeContext:
     on_fatal: Callable[[str, BaseException], None]
     broker: Ref
     ticker: Ref
+    dead_letters: Ref
     journal: Ref
     catalog: Ref
 

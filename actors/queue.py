@@ -1,9 +1,9 @@
 """One queue: takes what is routed to it, confirms it, pushes it to consumers.
 
 The rules are core/message_queue.py's; this shell carries out the effects, in a fixed order:
-append, confirm, record, deliver. A persistent message of a durable queue is confirmed only when the
-journal says that it is on disk: fsync before confirm. A queue that is deleted or fails answers for
-everything that it owes: each publish is nacked, each question gets its 404.
+append, confirm, record, dead-letter, deliver. A persistent message of a durable queue is confirmed
+only when the journal says that it is on disk: fsync before confirm. A queue that is deleted or
+fails answers for everything that it owes: each publish is nacked, each question gets its 404.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from .messages import (
     ConsumerCancelled,
     ConsumerRemoved,
     CreditChanged,
+    DeadLettersSafe,
     Delete,
     Deliver,
+    Discard,
     DropQueue,
     Get,
     GetAnswer,
     Persisted,
     PrepareDelete,
     Publish,
+    PublishDead,
     Purge,
     Purged,
     QueueFailed,
@@ -69,6 +72,7 @@ class Queue(LoopActor):
         self._messages = messages
         self._broker = context.broker
         self._journal = context.journal
+        self._dead_letters = context.dead_letters
         # Confirms for each channel, sent when the mailbox is empty.
         self._confirms: Items = {}
         # Appends that the journal has not answered, in order.
@@ -108,6 +112,10 @@ class Queue(LoopActor):
             messages.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, Requeue):
             messages.requeue(message.channel, message.parts, effects)
+        elif isinstance(message, Discard):
+            messages.discard(message.channel, message.parts, effects)
+        elif isinstance(message, DeadLettersSafe):
+            effects.settled_entries.extend(message.ranges)
         elif isinstance(message, CreditChanged):
             messages.dispatch(effects)
         elif isinstance(message, ChannelDown):
@@ -143,6 +151,8 @@ class Queue(LoopActor):
             if effects.confirmed is not None:
                 self._confirm(publish.channel, publish.batch, effects.confirmed)
         self._record(effects)
+        if effects.dead:
+            tell(self._dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered.items():
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
 
@@ -153,12 +163,14 @@ class Queue(LoopActor):
         moments may come back with an attempt too few.
         """
         if effects.delivered_entries or effects.settled_entries:
-            self._journal.tell(
+            # When the node stops, dead letters may become safe behind the journal's end.
+            tell(
+                self._journal,
                 RecordDeliveries(
                     self._definition.queue_id,
                     effects.delivered_entries,
                     effects.settled_entries,
-                )
+                ),
             )
 
     # --- Commands and questions

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.constants import PRECONDITION_FAILED, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Field, Table
+from ..amqp_frames.short_strings import encode_text
 from .erlang_terms import as_text
 
 # Those a classic queue has, in the order in which a second declaration is compared with them.
@@ -43,6 +44,8 @@ EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
 # The modes and locators change nothing in RabbitMQ 4 or on a single node, so they are honoured.
 _BUILT: Final = frozenset(
     {
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
         "x-queue-mode",
         "x-queue-version",
         "x-queue-type",
@@ -207,6 +210,9 @@ def _priority(argument: Field, arguments: Table) -> str | None:
 def _dead_letter_routing_key(argument: Field, arguments: Table) -> str | None:
     if argument.kind != "longstr":
         return _unacceptable(argument)
+    # RabbitMQ takes any length, and its channels fail when they deliver such a message.
+    if len(encode_text(_text(argument))) > SHORT_STRING_BYTES_MAX:
+        return f"{{max_length_exceeded,{SHORT_STRING_BYTES_MAX}}}"
     return None if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"
 
 

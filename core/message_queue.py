@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from ..amqp_frames.batch import Batch, Indexes
 from .consumers import Consumer, Consumers
+from .death_headers import REJECTED
 from .in_flight import Delivery, InFlight
 from .ready import Ready
 from .span import Span
@@ -22,11 +23,21 @@ EntryRange = tuple[int, int]
 class Effects:
     """What a queue's actor must do after a call, in the order of the fields."""
 
-    __slots__ = ("appended", "confirmed", "delivered", "delivered_entries", "settled_entries")
+    __slots__ = (
+        "appended",
+        "confirmed",
+        "dead",
+        "delivered",
+        "delivered_entries",
+        "settled_entries",
+    )
 
     def __init__(self) -> None:
         # Persistent messages for the journal: their indexes and entry ids, aligned.
         self.appended: tuple[Indexes, range | array[int]] | None = None
+        # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
+        # "maxlen" or "delivery_limit". Not settled until the dead letters are safe.
+        self.dead: list[tuple[Span, str]] = []
         # Indexes that are confirmed at once.
         self.confirmed: Indexes | None = None
         # For each consumer, what it gets.
@@ -43,11 +54,21 @@ class MessageQueue:
     their messages journalled.
     """
 
-    __slots__ = ("consumers", "durable", "identity", "in_flight", "next_entry_id", "ready")
+    __slots__ = (
+        "consumers",
+        "dead_letters",
+        "durable",
+        "identity",
+        "in_flight",
+        "next_entry_id",
+        "ready",
+    )
 
     def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
         self.identity = identity
         self.durable = durable
+        # Has it a dead-letter exchange?
+        self.dead_letters = False
         self.ready = Ready()
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
@@ -154,12 +175,27 @@ class MessageQueue:
             first = span.first_entry_id
             effects.settled_entries.append((first + low, first + high - 1))
 
+    def _leave(self, span: Span, reason: str, effects: Effects) -> None:
+        """Messages leave the queue for this reason, other than by an ack."""
+        if self.dead_letters:
+            effects.dead.append((span, reason))
+        else:
+            self._settled(span, 0, len(span), effects)
+
     def settle(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> None:
         """A channel acked these parts of deliveries: they are done, and their credit is back."""
         for delivery, low, high in self._taken_back(channel, parts):
             self._settled(delivery.span, low, high, effects)
+        self._dispatch(effects)
+
+    def discard(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel rejected these parts for good."""
+        for delivery, low, high in self._taken_back(channel, parts):
+            self._leave(delivery.span.part(low, high), REJECTED, effects)
         self._dispatch(effects)
 
     def requeue(

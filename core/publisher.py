@@ -89,7 +89,7 @@ class Publisher:
             first_seq_no = self._next_seq_no
             self._next_seq_no += count
         told, unrouted = _divide(keys, routes, count)
-        batch.durable = _durable_indexes(batch, told, count)
+        batch.durable = durable_indexes(batch, told, count)
         frames = b""
         unconfirmed = self.unconfirmed
         if unrouted:
@@ -251,7 +251,7 @@ def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
     return rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
 
 
-def _durable_indexes(
+def durable_indexes(
     batch: Batch, told: dict[QueueDefinition, Indexes], count: int
 ) -> Indexes | None:
     """The persistent messages that reach a durable queue; None if these are all."""

@@ -12,6 +12,7 @@ from .single_active import SingleActiveConsumers
 
 def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:
     """Give a new queue the structures that its arguments, which were checked, ask for."""
+    messages.dead_letters = "x-dead-letter-exchange" in arguments
     single_active = arguments.get("x-single-active-consumer")
     if single_active is not None and single_active.value is True:
         messages.consumers = SingleActiveConsumers(delivery_window_bytes_max, messages.identity)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .actors.broker import BrokerActor
 from .actors.catalog import CatalogActor
 from .actors.catalog_changes import restored
+from .actors.dead_letter_publisher import DeadLetterPublisher
 from .actors.journal import JournalActor
 from .actors.listener import Connection, Listener
 from .actors.messages import Abandon, Ref, Shutdown
@@ -37,6 +38,9 @@ from .version import VERSION
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
+
+# At the stop, how often it is looked whether the last dead letters are on disk.
+DRAIN_POLL_SECONDS = 0.001
 
 OnFatal = Callable[[str, BaseException], None]
 
@@ -99,6 +103,8 @@ class Node:
         context.journal = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
         context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
         self._journal_actor, self._catalog_actor = context.journal, context.catalog
+        self._dead_letters = DeadLetterPublisher(context)
+        context.dead_letters = self._dead_letters.start_prepared(runtime)
         broker = BrokerActor(context)
         context.broker = broker.actor_ref
         broker.start_prepared(runtime)
@@ -142,6 +148,7 @@ class Node:
             on_fatal=self._on_fatal,
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
+            dead_letters=nobody,
             journal=nobody,
             catalog=nobody,
         )
@@ -185,11 +192,25 @@ class Node:
             if not await self._wait_until_drained(self._configuration.stop_timeout_ms):
                 tell(self._listener, Abandon())
             self._server = None
-            # What was read is with its queues, and with the journal, when nobody has a turn left.
-            while not self._runtime.is_idle():
-                await asyncio.sleep(0)
+            await self._quiesce()
         await self._close_files()
         self._log.info("broker.stopped")
+
+    async def _quiesce(self) -> None:
+        """Wait until what was read is with its queues and the journal.
+
+        Dead letters, too: their originals are settled, or they would come back at the next start.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._configuration.stop_timeout_ms / 1000
+        while not self._runtime.is_idle():
+            await asyncio.sleep(0)
+        while not (self._dead_letters.is_drained() and self._runtime.is_idle()):
+            if loop.time() > deadline:
+                milliseconds = self._configuration.stop_timeout_ms
+                self._log.warning("broker.dead_letters_timeout", milliseconds=milliseconds)
+                return
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def _wait_until_drained(self, timeout_ms: int) -> bool:
         """Wait for the last connection to go; false if it does not."""

@@ -61,6 +61,15 @@ def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
     bad("x-overflow", text("other"), "invalid_overflow"),
     bad("x-overflow", number(1), "{unacceptable_type,signedint}"),
     bad("x-dead-letter-routing-key", text("k"), "routing_key_but_no_dlx_defined"),
+    bad("x-dead-letter-routing-key", number(1), "{unacceptable_type,signedint}"),
+    bad("x-dead-letter-routing-key", text("k" * 256), "{max_length_exceeded,255}"),
+    Mistake(
+        "x-dead-letter-exchange 1",
+        QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": number(1)}),
+        406,
+        "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' "
+        "in queue 'q' in vhost '/'",
+    ),
     bad("x-single-active-consumer", text("yes"), "{unacceptable_type,longstr}"),
     bad("x-queue-type", number(1), "{unacceptable_type,signedint}"),
 )
@@ -75,7 +84,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
     bad("x-max-length-bytes", number(10), NOT_BUILT),
     bad("x-max-priority", number(10), NOT_BUILT),
     bad("x-overflow", text("reject-publish"), NOT_BUILT),
-    bad("x-dead-letter-exchange", text("x"), NOT_BUILT),
     bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
     Mistake(

@@ -1,0 +1,110 @@
+"""Publishes what queues drop to their dead-letter exchanges, like a channel in confirm mode.
+
+The rules are core/dead_letters.py's. Queues are told Publish and answer Confirm or Reject, as
+they answer a channel; once all of them have a dead letter, the queue that it came from is told to
+settle the original: the dead letter is safe before the original goes. Parent: the node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final
+
+from ..core.dead_letters import Dead, DeadLetters, ranges_of
+from ..core.definitions import QueueDefinition
+from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Reject
+from .node_context import NodeContext
+from .runtime import LoopActor, tell
+
+# So many are made, at about 10 microseconds each, before the event loop looks at its sockets.
+DEAD_LETTERS_PER_ROUND_MAX: Final = 256
+
+
+class DeadLetterPublisher(LoopActor):
+    """One for the node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__()
+        self._context = context
+        self._letters = DeadLetters(context.table, context.next_batch_number)
+        self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
+        self._is_scheduled = False
+
+    def on_receive(self, message: object) -> None:
+        """Take dead messages, what queues answer, or None: go on with what waits."""
+        letters = self._letters
+        if isinstance(message, PublishDead):
+            self._waiting.extend((message.queue, dead) for dead in message.dead)
+            if not self._is_scheduled:
+                self._publish_some()
+        elif isinstance(message, Confirm):
+            for batch, indexes in message.items:
+                letters.confirm(batch, indexes)
+        elif isinstance(message, Reject):
+            for batch, indexes in message.items:
+                self._rejected(message.queue, batch, indexes)
+        elif message is None:
+            self._is_scheduled = False
+            self._publish_some()
+
+    def is_drained(self) -> bool:
+        """Is every dead letter safe, and its original on its way to be settled?"""
+        return not (self._waiting or len(self._letters))
+
+    def on_idle(self) -> None:
+        """Have settled what is safe, one tell for each queue."""
+        if self._letters.settled:
+            for source, entry_ids in self._letters.settled.items():
+                tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids)))
+            self._letters.settled.clear()
+
+    def _publish_some(self) -> None:
+        """Publish up to a bound of what waits; the rest when the event loop has been round."""
+        waiting = self._waiting
+        room = DEAD_LETTERS_PER_ROUND_MAX
+        while waiting and room:
+            source = waiting[0][0]
+            dead: list[Dead] = []
+            while waiting and room and waiting[0][0] is source:
+                span, reason = waiting.popleft()[1]
+                if len(span) > room:
+                    waiting.appendleft((source, (span.part(room, len(span)), reason)))
+                    span = span.part(0, room)
+                room -= len(span)
+                dead.append((span, reason))
+            self._publish(source, dead)
+        if waiting:
+            self._is_scheduled = True
+            self.runtime.scheduler.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self.runtime.tell_now(self.actor_ref, None)
+
+    def _publish(self, source: QueueDefinition, dead: list[Dead]) -> None:
+        # State before effects: what queues owe is noted before they are told.
+        letters = self._letters.publish(source, dead, int(time.time()))
+        if letters is None:
+            return
+        for queue, indexes in letters.told.items():
+            if not tell(_handle(queue), Publish(self.actor_ref, letters.batch, indexes)):
+                self._rejected(queue, letters.batch, indexes)
+
+    def _rejected(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
+        """A queue will not have these: it is full or deleted, or it has failed."""
+        has_failed = (
+            not _handle(queue).is_alive() and self._context.table.find_queue(queue.name) is queue
+        )
+        if has_failed:
+            self._letters.failed(batch, indexes)
+        else:
+            self._letters.confirm(batch, indexes)
+
+    def on_failure(self, *exception: Any) -> None:
+        """Its originals would be neither here nor there until a restart: the node ends."""
+        self._context.on_fatal("dead letter publisher", exception[1])
+
+
+def _handle(queue: QueueDefinition) -> Ref:
+    handle: Ref = queue.handle  # type: ignore[assignment]
+    return handle

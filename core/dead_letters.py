@@ -1,0 +1,234 @@
+"""Dead letters: messages that left a queue other than by an ack, published to its exchange.
+
+Acts like a channel in confirm mode: each batch of dead messages becomes one batch of new publishes,
+routed through the table, and what the target queues owe is remembered. The original stays in
+its queue's journal until all of them have the dead letter, on disk where that is promised: a crash
+in between brings the original back, so a message may be in both places, never in neither.
+
+What becomes of a dead letter that a queue will not have:
+- no exchange of that name, no queue for the key, or a cycle of queues: dropped, as RabbitMQ does;
+- its target was deleted meanwhile, or refuses new messages because it is full: dropped there;
+- its target has failed: nothing is settled, and a restart brings the original back to its queue.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.contents import reframe_content
+from ..amqp_frames.errors import AmqpError
+from ..amqp_frames.methods import BasicPublish, encode_method
+from ..amqp_frames.properties import Properties, decode_properties, encode_properties
+from ..amqp_frames.publishes import decode_publishes
+from ..amqp_frames.short_strings import decode_text
+from .death_headers import REJECTED, Death, headers_of_dead, is_cycle, name_of, names_in
+from .definitions import QueueDefinition
+from .exchange_table import ExchangeTable
+from .publisher import durable_indexes
+from .span import Span
+
+# In the frames of dead letters; a consumer's channel with this number gets them as they are.
+CHANNEL_NUMBER: Final = 1
+
+# Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
+Dead = tuple[Span, str]
+
+
+class DeadBatch(NamedTuple):
+    """New publishes: tell each queue its indexes."""
+
+    batch: Batch
+    told: dict[QueueDefinition, Indexes]
+
+
+class _Rewritten(NamedTuple):
+    """What dead messages with one key and the same properties become."""
+
+    method: bytes
+    properties: bytes
+    queues: tuple[QueueDefinition, ...]
+
+
+class _Pending:
+    """One batch of dead letters: per message its original's entry id and how many queues owe it.
+
+    0 as the id: the journal does not know the original. -1 as the count: one of its queues failed.
+    """
+
+    __slots__ = ("entry_ids", "open_count", "owed", "source")
+
+    def __init__(self, source: QueueDefinition) -> None:
+        self.source = source
+        self.entry_ids: array[int] = array("Q")
+        self.owed: array[int] = array("i")
+        self.open_count = 0
+
+
+class DeadLetters:
+    """All dead letters of one vhost that are on their way.
+
+    `settled` collects, by source queue, the entry ids whose messages are safe elsewhere or
+    dropped; who tells the queues takes them out.
+    """
+
+    def __init__(self, table: ExchangeTable, next_batch_number: Callable[[], int]) -> None:
+        self._table = table
+        self._next_batch_number = next_batch_number
+        self._pending: dict[Batch, _Pending] = {}
+        self.settled: dict[QueueDefinition, array[int]] = {}
+
+    def __len__(self) -> int:
+        """How many dead letters some queue still owes."""
+        return sum(pending.open_count for pending in self._pending.values())
+
+    def publish(
+        self, source: QueueDefinition, dead: Sequence[Dead], time_seconds: int
+    ) -> DeadBatch | None:
+        """Make and route the dead letters of messages that left `source`; None if none is left."""
+        pending = _Pending(source)
+        pieces: list[bytes] = []
+        told: dict[QueueDefinition, array[int]] = {}
+        for span, reason in dead:
+            for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
+                if not rewritten.queues:
+                    self._settle(source, entry_id)
+                    continue
+                for queue in rewritten.queues:
+                    told.setdefault(queue, array("I")).append(len(pending.owed))
+                pending.entry_ids.append(entry_id)
+                pending.owed.append(len(rewritten.queues))
+                batch = span.batch
+                content = reframe_content(
+                    batch.wire,
+                    batch.headers[index],
+                    batch.ends[index],
+                    CHANNEL_NUMBER,
+                    0,
+                    rewritten.properties,
+                )
+                pieces += (rewritten.method, content)
+        if not pieces:
+            return None
+        letters = decode_publishes(b"".join(pieces))
+        letters.number = self._next_batch_number()
+        indexes: dict[QueueDefinition, Indexes] = dict(told)
+        letters.durable = durable_indexes(letters, indexes, len(letters))
+        pending.open_count = len(letters)
+        self._pending[letters] = pending
+        return DeadBatch(letters, indexes)
+
+    def confirm(self, batch: Batch, indexes: Indexes) -> None:
+        """One queue has these dead letters, or they are not to be in it any more."""
+        pending = self._pending.get(batch)
+        if pending is None:
+            return
+        owed = pending.owed
+        for index in indexes:
+            if owed[index] > 0:
+                owed[index] -= 1
+                if not owed[index]:
+                    pending.open_count -= 1
+                    self._settle(pending.source, pending.entry_ids[index])
+        self._forget_if_done(batch, pending)
+
+    def failed(self, batch: Batch, indexes: Indexes) -> None:
+        """One queue's actor died owing these: their originals stay in the journal."""
+        pending = self._pending.get(batch)
+        if pending is None:
+            return
+        for index in indexes:
+            if pending.owed[index] > 0:
+                pending.owed[index] = -1
+                pending.open_count -= 1
+        self._forget_if_done(batch, pending)
+
+    def _forget_if_done(self, batch: Batch, pending: _Pending) -> None:
+        if not pending.open_count:
+            del self._pending[batch]
+
+    def _settle(self, source: QueueDefinition, entry_id: int) -> None:
+        if entry_id:
+            self.settled.setdefault(source, array("Q")).append(entry_id)
+
+    # --- One message's new form and way
+
+    def _rewritten(
+        self, source: QueueDefinition, span: Span, reason: str, time_seconds: int
+    ) -> Iterator[tuple[int, int, _Rewritten]]:
+        """Each message's index, its entry id (0 if not journalled), and what becomes of it."""
+        batch = span.batch
+        wire = batch.wire
+        # Messages of one batch are much alike.
+        known: dict[tuple[int, bytes], _Rewritten] = {}
+        for position, index in enumerate(span.indexes):
+            header = batch.headers[index]
+            size = int.from_bytes(wire[header + 3 : header + 7], "big")
+            shape = batch.keys[index], wire[header + 19 : header + 7 + size]
+            rewritten = known.get(shape)
+            if rewritten is None:
+                key = batch.distinct[shape[0]]
+                properties = decode_properties(shape[1], 0, len(shape[1]))
+                rewritten = self._rewrite(source, key, properties, reason, time_seconds)
+                known[shape] = rewritten
+            yield index, span.first_entry_id + position if span.stored else 0, rewritten
+
+    def _rewrite(
+        self,
+        source: QueueDefinition,
+        key: bytes,
+        properties: Properties,
+        reason: str,
+        time_seconds: int,
+    ) -> _Rewritten:
+        """As rabbit_dead_letter:make_msg: one more death, and no expiration any more."""
+        exchange_end = 1 + key[0]
+        exchange = decode_text(key[1:exchange_end])
+        routing_key = decode_text(key[exchange_end + 1 : -1])
+        keys = [routing_key, *names_in(properties.headers, "CC")]
+        death = Death(reason, source.name, time_seconds, exchange, keys, properties.expiration)
+        headers = headers_of_dead(properties.headers, death)
+        target = name_of(source.arguments["x-dead-letter-exchange"]) or ""
+        new_key = name_of(source.arguments.get("x-dead-letter-routing-key"))
+        if new_key is not None:
+            keys = [new_key]
+            headers.pop("CC", None)
+        queues = self._route(target, keys)
+        if reason != REJECTED:
+            queues = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
+        if not queues:
+            return _Rewritten(b"", b"", ())
+        return _Rewritten(
+            encode_method(CHANNEL_NUMBER, BasicPublish(0, target, keys[0])),
+            encode_properties(properties._replace(headers=headers, expiration=None)),
+            queues,
+        )
+
+    def _route(self, exchange_name: str, keys: Sequence[str]) -> tuple[QueueDefinition, ...]:
+        """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
+        table = self._table
+        found: dict[QueueDefinition, None] = {}
+        exchange = table.find_exchange(exchange_name) if exchange_name else None
+        for key in keys:
+            if not exchange_name:
+                queue = table.find_queue(key)
+                found.update({} if queue is None else {queue: None})
+            elif exchange is not None:
+                # A type that is not built routes nothing.
+                with suppress(AmqpError):
+                    found.update(dict.fromkeys(exchange.route(key)))
+        return tuple(found)
+
+
+def ranges_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Entry ids, in any order, as ranges, ends inclusive."""
+    ranges: list[tuple[int, int]] = []
+    for entry_id in sorted(entry_ids):
+        if ranges and ranges[-1][1] == entry_id - 1:
+            ranges[-1] = ranges[-1][0], entry_id
+        else:
+            ranges.append((entry_id, entry_id))
+    return ranges

@@ -1,0 +1,46 @@
+"""Messages that leave a queue other than by an ack: dead letters, if it has an exchange for them."""
+
+from __future__ import annotations
+
+from batches import numbered
+from leveret.amqp_frames.field_table import table_of
+from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.queue_structures import equip
+
+WINDOW = 1 << 20
+
+
+def queue_of(**arguments: object) -> MessageQueue:
+    queue = MessageQueue("the queue", True, WINDOW)
+    table = table_of({name.replace("_", "-"): value for name, value in arguments.items()})
+    equip(queue, table, WINDOW)
+    queue.publish(numbered(5), range(5), Effects())
+    return queue
+
+
+def discarded(queue: MessageQueue) -> Effects:
+    """The second of three messages that a channel has got is rejected for good."""
+    deliveries = [queue.get("a", False, Effects()) for _ in range(3)]
+    effects = Effects()
+    queue.discard("a", [(deliveries[1], 0, 1)], effects)
+    # What the channel no longer holds is not discarded twice.
+    queue.discard("a", [(deliveries[1], 0, 1)], effects)
+    return effects
+
+
+def test_a_rejected_message_of_a_plain_queue_is_settled() -> None:
+    effects = discarded(queue_of())
+    assert effects.settled_entries == [(2, 2)]
+    assert effects.dead == []
+
+
+def test_a_rejected_message_of_a_queue_with_an_exchange_for_it_is_not_settled() -> None:
+    effects = discarded(queue_of(x_dead_letter_exchange=""))
+    assert effects.settled_entries == []
+    ((span, reason),) = effects.dead
+    assert (list(span.indexes), span.first_entry_id, span.stored, reason) == (
+        [1],
+        2,
+        True,
+        "rejected",
+    )
