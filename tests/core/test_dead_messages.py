@@ -1,4 +1,4 @@
-"""Messages that leave a queue other than by an ack: dead letters, if it has an exchange for them."""
+"""Messages that leave a queue other than by an ack: dead letters, if it has an exchange."""
 
 from __future__ import annotations
 
