@@ -98,7 +98,8 @@ class RabbitMQ:
 
     name = "rabbitmq"
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, settings: str = "[].\n") -> None:
+        """Take in `settings` an advanced.config, Erlang terms, besides its address."""
         if not RABBITMQ_SERVER.exists():
             raise BrokerError(RABBITMQ_MISSING)
         self.port = free_port()
@@ -106,6 +107,7 @@ class RabbitMQ:
         self._directory.mkdir()
         (self._directory / "enabled_plugins").write_text("[].\n")
         (self._directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        (self._directory / "advanced.config").write_text(settings)
         self._environment = {
             # The Erlang cookie is made there, and the caller's own is left alone.
             "HOME": str(self._directory),
@@ -114,6 +116,9 @@ class RabbitMQ:
             "RABBITMQ_MNESIA_BASE": str(self._directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self._directory / "log"),
             "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self._directory / "advanced.config"),
+            # A node that cannot start would leave it in the caller's directory.
+            "ERL_CRASH_DUMP": str(self._directory / "erl_crash.dump"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._directory / "enabled_plugins"),
         }
         self._child: _Child | None = None

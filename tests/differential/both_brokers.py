@@ -1,0 +1,97 @@
+"""RabbitMQ and Leveret, side by side, and what compares their answers to one script."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+import pytest
+from command_socket import ScriptEnded
+from leveret.amqp_frames.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ExchangeDelete,
+    QueueDelete,
+)
+from scripted_session import Session
+from standing import STANDING
+
+Script = Callable[[Session], None]
+Hunk = tuple[list[str], list[str]]
+
+LOCKED = 405
+DELETE_ATTEMPTS_MAX = 100
+
+
+class BothBrokers:
+    """The ports of the two, and how a script is run against each."""
+
+    def __init__(self, rabbitmq_port: int, leveret_port: int) -> None:
+        self._ports = (rabbitmq_port, leveret_port)
+
+    def compare(self, name: str, script: Script) -> None:
+        """Run the script against both; their answers differ in what is known to, and no more."""
+        theirs, ours = (transcript_of(script, port) for port in self._ports)
+        expected = [(each.rabbitmq, each.leveret) for each in STANDING if each.script == name]
+        if hunks(theirs, ours) != expected:
+            pytest.fail(
+                f"RabbitMQ (-) and Leveret (+) answer otherwise than is known:\n"
+                f"{shown(theirs, ours)}",
+                pytrace=False,
+            )
+
+
+def compared(script: Script) -> Callable[[BothBrokers], None]:
+    """A test of this script."""
+
+    def test(both: BothBrokers) -> None:
+        both.compare(script.__name__, script)
+
+    test.__name__ = script.__name__
+    test.__doc__ = script.__doc__
+    return test
+
+
+def transcript_of(script: Script, port: int) -> list[str]:
+    """What the broker answers to the script; nothing of it is left there."""
+    session = Session(port)
+    try:
+        script(session)
+        session.leftovers()
+    except ScriptEnded:
+        pass
+    finally:
+        session.close()
+        clear(session)
+    return session.lines
+
+
+def clear(session: Session) -> None:
+    """Delete what the script declared, once its connections have gone."""
+    names = [QueueDelete(queue=name) for name in session.queues if name]
+    mine = [each for each in session.exchanges if each and not each.startswith("amq.")]
+    deletes = [*names, *(ExchangeDelete(exchange=name) for name in mine)]
+    sweeper = Session(session.port)
+    channel = sweeper.channel()
+    for delete in deletes:
+        for _ in range(DELETE_ATTEMPTS_MAX):
+            channel.send(delete)
+            answer = channel.connection.take(1).method
+            if not isinstance(answer, ChannelClose):
+                break
+            # An exclusive queue whose connection is only just going.
+            assert answer.reply_code == LOCKED, answer
+            channel.send(ChannelCloseOk(), ChannelOpen())
+            channel.connection.take(1)
+    sweeper.close()
+
+
+def hunks(theirs: list[str], ours: list[str]) -> list[Hunk]:
+    """The places where they differ."""
+    matcher = difflib.SequenceMatcher(None, theirs, ours, autojunk=False)
+    return [(theirs[a:b], ours[c:d]) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+
+
+def shown(theirs: list[str], ours: list[str]) -> str:
+    return "\n".join(difflib.ndiff(theirs, ours))

@@ -1,0 +1,300 @@
+"""A scripted session of raw sockets with one broker: what is sent, what is asked, and every answer.
+
+A script is a function of a Session. It says what it expects only by how many answers it waits for;
+the answers themselves are written down (transcript.py) and compared between the brokers. Where
+the broker closes a connection or says nothing for `SILENCE_SECONDS`, that is written down
+as well and the script ends there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from client_frames import FRAME_MAX_BYTES, TRANSIENT, methods_of, publish
+from command_socket import SILENCE_SECONDS, Command, CommandSocket, ScriptEnded
+from leveret.amqp_frames.constants import PROTOCOL_HEADER
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicNack,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelOpen,
+    ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ExchangeDeclare,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from leveret.amqp_frames.properties import Properties
+from transcript import Names
+
+CAPABILITIES = ("basic.nack", "consumer_cancel_notify", "authentication_failure_close")
+
+
+class Session:
+    """One run of a script against the broker at `port`."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.lines: list[str] = []
+        self.queues: set[str] = set()
+        self.exchanges: set[str] = set()
+        self._names = Names()
+        self._connections: list[Connection] = []
+
+    def raw_connection(self) -> Connection:
+        """A socket over which nothing has been said."""
+        connection = Connection(self, f"connection {len(self._connections) + 1}")
+        self._connections.append(connection)
+        return connection
+
+    def connect(
+        self, *, frame_max_bytes: int = FRAME_MAX_BYTES, channel_max: int = 2047, **login: object
+    ) -> Connection:
+        """A connection that is logged in; its handshake is not written down."""
+        connection = self.raw_connection()
+        connection.log_in(
+            frame_max_bytes=frame_max_bytes,
+            channel_max=channel_max,
+            **login,  # type: ignore[arg-type]
+        )
+        return connection
+
+    def channel(self) -> Channel:
+        """Channel 1 of a connection of its own, open."""
+        return self.connect().channel(1)
+
+    def record(self, place: str, line: str) -> None:
+        self.lines.append(self._names.replaced(f"{place}: {line}"))
+
+    def note(self, method: Method) -> None:
+        """Remember what is declared, so that it can be deleted when the script is over."""
+        if isinstance(method, QueueDeclare | QueueDeclareOk):
+            self.queues.add(method.queue)
+        elif isinstance(method, ExchangeDeclare):
+            self.exchanges.add(method.exchange)
+
+    def leftovers(self) -> None:
+        """Write down what came and was not asked for."""
+        for connection in self._connections:
+            connection.leftovers()
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+class Connection(CommandSocket):
+    """One connection: keeps the commands that nobody has asked for yet."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        super().__init__(session.port)
+        self.session = session
+        self.name = name
+        self._waiting: deque[Command] = deque()
+
+    # --- Out
+
+    def send(self, *data: bytes | Method) -> None:
+        """Bytes as they are; methods on channel 0."""
+        pieces = [methods_of(0, each) if isinstance(each, Method) else each for each in data]
+        self.socket.sendall(b"".join(pieces))
+
+    def log_in(
+        self,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        frame_max_bytes: int = FRAME_MAX_BYTES,
+        channel_max: int = 2047,
+        capabilities: tuple[str, ...] = CAPABILITIES,
+    ) -> None:
+        self.send(PROTOCOL_HEADER)
+        self.take(0)
+        properties = table_of({"capabilities": dict.fromkeys(capabilities, True)})
+        response = f"\0{user}\0{password}".encode()
+        self.send(ConnectionStartOk(properties, "PLAIN", response, "en_US"))
+        tune = self.take(0).method
+        assert isinstance(tune, ConnectionTune), tune
+        self.send(ConnectionTuneOk(channel_max, frame_max_bytes, 0))
+        self.send(ConnectionOpen(virtual_host=vhost))
+        self.take(0)
+
+    def channel(self, number: int) -> Channel:
+        """A channel, opened; that is not written down."""
+        channel = Channel(self, number)
+        channel.send(ChannelOpen())
+        self.take(number)
+        return channel
+
+    def ask(self, *data: bytes | Method) -> Method:
+        """Send on channel 0 and write down the one answer."""
+        self.send(*data)
+        return self.read().method
+
+    def drop(self) -> None:
+        """Go without a word."""
+        self.socket.close()
+
+    def close(self) -> None:
+        """The polite way, as far as the broker still listens; nothing is written down."""
+        try:
+            self.send(ConnectionClose(200, "Goodbye"))
+            while not isinstance(self.take(0, quietly=True).method, ConnectionCloseOk):
+                pass
+        except (OSError, ScriptEnded):
+            pass
+        self.socket.close()
+
+    # --- In
+
+    def read(self, channel: int = 0) -> Command:
+        """The next command of a channel, written down; a connection.close goes before."""
+        command = self.take(channel)
+        place = f"{self.name}, channel {command.channel}"
+        for line in command.lines:
+            self.session.record(place, line)
+        if isinstance(command.method, ConnectionClose):
+            self.send(ConnectionCloseOk())
+            self.end()
+        return command
+
+    def end(self) -> None:
+        """What comes until the socket is closed, written down; the script ends here."""
+        while True:
+            self.take(0)
+
+    def take(self, channel: int, *, quietly: bool = False) -> Command:
+        """The next command of a channel, or of channel 0; ScriptEnded if nothing comes."""
+        for command in self._waiting:
+            if command.channel == channel:
+                self._waiting.remove(command)
+                return command
+        while True:
+            try:
+                command = self.read_command()
+            except ScriptEnded as ended:
+                if not quietly:
+                    self.session.record(self.name, str(ended))
+                raise
+            self.session.note(command.method)
+            if command.channel in (channel, 0):
+                return command
+            self._waiting.append(command)
+
+    def leftovers(self) -> None:
+        """Write down what came and was not asked for."""
+        while self._waiting:
+            command = self._waiting.popleft()
+            for line in command.lines:
+                self.session.record(f"{self.name}, channel {command.channel}, unasked", line)
+
+
+class Channel:
+    """One channel of a connection."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self._answered = 0
+
+    # --- Out
+
+    def send(self, *what: bytes | Method) -> None:
+        """In one write: frames as they are, and methods of this channel."""
+        for each in what:
+            if isinstance(each, Method):
+                self.connection.session.note(each)
+        pieces = [
+            methods_of(self.number, each) if isinstance(each, Method) else each for each in what
+        ]
+        self.connection.send(*pieces)
+
+    def publish(
+        self,
+        routing_key: str,
+        body: bytes = b"body",
+        properties: Properties = TRANSIENT,
+        **bits: object,
+    ) -> None:
+        """basic.publish with its content; exchange, mandatory and immediate as keywords."""
+        self.send(publish(routing_key, body, properties, channel=self.number, **bits))  # type: ignore[arg-type]
+
+    # --- In
+
+    def read(self, count: int = 1) -> Command:
+        """The next commands of this channel, written down; gives the last.
+
+        A channel that the broker closes is opened again.
+        """
+        for _ in range(count):
+            command = self.connection.read(self.number)
+            if isinstance(command.method, ChannelClose):
+                self.send(ChannelCloseOk(), ChannelOpen())
+                self.connection.take(self.number)
+                self._answered = 0
+        return command
+
+    def ask(self, *methods: bytes | Method) -> Method:
+        """Send each and write down its one answer; gives the last."""
+        for method in methods:
+            self.send(method)
+            answer = self.read().method
+        return answer
+
+    def confirm_select(self) -> None:
+        self.ask(ConfirmSelect())
+
+    def confirms(self, count: int) -> None:
+        """Until the next `count` publishes are answered: which numbers were acked, which nacked."""
+        open_numbers = set(range(self._answered + 1, self._answered + count + 1))
+        self._answered += count
+        acked: list[int] = []
+        nacked: list[int] = []
+        while open_numbers:
+            command = self.connection.take(self.number)
+            method = command.method
+            if not isinstance(method, BasicAck | BasicNack):
+                self.connection.session.record(str(self), f"instead of a confirm: {command.lines}")
+                return
+            tag = method.delivery_tag
+            low = min(open_numbers) if method.multiple else tag
+            answered = open_numbers & set(range(low, tag + 1))
+            open_numbers -= answered
+            (acked if isinstance(method, BasicAck) else nacked).extend(answered)
+        line = f"acked {sorted(acked)}, nacked {sorted(nacked)}"
+        self.connection.session.record(str(self), line)
+
+    def settled(self) -> None:
+        """The channel has looked at all that was sent; what came of it is written down."""
+        self.send(ChannelFlow(True))
+        while self.read().method.name != "channel.flow-ok":
+            pass
+
+    def counts(self, queue: str) -> tuple[int, int]:
+        """Ready messages and consumers; not written down."""
+        self.send(QueueDeclare(queue=queue, passive=True))
+        answer = self.connection.take(self.number).method
+        assert isinstance(answer, QueueDeclareOk), answer
+        return answer.message_count, answer.consumer_count
+
+    def wait_for_counts(self, queue: str, ready: int, consumers: int = 0) -> None:
+        """Ask until it is so, for what another connection or the clock sets off."""
+        deadline = time.monotonic() + SILENCE_SECONDS
+        counts = self.counts(queue)
+        while counts != (ready, consumers) and time.monotonic() < deadline:
+            counts = self.counts(queue)
+        self.connection.session.record(str(self), f"{queue} has ready, consumers = {counts}")
+
+    def __str__(self) -> str:
+        return f"{self.connection.name}, channel {self.number}"

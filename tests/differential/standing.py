@@ -1,0 +1,17 @@
+"""The differences that stand, each with the row of docs/COMPATIBILITY.md that says why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    """In the transcript of this script, these lines of RabbitMQ's are those of Leveret's."""
+
+    script: str
+    row: str
+    rabbitmq: list[str]
+    leveret: list[str]
+
+
+STANDING: list[Difference] = []
