@@ -20,6 +20,7 @@ from ..core.consumers import Consumer
 from ..core.dead_letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.in_flight import Delivery
+from ..core.login_checks import PasswordCheck
 from ..core.outlet import OutletShare
 from ..core.unacked import Part
 
@@ -38,6 +39,35 @@ class WriteBuffer(NamedTuple):
     """The transport's write buffer has run over its high mark, or is empty enough again."""
 
     is_full: bool
+
+
+# --- Logins
+
+
+class LogIn(NamedTuple):
+    """Reader -> Logins: may this user log in from this address? Answered with LoginAnswer."""
+
+    reader: Ref
+    host: str
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Without the password, wherever it is shown."""
+        return f"LogIn(host={self.host!r}, user={self.user!r})"
+
+
+class LoginAnswer(NamedTuple):
+    """Logins -> Reader."""
+
+    is_allowed: bool
+
+
+class PasswordChecked(NamedTuple):
+    """A thread of Logins' -> Logins."""
+
+    check: PasswordCheck
+    is_right: bool
 
 
 # --- Reader -> Channel
@@ -400,7 +430,9 @@ class Release(NamedTuple):
 
 
 class Shutdown(NamedTuple):
-    """Node -> Listener and Readers: say 320 to the client and end."""
+    """Node -> Listener and Readers: say 320 to the client, with this reason, and end."""
+
+    reason: str = "broker forced connection closure with reason 'shutdown'"
 
 
 class Abandon(NamedTuple):

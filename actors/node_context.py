@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..core.accounts import Accounts
 from ..core.exchange_table import ExchangeTable
 from ..core.handshake import Limits
 from ..core.topology import Topology
@@ -20,8 +21,8 @@ class NodeContext:
     topology: Topology
     limits: Limits
     version: str
-    # From this address, may this user log in with this password?
-    authenticate: Callable[[str, str, str], bool]
+    # Users, vhosts and permissions: read by all, changed by the broker's actor.
+    accounts: Accounts
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int
     publish_window_bytes_max: int
@@ -38,6 +39,7 @@ class NodeContext:
     dead_letters: Ref
     journal: Ref
     catalog: Ref
+    logins: Ref
 
     @property
     def table(self) -> ExchangeTable:

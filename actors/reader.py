@@ -7,6 +7,7 @@ the stop of reading when the broker is not keeping up. Parent of its channels an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -28,9 +29,10 @@ from ..amqp_frames.methods import (
     encode_method,
 )
 from ..core.connection_phase import Phase
-from ..core.handshake import Handshake, LoginRefusedError, State
-from ..core.heartbeat_watch import HeartbeatWatch
+from ..core.handshake import State
 from .connection_channels import ConnectionChannels
+from .connection_clock import ConnectionClock
+from .connection_opening import Opening
 from .messages import (
     Abandon,
     Absorbed,
@@ -40,11 +42,10 @@ from .messages import (
     ConnectionDown,
     ConnectionLost,
     Down,
+    LoginAnswer,
     QueuesDeleted,
     Ref,
     Shutdown,
-    StartHeartbeats,
-    WakeAt,
     Woken,
     WriteBuffer,
 )
@@ -54,9 +55,6 @@ from .runtime import LoopActor, tell
 from .transport import ReadableTransport
 from .writer import Writer
 
-# Asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
-_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
-_SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 # RabbitMQ's SILENT_CLOSE_DELAY, for a client that was refused without a word.
 SILENT_CLOSE_SECONDS = 3.0
 
@@ -73,20 +71,19 @@ class Reader(LoopActor):
         self._parent = parent
         self._log = context.runtime.log.bind(peer=peer)
         self._phase = Phase.HEADER
-        self._header = b""
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
-        login = partial(context.authenticate, peer.rsplit(":", 1)[0])
-        self._handshake = Handshake(context.limits, context.version, login)
+        self._opening = Opening(context, peer, self.actor_ref)
+        self._handshake = self._opening.handshake
         self._channels = ConnectionChannels(context, self._handshake, self._decoder, self.actor_ref)
         self._window = self._channels.window
         self._gate = ReadingGate(transport, self._window)
-        self._watch = HeartbeatWatch()
+        self._clock = ConnectionClock(context, self.actor_ref)
 
     def on_start(self) -> None:
         """Start the writer; give the client so long for its handshake."""
         ticker = self._context.ticker
         self._writer = Writer.start_on(self.runtime, self._transport, self.actor_ref, ticker)
-        self._wake_in(self._context.handshake_timeout_seconds, "handshake")
+        self._clock.wake_in(self._context.handshake_timeout_seconds, "handshake")
 
     def on_receive(self, message: object) -> None:
         """Dispatch; bytes first, they are the hot path."""
@@ -101,6 +98,9 @@ class Reader(LoopActor):
             self._channels.forget(message.channel_number)
         elif isinstance(message, ChannelFailed):
             self._channel_failed(message.channel_number, message.error)
+        elif isinstance(message, LoginAnswer):
+            if self._phase is Phase.HANDSHAKE:
+                self._logged_in(message.is_allowed)
         elif isinstance(message, WriteBuffer):
             self._gate.is_write_blocked = message.is_full
             tell(self._writer, message)
@@ -113,7 +113,7 @@ class Reader(LoopActor):
             if self._phase in (Phase.HEADER, Phase.HANDSHAKE):
                 self._end_transport()
             else:
-                self._fail(HardError(CONNECTION_FORCED, _SHUTDOWN))
+                self._fail(HardError(CONNECTION_FORCED, message.reason))
         elif isinstance(message, Abandon):
             self._transport.abort()
         elif isinstance(message, Down):
@@ -125,37 +125,40 @@ class Reader(LoopActor):
     # --- Bytes in
 
     def _received(self, data: bytes) -> None:
-        self._watch.reads += 1
+        self._clock.received()
         if self._gate.received(len(data)):
             self._balance_reading()
             self.runtime.scheduler.call_soon(partial(tell, self.actor_ref, Absorbed()))
         if self._phase is Phase.HEADER:
             self._take_header(data)
             return
-        for event in self._decoder.feed(data):
-            try:
-                if self._phase in (Phase.CLOSING, Phase.CLIENT_CLOSING, Phase.ENDED):
-                    self._closing_event(event)
-                else:
-                    self._event(event)
-            except AmqpError as error:
-                self._fail(error)
+        self._take(self._decoder.feed(data))
         if self._decoder.error is not None and self._phase in (Phase.HANDSHAKE, Phase.RUNNING):
             self._fail(self._decoder.error)
 
     def _take_header(self, data: bytes) -> None:
-        self._header += data
-        if len(self._header) < len(PROTOCOL_HEADER):
-            return
-        if not self._header.startswith((PROTOCOL_HEADER, _HEADER_0_9)):
-            self._log.warning("connection.refused", reason="bad protocol header")
+        try:
+            rest = self._opening.take_header(data)
+        except ValueError as fault:
+            self._log.warning("connection.refused", reason=str(fault))
             tell(self._writer, PROTOCOL_HEADER)
             self._end_transport()
             return
-        self._phase = Phase.HANDSHAKE
-        self._write(0, self._handshake.start())
-        if len(self._header) > len(PROTOCOL_HEADER):
-            self._received(self._header[len(PROTOCOL_HEADER) :])
+        if rest is not None:
+            self._phase = Phase.HANDSHAKE
+            self._write(0, self._handshake.start())
+            if rest:
+                self._received(rest)
+
+    def _take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            try:
+                if self._phase in (Phase.CLOSING, Phase.CLIENT_CLOSING, Phase.ENDED):
+                    self._closing_event(event)
+                elif self._phase is Phase.RUNNING or not self._opening.holds_back(event):
+                    self._event(event)
+            except AmqpError as error:
+                self._fail(error)
 
     def _event(self, event: Event) -> None:
         if event.channel_number == 0:
@@ -173,9 +176,10 @@ class Reader(LoopActor):
         if self._phase is Phase.HANDSHAKE:
             handshake = self._handshake
             answer = handshake.receive(method)
+            self._balance_reading()
             if handshake.state is State.OPEN:
                 self._decoder.set_frame_max(handshake.limits.frame_max_bytes)
-                self._start_heartbeats()
+                self._clock.start_heartbeats(handshake.limits.heartbeat_seconds, self._writer)
             if answer is not None:
                 self._write(0, answer)
             if handshake.state is State.DONE:
@@ -190,6 +194,14 @@ class Reader(LoopActor):
         else:
             text = f"unexpected method in connection state {self._phase.value}"
             raise HardError(CHANNEL_ERROR, text, method.class_id, method.method_id)
+
+    def _logged_in(self, is_allowed: bool) -> None:
+        try:
+            self._write(0, self._handshake.logged_in(is_allowed))
+            self._balance_reading()
+        except AmqpError as error:
+            self._fail(error)
+        self._take(self._opening.held_back())
 
     # --- Endings
 
@@ -222,20 +234,19 @@ class Reader(LoopActor):
         self._channels.release()
         if was_running:
             self._tell_broker()
-        says_why = self._handshake.capability("authentication_failure_close")
-        is_silent = isinstance(error, LoginRefusedError) and not says_why
+        is_silent = self._handshake.hides(error)
         if not is_silent:
             self._write_close(0, ConnectionClose, error)
         delay = self._context.close_timeout_seconds
         if is_silent or self._decoder.lost_sync:
             delay = SILENT_CLOSE_SECONDS
-        self._wake_in(delay, "close")
+        self._clock.wake_in(delay, "close")
         self._balance_reading()
 
     def _end_transport(self) -> None:
         self._phase = Phase.ENDED
         tell(self._writer, CloseTransport())
-        self._wake_in(self._context.close_timeout_seconds, "abort")
+        self._clock.wake_in(self._context.close_timeout_seconds, "abort")
 
     def _tell_broker(self) -> None:
         tell(self._context.broker, ConnectionDown(self.actor_ref, self.actor_ref))
@@ -263,34 +274,23 @@ class Reader(LoopActor):
 
     # --- Time and flow
 
-    def _start_heartbeats(self) -> None:
-        half = self._handshake.limits.heartbeat_seconds / 2
-        if half:
-            tell(self._writer, StartHeartbeats(half))
-            self._wake_in(half, "heartbeat")
-
     def _woken(self, token: object) -> None:
         if token == "handshake" and self._phase in (Phase.HEADER, Phase.HANDSHAKE):
             self._log.warning("connection.refused", reason="handshake timeout")
             self._end_transport()
         elif token in ("close", "abort"):
             self._transport.abort()
-        elif token == "heartbeat" and self._phase is not Phase.ENDED:
-            self._check_heartbeat()
-
-    def _check_heartbeat(self) -> None:
-        if self._watch.look(is_listening=not self._gate.is_paused):
-            self._wake_in(self._handshake.limits.heartbeat_seconds / 2, "heartbeat")
-        else:
+        elif (
+            token == "heartbeat"
+            and self._phase is not Phase.ENDED
+            and not self._clock.is_client_there(is_listening=not self._gate.is_paused)
+        ):
             self._log.warning("connection.closed", reason="missed heartbeats from client")
             self._transport.abort()
 
     def _balance_reading(self) -> None:
-        self._gate.balance(self._phase is Phase.RUNNING)
-
-    def _wake_in(self, seconds: float, token: str) -> None:
-        when = self.runtime.scheduler.time() + seconds
-        tell(self._context.ticker, WakeAt(when, self.actor_ref, token))
+        awaits_login = self._phase is Phase.HANDSHAKE and self._opening.awaits_login
+        self._gate.balance(self._phase is Phase.RUNNING, awaits_login)
 
     def _write(self, channel_number: int, method: Method) -> None:
         tell(self._writer, encode_method(channel_number, method))

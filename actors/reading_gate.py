@@ -40,10 +40,10 @@ class ReadingGate:
         self.is_resting = True
         return True
 
-    def balance(self, is_running: bool) -> None:
+    def balance(self, is_running: bool, awaits_login: bool = False) -> None:
         """Pause or resume, if what is waiting has come to ask for it."""
-        must_pause = is_running and (
-            self._window.is_closed or self.is_write_blocked or self.is_resting
+        must_pause = awaits_login or (
+            is_running and (self._window.is_closed or self.is_write_blocked or self.is_resting)
         )
         if must_pause and not self.is_paused:
             self._transport.pause_reading()

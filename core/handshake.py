@@ -49,6 +49,8 @@ class State(Enum):
     """What the server waits for."""
 
     START_OK = "starting"
+    # Whether the user may log in, which the caller has found out elsewhere.
+    LOGIN = "securing"
     TUNE_OK = "tuning"
     OPEN = "opening"
     DONE = "running"
@@ -69,16 +71,24 @@ class LoginRefusedError(HardError):
 class Handshake:
     """The server's side until connection.open-ok.
 
-    `authenticate(user, password)` says whether the user may log in from where the client is.
+    `authenticate(user, password)` says whether the user may log in from where the client is; None
+    says that the answer comes later, through `logged_in`. `may_open(user, vhost)` raises what a
+    client must be told that may not use the vhost.
     """
 
     def __init__(
-        self, limits: Limits, version: str, authenticate: Callable[[str, str], bool]
+        self,
+        limits: Limits,
+        version: str,
+        authenticate: Callable[[str, str], bool | None],
+        may_open: Callable[[str, str], None],
     ) -> None:
         self.state = State.START_OK
         self._offered = limits
         self._version = version
         self._authenticate = authenticate
+        self._may_open = may_open
+        self._mechanism = ""
         # Settled by the client's answers.
         self.limits = limits
         self.user = ""
@@ -110,23 +120,21 @@ class Handshake:
         field = capabilities.value.get(name)
         return field is not None and field.value is True
 
+    def hides(self, error: AmqpError) -> bool:
+        """Is the client not told of this error? So for a refused login, as in RabbitMQ."""
+        says_why = self.capability("authentication_failure_close")
+        return isinstance(error, LoginRefusedError) and not says_why
+
     def receive(self, method: Method) -> Method | None:
         """Take the client's next method; return the answer."""
         if isinstance(method, ConnectionStartOk) and self.state is State.START_OK:
-            self._start_ok(method)
-            self.state = State.TUNE_OK
-            return ConnectionTune(
-                self._offered.channel_max,
-                self._offered.frame_max_bytes,
-                self._offered.heartbeat_seconds,
-            )
+            return self._start_ok(method)
         if isinstance(method, ConnectionTuneOk) and self.state is State.TUNE_OK:
             self._tune_ok(method)
             self.state = State.OPEN
             return None
         if isinstance(method, ConnectionOpen) and self.state is State.OPEN:
-            if method.virtual_host != "/":
-                raise HardError(NOT_ALLOWED, f"vhost {method.virtual_host} not found", 10, 40)
+            self._may_open(self.user, method.virtual_host)
             self.vhost = method.virtual_host
             self.state = State.DONE
             return ConnectionOpenOk()
@@ -137,7 +145,22 @@ class Handshake:
             method.method_id,
         )
 
-    def _start_ok(self, method: ConnectionStartOk) -> None:
+    def logged_in(self, is_allowed: bool) -> ConnectionTune:
+        """The answer to the login: the next method, or LoginRefusedError."""
+        if not is_allowed:
+            raise LoginRefusedError(
+                ACCESS_REFUSED,
+                f"Login was refused using authentication mechanism {self._mechanism}. "
+                "For details see the broker logfile.",
+            )
+        self.state = State.TUNE_OK
+        return ConnectionTune(
+            self._offered.channel_max,
+            self._offered.frame_max_bytes,
+            self._offered.heartbeat_seconds,
+        )
+
+    def _start_ok(self, method: ConnectionStartOk) -> Method | None:
         self.client_properties = method.client_properties
         if method.mechanism == "PLAIN":
             credentials = _plain(method.response)
@@ -157,14 +180,11 @@ class Handshake:
                 method.class_id,
                 method.method_id,
             )
-        user, password = credentials
-        if not self._authenticate(user, password):
-            raise LoginRefusedError(
-                ACCESS_REFUSED,
-                f"Login was refused using authentication mechanism {method.mechanism}. "
-                "For details see the broker logfile.",
-            )
-        self.user = user
+        self.user, password = credentials
+        self._mechanism = method.mechanism
+        self.state = State.LOGIN
+        is_allowed = self._authenticate(self.user, password)
+        return None if is_allowed is None else self.logged_in(is_allowed)
 
     def _tune_ok(self, method: ConnectionTuneOk) -> None:
         _check("frame_max", method.frame_max, self._offered.frame_max_bytes, FRAME_BYTES_MIN)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .core.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "LEVERET_"
@@ -56,6 +57,9 @@ class Configuration:
     default_user: str = "guest"
     default_password: str = field(default="guest", repr=False)
     loopback_users: tuple[str, ...] = ("guest",)
+    password_hash_cost: int = 14
+    password_checks_max: int = 1
+    password_checks_waiting_max: int = 1000
 
     def __post_init__(self) -> None:
         """Check every value, also of settings made in a program."""
@@ -85,6 +89,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),
     "segment_bytes_max": (1 * MIB, 2**40),
+    "password_hash_cost": (COST_MIN, COST_MAX),
+    "password_checks_max": (1, 64),
+    "password_checks_waiting_max": (1, 1_000_000),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "log_level": ("debug", "info", "warning", "error"),

@@ -8,10 +8,10 @@ catalog, each to its last byte.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import itertools
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,18 @@ from .actors.catalog_changes import restored
 from .actors.dead_letter_publisher import DeadLetterPublisher
 from .actors.journal import JournalActor
 from .actors.listener import Connection, Listener
+from .actors.logins import Logins, login_threads
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.runtime import Runtime, tell
 from .actors.ticker import Ticker
 from .configuration import Configuration
+from .core.accounts import Accounts
 from .core.handshake import Limits
+from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .core.topology import Topology
 from .errors import StartError
+from .open_accounts import new_password_hash, open_accounts
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
 from .storage.files import Files
@@ -66,6 +70,7 @@ class Node:
         self._journal: Journal | None = None
         self._journal_actor: Ref | None = None
         self._catalog_actor: Ref | None = None
+        self._login_threads: ThreadPoolExecutor | None = None
         self._server: asyncio.Server | None = None
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
@@ -87,6 +92,12 @@ class Node:
         assert self._directory is not None
         catalog = self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
         contents = catalog.load()
+        accounts = open_accounts(
+            catalog,
+            configuration.default_user,
+            configuration.default_password,
+            configuration.password_hash_cost,
+        )
         queue_ids = itertools.count(catalog.next_queue_id)
         topology = Topology(queue_ids.__next__, os.urandom)
         topology.restore(*restored(contents))
@@ -99,7 +110,9 @@ class Node:
         )
         self._report(recovered)
         runtime = self._runtime = Runtime(loop, self._log)
-        context = self.context = self._context(runtime, topology, recovered.next_batch_number)
+        context = self.context = self._context(
+            runtime, topology, accounts, recovered.next_batch_number
+        )
         context.journal = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
         context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
         self._journal_actor, self._catalog_actor = context.journal, context.catalog
@@ -123,7 +136,22 @@ class Node:
         self.host, self.port = address[0], address[1]
         self._log.info("broker.listening", address=f"{self.host}:{self.port}")
 
-    def _context(self, runtime: Runtime, topology: Topology, next_batch_number: int) -> NodeContext:
+    def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
+        configuration = self._configuration
+        checks = LoginChecks(
+            accounts.users,
+            running_max=configuration.password_checks_max,
+            waiting_max=configuration.password_checks_waiting_max,
+            decoy_hash=new_password_hash("", configuration.password_hash_cost),
+            key=os.urandom(DIGEST_KEY_BYTES),
+        )
+        threads = self._login_threads = login_threads(configuration.password_checks_max)
+        loopback_users = configuration.loopback_users
+        return Logins.start_on(runtime, checks, threads, loopback_users, self._on_fatal)
+
+    def _context(
+        self, runtime: Runtime, topology: Topology, accounts: Accounts, next_batch_number: int
+    ) -> NodeContext:
         configuration = self._configuration
         nobody: Any = None
         return NodeContext(
@@ -135,7 +163,7 @@ class Node:
                 configuration.heartbeat_seconds,
             ),
             version=VERSION,
-            authenticate=self._authenticate,
+            accounts=accounts,
             next_batch_number=itertools.count(next_batch_number).__next__,
             message_size_max_bytes=configuration.message_size_max_bytes,
             publish_window_bytes_max=configuration.publish_window_bytes_max,
@@ -151,17 +179,8 @@ class Node:
             dead_letters=nobody,
             journal=nobody,
             catalog=nobody,
+            logins=self._start_logins(runtime, accounts),
         )
-
-    def _authenticate(self, host: str, user: str, password: str) -> bool:
-        """May the user log in? The default user, and from loopback only if it is so listed."""
-        configuration = self._configuration
-        is_user = user == configuration.default_user
-        is_password = hmac.compare_digest(
-            password.encode("utf-8", "surrogateescape"), configuration.default_password.encode()
-        )
-        is_local = host.startswith("127.") or host in ("::1", "unknown")
-        return is_user and is_password and (is_local or user not in configuration.loopback_users)
 
     def _report(self, recovered: Recovered) -> None:
         for line in recovered.report:
@@ -223,6 +242,9 @@ class Node:
 
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
+        if self._login_threads is not None:
+            # Nobody is left to hear what they find.
+            self._login_threads.shutdown(wait=False, cancel_futures=True)
         owners = ((self._journal_actor, self._journal), (self._catalog_actor, self._catalog))
         for actor, file in owners:
             if actor is not None:

@@ -1,4 +1,4 @@
-"""The catalog: durable topology, in SQLite. What a declare or bind was answered for is in here.
+"""The catalog: durable topology and accounts, in SQLite. What was answered for is in here.
 
 One transaction per `apply`, and one fdatasync per transaction: WAL with synchronous=FULL, which of
 SQLite's modes commits one row fastest (docs/JOURNAL.md has the figures). The file is held
@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from .catalog_schema import SCHEMA, SCHEMA_VERSION
+from .catalog_accounts import AccountChange, AccountRows, apply_account_change, load_accounts
+from .catalog_schema import SCHEMA_VERSION, STEPS
 from .errors import StorageError
 
 
@@ -100,7 +101,8 @@ class RemoveBinding(NamedTuple):
     binding: BindingRow
 
 
-Change = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
+TopologyChange = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
+Change = TopologyChange | AccountChange
 
 
 class CatalogDamagedError(StorageError):
@@ -167,6 +169,11 @@ class Catalog:
                 [BindingRow(*row) for row in bindings],
             )
 
+    def load_accounts(self) -> AccountRows:
+        """Read users, vhosts and permissions."""
+        with _errors_named(self._path):
+            return load_accounts(self._connection)
+
     def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes, or none. They are on the disk when this returns."""
         if not changes:
@@ -203,9 +210,10 @@ class Catalog:
         if verdict != "ok":
             msg = f"catalog {self._path} is damaged: {' '.join(verdict.split())}"
             raise CatalogDamagedError(msg)
-        if version == 0:
+        if version < SCHEMA_VERSION:
+            steps = "".join(STEPS[each] for each in range(version, SCHEMA_VERSION))
             self._connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
             )
 
 
@@ -256,3 +264,5 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
                 (vhost, name),
             )
             execute("DELETE FROM exchanges WHERE vhost = ? AND name = ?", (vhost, name))
+        case _:
+            apply_account_change(connection, change)

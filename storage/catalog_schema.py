@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # AUTOINCREMENT keeps the highest queue id ever used, so that none is used for another queue.
 # `arguments` is an encoded AMQP table.
@@ -37,3 +37,29 @@ CREATE TABLE bindings (
 );
 CREATE INDEX bindings_by_source ON bindings (vhost, source);
 """
+
+# New in version 2. `marks` says what was done once for all.
+ACCOUNTS_SCHEMA = """
+CREATE TABLE users (
+    name TEXT PRIMARY KEY,
+    password_hash TEXT NOT NULL,
+    tags TEXT NOT NULL
+);
+CREATE TABLE vhosts (
+    name TEXT PRIMARY KEY
+);
+CREATE TABLE permissions (
+    "user" TEXT NOT NULL,
+    vhost TEXT NOT NULL,
+    configure TEXT NOT NULL,
+    "write" TEXT NOT NULL,
+    "read" TEXT NOT NULL,
+    PRIMARY KEY ("user", vhost)
+);
+CREATE TABLE marks (
+    name TEXT PRIMARY KEY
+);
+"""
+
+# What takes a catalog of that version to the next one; 0 is an empty file.
+STEPS = {0: SCHEMA, 1: ACCOUNTS_SCHEMA}

@@ -42,7 +42,11 @@ def broker(
 ) -> Iterator[leveret.Broker]:
     """A broker that nobody has touched."""
     with leveret.Broker(
-        data_dir=tmp_path / "data", port=0, log_level="error", files=files, **settings
+        data_dir=tmp_path / "data",
+        port=0,
+        log_level="error",
+        files=files,
+        **{"password_hash_cost": 10} | settings,
     ) as running:
         yield running
         # Stopping waits for the journal.

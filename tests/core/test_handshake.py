@@ -27,7 +27,11 @@ def new(limits: Limits = LIMITS) -> Handshake:
     def authenticate(user: str, password: str) -> bool:
         return (user, password) in {("guest", "secret"), ("gäst", "schlüssel"), ("", "")}
 
-    return Handshake(limits, "1.2.3", authenticate)
+    def may_open(user: str, vhost: str) -> None:
+        if vhost != "/":
+            raise HardError(530, f"vhost {vhost} not found", 10, 40)
+
+    return Handshake(limits, "1.2.3", authenticate, may_open)
 
 
 def start_ok(

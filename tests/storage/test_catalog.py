@@ -19,6 +19,7 @@ from leveret.storage.catalog import (
     RemoveExchange,
     RemoveQueue,
 )
+from leveret.storage.catalog_schema import SCHEMA_VERSION
 from leveret.storage.errors import StorageError
 
 NO_ARGUMENTS = b"\0\0\0\0"
@@ -159,7 +160,8 @@ def test_damage_within_is_found_when_it_is_opened(catalog: Catalog, path: Path) 
 def test_a_newer_schema_is_refused(catalog: Catalog, path: Path) -> None:
     catalog.close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
-    with pytest.raises(StorageError, match="schema version 2, newer than 1"):
+    words = f"schema version {SCHEMA_VERSION + 1}, newer than {SCHEMA_VERSION}"
+    with pytest.raises(StorageError, match=words):
         Catalog.open(path)

@@ -1,0 +1,64 @@
+"""The opening of a connection: protocol header, handshake, login.
+
+Runs inside the reader's actor, and is apart from it only to be read by itself. A login may take a
+while, for passwords are checked elsewhere (`logins.py`): until the answer is there, what a client
+sends ahead of it is held back, and its socket is not read.
+"""
+
+from __future__ import annotations
+
+from ..amqp_frames.constants import PROTOCOL_HEADER
+from ..amqp_frames.decoder import Event
+from ..core.handshake import Handshake, State
+from .messages import LogIn, Ref
+from .node_context import NodeContext
+from .runtime import tell
+
+# Asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
+_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
+
+
+class Opening:
+    """State of a connection that is being opened; `reader` is the actor it belongs to."""
+
+    def __init__(self, context: NodeContext, peer: str, reader: Ref) -> None:
+        self._context = context
+        self._host = peer.rsplit(":", 1)[0]
+        self._reader = reader
+        self._header = b""
+        self._held_back: list[Event] = []
+        self.handshake = Handshake(
+            context.limits, context.version, self._log_in, context.accounts.check_open
+        )
+
+    def take_header(self, data: bytes) -> bytes | None:
+        """Take bytes; None until the header is whole, then what came behind it.
+
+        ValueError if it is not one that asks for this protocol.
+        """
+        self._header += data
+        if len(self._header) < len(PROTOCOL_HEADER):
+            return None
+        if not self._header.startswith((PROTOCOL_HEADER, _HEADER_0_9)):
+            raise ValueError("bad protocol header")
+        return self._header[len(PROTOCOL_HEADER) :]
+
+    def _log_in(self, user: str, password: str) -> None:
+        tell(self._context.logins, LogIn(self._reader, self._host, user, password))
+
+    @property
+    def awaits_login(self) -> bool:
+        """Is the answer to the login not there yet?"""
+        return self.handshake.state is State.LOGIN
+
+    def holds_back(self, event: Event) -> bool:
+        """Keep what came in while the login is not decided; false if it can be handled now."""
+        if self.awaits_login:
+            self._held_back.append(event)
+            return True
+        return False
+
+    def held_back(self) -> list[Event]:
+        """What came in before the login was decided, to be handled now."""
+        events, self._held_back = self._held_back, []
+        return events

@@ -1,0 +1,92 @@
+"""Decides on logins: password checks run in a few threads of their own, never on the event loop.
+
+The rules, and what is remembered, are core/login_checks.py's. A check takes a processor for some
+40 ms by intent, so their threads give way to every other thread of the machine, and no more run
+than a setting allows: who tries passwords waits, and nobody else does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ..core.login_checks import LoginChecks, PasswordCheck
+from ..core.password_hash import is_right_password
+from .messages import LogIn, LoginAnswer, PasswordChecked, Ref
+from .runtime import LoopActor, tell
+
+# Of 19: a check gets what processor time nobody else wants, and a little.
+_NICENESS = 15
+
+
+def login_threads(count: int) -> ThreadPoolExecutor:
+    """The threads for so many password checks at once."""
+    return ThreadPoolExecutor(count, "leveret-login", initializer=_give_way)
+
+
+def _give_way() -> None:
+    # To Linux a thread's own niceness is that of a process; elsewhere it may not be set so.
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+class Logins(LoopActor):
+    """One per node. `loopback_users` may log in from this machine only."""
+
+    def __init__(
+        self,
+        checks: LoginChecks,
+        threads: ThreadPoolExecutor,
+        loopback_users: tuple[str, ...],
+        on_fatal: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__()
+        self._checks = checks
+        self._threads = threads
+        self._loopback_users = loopback_users
+        self._on_fatal = on_fatal
+
+    def on_receive(self, message: object) -> None:
+        """Take a login, or what a thread has found."""
+        if isinstance(message, LogIn):
+            is_allowed = self._decide(message)
+            if is_allowed is not None:
+                tell(message.reader, LoginAnswer(is_allowed))
+        elif isinstance(message, PasswordChecked):
+            is_allowed = self._checks.finished(message.check, message.is_right)
+            for asker in message.check.askers:
+                reader: Ref = asker  # type: ignore[assignment]
+                tell(reader, LoginAnswer(is_allowed))
+        self._start_checks()
+
+    def _decide(self, message: LogIn) -> bool | None:
+        is_local = message.host.startswith("127.") or message.host in ("::1", "unknown")
+        if not is_local and message.user in self._loopback_users:
+            return False
+        return self._checks.ask(message.reader, message.host, message.user, message.password)
+
+    def _start_checks(self) -> None:
+        while (check := self._checks.start_next(_is_alive)) is not None:
+            future = self._threads.submit(is_right_password, check.password, check.password_hash)
+            future.add_done_callback(partial(self._done, check))
+
+    def _done(self, check: PasswordCheck, future: Future[bool]) -> None:
+        """In the thread of the check."""
+        if not future.cancelled():
+            # A check that raises, for want of memory, lets nobody in.
+            is_right = future.exception() is None and future.result()
+            tell(self.actor_ref, PasswordChecked(check, is_right))
+
+    def on_failure(self, *exception: Any) -> None:
+        """Nobody could log in any more: the node ends."""
+        self._on_fatal("logins", exception[1])
+
+
+def _is_alive(asker: object) -> bool:
+    reader: Ref = asker  # type: ignore[assignment]
+    return reader.is_alive()

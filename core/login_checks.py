@@ -1,0 +1,124 @@
+"""Which logins are let in at once, which wait for a slow password check, and in what order.
+
+A password that was found right is remembered, by a keyed digest and never itself, together with the
+stored hash that it was right for: a user whose password changes or who goes has no remembered login
+left. So a thousand clients that come back at once cost one check. Several who ask the same while it
+is checked share the answer. Checks take turns between the addresses they come from, so that one who
+tries passwords delays his own address's logins and not those of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from .accounts import User
+
+# Remembered logins; past this the oldest is forgotten and costs a check again.
+LOGINS_REMEMBERED_MAX: Final = 10_000
+DIGEST_KEY_BYTES: Final = 32
+
+
+@dataclass(slots=True, eq=False)
+class PasswordCheck:
+    """One user and password to be checked, and who wants to know."""
+
+    digest: bytes
+    user: str
+    password: str = field(repr=False)
+    host: str
+    # What it is checked against; a decoy where there is no such user.
+    password_hash: str = field(default="", repr=False)
+    askers: list[object] = field(default_factory=list)
+
+
+class LoginChecks:
+    """Logins of one node. Users are read, never changed.
+
+    running_max: checks at once, each of which takes a processor
+    waiting_max: checks that wait their turn; what comes beyond is refused
+    decoy_hash: checked for a user who is not there, so that the answer takes as long
+    key: secret of this process, for the digests
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        *,
+        running_max: int,
+        waiting_max: int,
+        decoy_hash: str,
+        key: bytes,
+    ) -> None:
+        self._users = users
+        self._running_max = running_max
+        self._waiting_max = waiting_max
+        self._decoy_hash = decoy_hash
+        self._key = key
+        # Digest -> the stored hash that the password was right for; the oldest first.
+        self._remembered: dict[bytes, str] = {}
+        self._pending: dict[bytes, PasswordCheck] = {}
+        # Waiting checks by the address they come from; the address whose turn is next first.
+        self._waiting: dict[str, deque[PasswordCheck]] = {}
+        self._waiting_count = 0
+        self._running_count = 0
+
+    def ask(self, asker: object, host: str, user: str, password: str) -> bool | None:
+        """Is it the user's password? None: `asker` is told when it has been checked."""
+        digest = self._digest(user, password)
+        known = self._users.get(user)
+        if known is not None and self._remembered.get(digest) == known.password_hash:
+            return True
+        pending = self._pending.get(digest)
+        if pending is not None:
+            pending.askers.append(asker)
+            return None
+        if self._waiting_count >= self._waiting_max:
+            return False
+        check = PasswordCheck(digest, user, password, host, askers=[asker])
+        self._pending[digest] = check
+        self._waiting.setdefault(host, deque()).append(check)
+        self._waiting_count += 1
+        return None
+
+    def start_next(self, is_there: Callable[[object], bool]) -> PasswordCheck | None:
+        """The next check to run, if one may; those whose askers have all gone are dropped."""
+        while self._waiting and self._running_count < self._running_max:
+            host = next(iter(self._waiting))
+            checks = self._waiting.pop(host)
+            check = checks.popleft()
+            if checks:
+                # Behind all others.
+                self._waiting[host] = checks
+            self._waiting_count -= 1
+            if not any(map(is_there, check.askers)):
+                del self._pending[check.digest]
+                continue
+            known = self._users.get(check.user)
+            check.password_hash = self._decoy_hash if known is None else known.password_hash
+            self._running_count += 1
+            return check
+        return None
+
+    def finished(self, check: PasswordCheck, is_right: bool) -> bool:
+        """A check has run; may its askers log in? Remembered if so."""
+        self._running_count -= 1
+        del self._pending[check.digest]
+        known = self._users.get(check.user)
+        # The user may have changed or gone while it ran.
+        if not is_right or known is None or known.password_hash != check.password_hash:
+            return False
+        if len(self._remembered) >= LOGINS_REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[check.digest] = check.password_hash
+        return True
+
+    def _digest(self, user: str, password: str) -> bytes:
+        digest = hashlib.blake2b(key=self._key, digest_size=32)
+        encoded = user.encode("utf-8", "surrogateescape")
+        digest.update(len(encoded).to_bytes(4, "big") + encoded)
+        digest.update(password.encode("utf-8", "surrogateescape"))
+        return digest.digest()

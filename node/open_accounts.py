@@ -1,0 +1,33 @@
+"""The accounts of a node that opens its catalog, which a new one is given first.
+
+Used by the broker at its start, and by the commands that change accounts while no broker runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .actors.account_rows import account_rows, restored_accounts
+from .core.accounts import Accounts, default_accounts
+from .core.password_hash import SALT_BYTES, hash_password
+from .storage.catalog import Catalog
+
+
+def open_accounts(
+    catalog: Catalog, default_user: str, default_password: str, password_hash_cost: int
+) -> Accounts:
+    """What the catalog holds; a catalog without accounts is first given the default user.
+
+    Only once: a default user whom somebody has deleted stays away.
+    """
+    loaded = catalog.load_accounts()
+    if loaded.are_new:
+        password_hash = new_password_hash(default_password, password_hash_cost)
+        catalog.apply(account_rows(default_accounts(default_user, password_hash)))
+        loaded = catalog.load_accounts()
+    return restored_accounts(loaded)
+
+
+def new_password_hash(password: str, cost: int) -> str:
+    """The text to store for a password; slow by intent."""
+    return hash_password(password, os.urandom(SALT_BYTES), cost)

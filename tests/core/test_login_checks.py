@@ -1,0 +1,144 @@
+"""Which logins are let in at once, which wait, and in what order."""
+
+from __future__ import annotations
+
+from leveret.core.accounts import User
+from leveret.core.login_checks import LoginChecks, PasswordCheck
+
+
+def new(running_max: int = 1, waiting_max: int = 100) -> tuple[LoginChecks, dict[str, User]]:
+    users = {"ann": User("ann", "hash of ann's"), "bob": User("bob", "hash of bob's")}
+    checks = LoginChecks(
+        users,
+        running_max=running_max,
+        waiting_max=waiting_max,
+        decoy_hash="decoy",
+        key=b"k" * 32,
+    )
+    return checks, users
+
+
+def start(checks: LoginChecks) -> PasswordCheck:
+    check = checks.start_next(lambda _asker: True)
+    assert check is not None
+    return check
+
+
+def is_idle(checks: LoginChecks) -> bool:
+    return checks.start_next(lambda _asker: True) is None
+
+
+def test_a_right_password_is_checked_once_and_then_remembered() -> None:
+    checks, _ = new()
+    assert checks.ask("first", "here", "ann", "secret") is None
+    check = start(checks)
+    assert (check.user, check.password, check.password_hash) == ("ann", "secret", "hash of ann's")
+    assert check.askers == ["first"]
+    assert checks.finished(check, True)
+    assert checks.ask("second", "elsewhere", "ann", "secret") is True
+    assert checks.ask("second", "elsewhere", "ann", "Secret") is None
+    assert checks.ask("second", "elsewhere", "bob", "secret") is None
+
+
+def test_a_wrong_password_is_not_remembered() -> None:
+    checks, _ = new()
+    checks.ask("first", "here", "ann", "wrong")
+    assert not checks.finished(start(checks), False)
+    assert checks.ask("second", "here", "ann", "wrong") is None
+
+
+def test_a_remembered_login_holds_no_password() -> None:
+    checks, _ = new()
+    checks.ask("first", "here", "ann", "s3cr3t-word")
+    check = start(checks)
+    assert "s3cr3t-word" not in repr(check)
+    checks.finished(check, True)
+    assert "s3cr3t-word" not in repr(vars(checks))
+
+
+def test_a_user_that_changed_is_checked_anew_and_one_that_went_is_not_let_in() -> None:
+    checks, users = new()
+    checks.ask("first", "here", "ann", "secret")
+    checks.finished(start(checks), True)
+    users["ann"] = User("ann", "another hash")
+    assert checks.ask("second", "here", "ann", "secret") is None
+    check = start(checks)
+    assert check.password_hash == "another hash"
+    del users["ann"]
+    assert not checks.finished(check, True)
+    assert checks.ask("third", "here", "ann", "secret") is None
+    assert start(checks).password_hash == "decoy"
+
+
+def test_a_password_that_was_right_for_what_the_user_no_longer_has_lets_nobody_in() -> None:
+    checks, users = new()
+    checks.ask("first", "here", "ann", "secret")
+    check = start(checks)
+    users["ann"] = User("ann", "another hash")
+    assert not checks.finished(check, True)
+
+
+def test_an_unknown_user_costs_a_check_too_and_is_never_let_in() -> None:
+    checks, _ = new()
+    assert checks.ask("first", "here", "eve", "secret") is None
+    check = start(checks)
+    assert check.password_hash == "decoy"
+    assert not checks.finished(check, True)
+
+
+def test_those_who_ask_the_same_share_one_check() -> None:
+    checks, _ = new(waiting_max=1)
+    for asker in range(1000):
+        assert checks.ask(asker, f"host {asker}", "ann", "secret") is None
+    check = start(checks)
+    assert checks.ask(1000, "host", "ann", "secret") is None
+    assert check.askers == list(range(1001))
+    assert is_idle(checks)
+    assert checks.finished(check, True)
+
+
+def test_no_more_checks_run_at_once_than_allowed() -> None:
+    checks, _ = new(running_max=2)
+    for number in range(3):
+        checks.ask(number, "here", "ann", f"guess {number}")
+    first = start(checks)
+    start(checks)
+    assert is_idle(checks)
+    checks.finished(first, False)
+    assert start(checks).password == "guess 2"
+    assert is_idle(checks)
+
+
+def test_what_comes_when_too_many_wait_is_refused() -> None:
+    checks, _ = new(waiting_max=2)
+    answers = [checks.ask(number, "here", "ann", f"guess {number}") for number in range(3)]
+    assert answers == [None, None, False]
+    start(checks)
+    assert checks.ask(4, "here", "ann", "guess 4") is None
+
+
+def test_addresses_take_turns_so_that_who_guesses_delays_himself() -> None:
+    checks, _ = new()
+    for number in range(5):
+        checks.ask("guesser", "there", "ann", f"guess {number}")
+    checks.ask("bob", "here", "bob", "secret")
+    order = []
+    for _ in range(6):
+        check = start(checks)
+        order.append(check.password)
+        checks.finished(check, check.user == "bob")
+    assert order == ["guess 0", "secret", "guess 1", "guess 2", "guess 3", "guess 4"]
+    assert is_idle(checks)
+
+
+def test_nothing_is_checked_for_who_has_gone() -> None:
+    checks, _ = new()
+    checks.ask("gone", "here", "ann", "guess")
+    checks.ask("there", "here", "ann", "secret")
+    check = checks.start_next(lambda asker: asker == "there")
+    assert check is not None
+    assert check.password == "secret"
+    # Who asks again is not taken for one who waits already.
+    checks.finished(check, True)
+    assert checks.ask("there", "here", "ann", "guess") is None
+    assert start(checks).password == "guess"
