@@ -31,7 +31,7 @@ from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.message_queue import MessageQueue
 from ..core.plan import Plan
-from ..core.queue_structures import equip
+from ..core.queue_structures import make_queue
 from ..storage.recovery import Recovered
 from .catalog_changes import catalog_changes
 from .messages import (
@@ -77,11 +77,12 @@ class BrokerActor(LoopActor):
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
         for queue in self._topology.table.queues():
-            messages = self._new_queue(queue)
+            messages = self._new_messages(queue)
             for run in recovered.queues.get(queue.queue_id, ()):
                 messages.restore(run.batch, run.indexes, run.first_entry_id, run.attempts)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)
+            self._start_queue(queue, messages)
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""
@@ -237,7 +238,7 @@ class BrokerActor(LoopActor):
             assert isinstance(committed, Committed), committed
         for change in plan.changes:
             if isinstance(change, AddQueue):
-                self._new_queue(change.queue)
+                self._start_queue(change.queue, self._new_messages(change.queue))
         self._topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
@@ -246,12 +247,12 @@ class BrokerActor(LoopActor):
                     # Its actor failed before: it cannot tell the journal itself.
                     tell(self._context.journal, DropQueue(change.queue.queue_id))
 
-    def _new_queue(self, queue: QueueDefinition) -> MessageQueue:
+    def _new_messages(self, queue: QueueDefinition) -> MessageQueue:
         window_bytes_max = self._context.delivery_window_bytes_max
-        messages = MessageQueue(queue, queue.durable, window_bytes_max)
-        equip(messages, queue.arguments, window_bytes_max)
+        return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
+
+    def _start_queue(self, queue: QueueDefinition, messages: MessageQueue) -> None:
         queue.handle = Queue.start_on(self.runtime, self._context, queue, messages)
-        return messages
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.

@@ -128,7 +128,7 @@ class Confirm(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A queue will not have these messages: it failed or was deleted."""
+    """A queue will not have these messages: its limits say so, it failed or was deleted."""
 
     queue: QueueDefinition
     items: Sequence[tuple[Batch, Indexes]]

@@ -1,9 +1,10 @@
 """One queue: takes what is routed to it, confirms it, pushes it to consumers.
 
 The rules are core/message_queue.py's; this shell carries out the effects, in a fixed order:
-append, confirm, record, dead-letter, deliver. A persistent message of a durable queue is confirmed
-only when the journal says that it is on disk: fsync before confirm. A queue that is deleted or
-fails answers for everything that it owes: each publish is nacked, each question gets its 404.
+append, confirm, reject, record, dead-letter, deliver. A persistent message of a durable queue is
+confirmed only when the journal says that it is on disk: fsync before confirm. A queue that is
+deleted or fails answers for everything that it owes: each publish is nacked, each question gets its
+404.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable
 
-from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
 from ..core.declaration_checks import gone
@@ -22,7 +22,6 @@ from .messages import (
     AddConsumer,
     Append,
     ChannelDown,
-    Confirm,
     ConsumerAdded,
     ConsumerCancelled,
     ConsumerRemoved,
@@ -43,9 +42,7 @@ from .messages import (
     QueueFailed,
     QueueUnused,
     RecordDeliveries,
-    Ref,
     Refused,
-    Reject,
     RemoveConsumer,
     ReportStatus,
     Requeue,
@@ -56,9 +53,8 @@ from .messages import (
     Status,
 )
 from .node_context import NodeContext
+from .queue_answers import QueueAnswers
 from .runtime import LoopActor, TurnOver, tell
-
-Items = dict[Ref, list[tuple[Batch, Indexes]]]
 
 
 class Queue(LoopActor):
@@ -73,8 +69,7 @@ class Queue(LoopActor):
         self._broker = context.broker
         self._journal = context.journal
         self._dead_letters = context.dead_letters
-        # Confirms for each channel, sent when the mailbox is empty.
-        self._confirms: Items = {}
+        self._answers = QueueAnswers(definition)
         # Appends that the journal has not answered, in order.
         self._owed: dict[int, Append] = {}
         self._is_deleted = False
@@ -83,6 +78,12 @@ class Queue(LoopActor):
         self._held_back: deque[object] = deque()
         # What is being handled: if that fails, it is answered with the rest.
         self._at_hand: object = None
+
+    def on_start(self) -> None:
+        """What came back from the journal may be more than the queue's limits allow."""
+        effects = Effects()
+        self._messages.dispatch(effects)
+        self._carry_out(effects)
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first."""
@@ -98,7 +99,7 @@ class Queue(LoopActor):
         elif isinstance(message, Persisted):
             for append in message.appends:
                 self._owed.pop(id(append), None)
-                self._confirm(append.channel, append.batch, append.indexes)
+                self._answers.confirm(append.channel, append.batch, append.indexes)
         else:
             self._give_and_take(message, effects)
             self._carry_out(effects)
@@ -119,7 +120,7 @@ class Queue(LoopActor):
         elif isinstance(message, CreditChanged):
             messages.dispatch(effects)
         elif isinstance(message, ChannelDown):
-            self._confirms.pop(message.channel, None)
+            self._answers.forget(message.channel)
             had_consumers = messages.channel_down(message.channel, effects)
             self._check_unused(bool(had_consumers))
         else:
@@ -127,13 +128,7 @@ class Queue(LoopActor):
 
     def on_idle(self) -> None:
         """Tell every channel what is confirmed, once."""
-        if self._confirms:
-            for channel, items in self._confirms.items():
-                tell(channel, Confirm(self._definition, items))
-            self._confirms.clear()
-
-    def _confirm(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
-        self._confirms.setdefault(channel, []).append((batch, indexes))
+        self._answers.send()
 
     def _carry_out(self, effects: Effects, publish: Publish | None = None) -> None:
         if publish is not None:
@@ -149,7 +144,9 @@ class Queue(LoopActor):
                 self._owed[id(append)] = append
                 self._journal.tell(append)
             if effects.confirmed is not None:
-                self._confirm(publish.channel, publish.batch, effects.confirmed)
+                self._answers.confirm(publish.channel, publish.batch, effects.confirmed)
+            if effects.rejected is not None:
+                self._answers.reject(publish.channel, publish.batch, effects.rejected)
         self._record(effects)
         if effects.dead:
             tell(self._dead_letters, PublishDead(self._definition, effects.dead))
@@ -259,15 +256,14 @@ class Queue(LoopActor):
 
     def _answer_for_all(self) -> None:
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
-        # What is on disk but not yet said to be: not kept, so not confirmed.
-        rejects: Items = self._confirms
-        self._confirms = {}
+        answers = self._answers
+        answers.reject_unsent()
         for append in self._owed.values():
-            rejects.setdefault(append.channel, []).append((append.batch, append.indexes))
+            answers.reject(append.channel, append.batch, append.indexes)
         self._owed.clear()
         for message in (self._at_hand, *self._held_back, *self._drained()):
             if isinstance(message, Publish):
-                rejects.setdefault(message.channel, []).append((message.batch, message.indexes))
+                answers.reject(message.channel, message.batch, message.indexes)
             elif isinstance(message, RemoveConsumer):
                 tell(message.channel, ConsumerRemoved(message.consumer_tag))
             elif isinstance(message, (AddConsumer, Get)):
@@ -276,8 +272,7 @@ class Queue(LoopActor):
                 tell(message.reply_to, Refused(self._gone()))
             elif isinstance(message, Delete):
                 self._is_deleted = True
-        for channel, items in rejects.items():
-            tell(channel, Reject(self._definition, items))
+        answers.send()
 
     def _drained(self) -> Iterable[object]:
         inbox = self.actor_inbox

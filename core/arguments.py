@@ -46,6 +46,9 @@ _BUILT: Final = frozenset(
     {
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-overflow",
         "x-queue-mode",
         "x-queue-version",
         "x-queue-type",

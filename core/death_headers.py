@@ -19,6 +19,7 @@ from ..amqp_frames.field_types import Field, Table
 from ..amqp_frames.short_strings import decode_text, encode_text
 
 REJECTED: Final = "rejected"
+MAXLEN: Final = "maxlen"
 _COUNT_MAX: Final = 2**63 - 1
 
 

@@ -29,6 +29,7 @@ class Effects:
         "dead",
         "delivered",
         "delivered_entries",
+        "rejected",
         "settled_entries",
     )
 
@@ -40,6 +41,8 @@ class Effects:
         self.dead: list[tuple[Span, str]] = []
         # Indexes that are confirmed at once.
         self.confirmed: Indexes | None = None
+        # Indexes that the queue does not take: their publisher gets a nack.
+        self.rejected: Indexes | None = None
         # For each consumer, what it gets.
         self.delivered: dict[Consumer, list[Delivery]] = {}
         # Entry ids, first and last, for the journal's Deliver and Settle records.
@@ -86,6 +89,13 @@ class MessageQueue:
         holds for delivered messages, too.
         """
         first = self.next_entry_id
+        stored = self._take_in(batch, indexes, effects)
+        self.ready.append(Span(batch, indexes, first, 0, stored))
+        self._dispatch(effects)
+
+    def _take_in(self, batch: Batch, indexes: Indexes, effects: Effects) -> bool:
+        """Give new messages entry ids, have them appended or confirmed. Is any appended?"""
+        first = self.next_entry_id
         count = len(indexes)
         self.next_entry_id = first + count
         stored = False
@@ -112,8 +122,7 @@ class MessageQueue:
                     stored = True
         if not stored:
             effects.confirmed = indexes
-        self.ready.append(Span(batch, indexes, first, 0, stored))
-        self._dispatch(effects)
+        return stored
 
     def dispatch(self, effects: Effects) -> None:
         """Look anew at who has room: there is a new consumer, or a channel's credit has changed."""
@@ -138,7 +147,7 @@ class MessageQueue:
                 share = max(share, even) if head.batch is shared else even
                 shared = head.batch
                 room = min(room, share)
-            span = ready.take(room)
+            span = self._take(room, effects)
             delivery = Delivery(span, self.identity, consumer)
             wire_bytes = span.wire_bytes()
             consumer.window_bytes += wire_bytes
@@ -151,11 +160,15 @@ class MessageQueue:
             consumer.channel_credit.in_use += len(span)
             self._delivered(consumer.channel, delivery, effects)
 
+    def _take(self, count: int, _effects: Effects) -> Span:
+        """Up to `count` messages from the head, to be delivered."""
+        return self.ready.take(count)
+
     def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
         """Deliver one message by basic.get; it takes no credit."""
         if not self.ready.message_count:
             return None
-        span = self.ready.take(1)
+        span = self._take(1, effects)
         delivery = Delivery(span, self.identity, None)
         if no_ack:
             self._settled(span, 0, 1, effects)

@@ -6,8 +6,23 @@ A queue without such arguments keeps the plain ones, and pays nothing for the ot
 from __future__ import annotations
 
 from ..amqp_frames.field_table import Table
+from .limited_queue import LimitedQueue
+from .limits import limits_of
 from .message_queue import MessageQueue
 from .single_active import SingleActiveConsumers
+
+
+def make_queue(
+    identity: object, durable: bool, arguments: Table, delivery_window_bytes_max: int
+) -> MessageQueue:
+    """An empty queue with what its arguments, which were checked, ask for."""
+    limits = limits_of(arguments)
+    if limits is None:
+        messages = MessageQueue(identity, durable, delivery_window_bytes_max)
+    else:
+        messages = LimitedQueue(identity, durable, delivery_window_bytes_max, limits)
+    equip(messages, arguments, delivery_window_bytes_max)
+    return messages
 
 
 def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:

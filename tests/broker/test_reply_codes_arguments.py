@@ -80,10 +80,7 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
 @parametrized(
     bad("x-expires", number(1000), NOT_BUILT),
     bad("x-message-ttl", number(0), NOT_BUILT),
-    bad("x-max-length", number(10), NOT_BUILT),
-    bad("x-max-length-bytes", number(10), NOT_BUILT),
     bad("x-max-priority", number(10), NOT_BUILT),
-    bad("x-overflow", text("reject-publish"), NOT_BUILT),
     bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
     Mistake(

@@ -32,3 +32,18 @@ def mixed(persistent: Iterable[bool]) -> Batch:
     if not all(flags):
         batch.durable = [index for index, flag in enumerate(flags) if flag]  # type: ignore[assignment]
     return batch
+
+
+def sized(bodies: Iterable[tuple[int, bool]]) -> Batch:
+    """Messages with bodies of these sizes; the flag says which are persistent."""
+    chosen = list(bodies)
+    batch = batch_of(
+        *(
+            publish("q", bytes(size), PERSISTENT if is_persistent else Properties())
+            for size, is_persistent in chosen
+        )
+    )
+    durable = [index for index, (_, is_persistent) in enumerate(chosen) if is_persistent]
+    if len(durable) < len(chosen):
+        batch.durable = durable  # type: ignore[assignment]
+    return batch

@@ -1,0 +1,174 @@
+"""A queue that may hold so much: x-max-length and x-max-length-bytes, with their overflows.
+
+What counts is what is ready, as in RabbitMQ: messages that are out with consumers do not, nor do
+those that a consumer takes at once, and of a message only its body. Over the limit
+- with drop-head, which is the default, the oldest messages go. They are confirmed all the same. A
+  requeue can be too much, too, and what was requeued is then the oldest;
+- with reject-publish the new message does not come in: its publisher gets a nack. Nothing that is
+  in the queue is ever dropped, so what is requeued may exceed the limit;
+- with reject-publish-dlx the same, and the message goes to the queue's dead-letter exchange.
+
+A queue without such arguments is a plain MessageQueue.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from ..amqp_frames.batch import Batch, Indexes
+from .death_headers import MAXLEN
+from .in_flight import Delivery
+from .limits import Limits
+from .message_queue import Effects, EntryRange, MessageQueue
+from .span import Span
+
+# Above every count and size: no limit.
+_UNLIMITED: Final = 1 << 62
+
+
+class LimitedQueue(MessageQueue):
+    """A MessageQueue within limits."""
+
+    __slots__ = (
+        "_counts_bytes",
+        "_dead_letters_rejected",
+        "_ready_bytes",
+        "_ready_bytes_max",
+        "_ready_max",
+        "_rejects",
+    )
+
+    def __init__(
+        self, identity: object, durable: bool, delivery_window_bytes_max: int, limits: Limits
+    ) -> None:
+        super().__init__(identity, durable, delivery_window_bytes_max)
+        ready_max, ready_bytes_max, self._rejects, self._dead_letters_rejected = limits
+        self._ready_max = _UNLIMITED if ready_max is None else ready_max
+        self._ready_bytes_max = _UNLIMITED if ready_bytes_max is None else ready_bytes_max
+        # Bodies are looked at only if they are limited.
+        self._counts_bytes = ready_bytes_max is not None
+        self._ready_bytes = 0
+
+    # --- Counting what is ready
+
+    def restore(self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int) -> None:
+        """As any queue; what is too much goes with the first dispatch."""
+        super().restore(batch, indexes, first_entry_id, attempts)
+        self._count(batch, indexes)
+
+    def purge(self) -> tuple[int, list[EntryRange]]:
+        """As any queue."""
+        self._ready_bytes = 0
+        return super().purge()
+
+    def _take(self, count: int, effects: Effects) -> Span:
+        span = super()._take(count, effects)
+        self._uncount(span)
+        return span
+
+    def _put_back(self, delivery: Delivery, low: int, high: int) -> None:
+        super()._put_back(delivery, low, high)
+        self._count(delivery.span.batch, delivery.span.indexes[low:high])
+
+    def _count(self, batch: Batch, indexes: Indexes) -> None:
+        if self._counts_bytes:
+            self._ready_bytes += sum(map(batch.body_bytes, indexes))
+
+    def _uncount(self, span: Span) -> None:
+        if self._counts_bytes:
+            self._ready_bytes -= sum(map(span.batch.body_bytes, span.indexes))
+
+    # --- What comes in
+
+    def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+        """Enqueue what may come in; what consumers with room take at once is not counted."""
+        if self._rejects:
+            self._publish_or_reject(batch, indexes, effects)
+            return
+        first = self.next_entry_id
+        stored = self._take_in(batch, indexes, effects)
+        self._append(Span(batch, indexes, first, 0, stored), effects)
+        self._drop_overflow(effects)
+
+    def _append(self, span: Span, effects: Effects) -> None:
+        self.ready.append(span)
+        self._count(span.batch, span.indexes)
+        super()._dispatch(effects)
+
+    def _publish_or_reject(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+        """Message by message in effect: each that is delivered at once makes room for another.
+
+        In rows in fact: as many as fit, then as many as consumers have made room for, and so on.
+        """
+        first = self.next_entry_id
+        # The journal will not know those that are transient; to settle them writes nothing.
+        stored = self.durable and (batch.durable is None or len(batch.durable) > 0)
+        accepted, rejected = array("I"), array("I")
+        position = 0
+        while position < len(indexes):
+            fitting = self._fitting(batch, indexes, position)
+            if fitting:
+                row = indexes[position : position + fitting]
+                span = Span(batch, row, first + len(accepted), 0, stored)
+                accepted.extend(row)
+                self._append(span, effects)
+            elif self.ready.message_count >= self._ready_max:
+                rejected.extend(indexes[position:])
+                break
+            else:
+                # Too many bytes for this one; a smaller one behind it may fit.
+                rejected.append(indexes[position])
+                fitting = 1
+            position += fitting
+        if accepted:
+            self._take_in(batch, accepted if rejected else indexes, effects)
+        if rejected:
+            effects.rejected = rejected
+            if self._dead_letters_rejected and self.dead_letters:
+                # It never had an entry, so there is nothing to settle.
+                effects.dead.append((Span(batch, rejected, 0, 0, stored=False), MAXLEN))
+
+    def _fitting(self, batch: Batch, indexes: Indexes, position: int) -> int:
+        """How many of the messages from this position on may come in now."""
+        fitting = min(len(indexes) - position, self._ready_max - self.ready.message_count)
+        if self._counts_bytes:
+            ready_bytes = self._ready_bytes
+            for count in range(fitting):
+                ready_bytes += batch.body_bytes(indexes[position + count])
+                if ready_bytes > self._ready_bytes_max:
+                    return count
+        return max(fitting, 0)
+
+    # --- What must go
+
+    def _dispatch(self, effects: Effects) -> None:
+        # Something may have been requeued: what is too much by that is not delivered again.
+        self._drop_overflow(effects)
+        super()._dispatch(effects)
+
+    def _drop_overflow(self, effects: Effects) -> None:
+        """With drop-head: drop the oldest until no limit is exceeded."""
+        ready = self.ready
+        if self._rejects:
+            return
+        while ready.message_count > self._ready_max:
+            self._drop(ready.message_count - self._ready_max, effects)
+        while self._ready_bytes > self._ready_bytes_max:
+            head = ready.head()
+            assert head is not None
+            self._drop(self._excess_of(head), effects)
+
+    def _excess_of(self, head: Span) -> int:
+        """How many of the row must go, at most, until the bytes are within the limit."""
+        ready_bytes = self._ready_bytes
+        for count, index in enumerate(head.indexes, 1):
+            ready_bytes -= head.batch.body_bytes(index)
+            if ready_bytes <= self._ready_bytes_max:
+                return count
+        return len(head)
+
+    def _drop(self, count: int, effects: Effects) -> None:
+        span = self.ready.take(count)
+        self._uncount(span)
+        self._leave(span, MAXLEN, effects)
