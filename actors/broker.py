@@ -13,10 +13,14 @@ from typing import Any
 
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
     ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
     Method,
     QueueBind,
     QueueBindOk,
@@ -154,6 +158,16 @@ class BrokerActor(LoopActor):
                 method.queue, method.exchange, method.routing_key, method.arguments, connection
             )
             answer = QueueUnbindOk()
+        elif isinstance(method, ExchangeBind):
+            plan = topology.prepare_bind_exchange(
+                method.destination, method.source, method.routing_key, method.arguments
+            )
+            answer = ExchangeBindOk()
+        elif isinstance(method, ExchangeUnbind):
+            plan = topology.prepare_unbind_exchange(
+                method.destination, method.source, method.routing_key, method.arguments
+            )
+            answer = ExchangeUnbindOk()
         elif isinstance(method, ExchangeDeclare):
             plan = topology.prepare_declare_exchange(
                 method.exchange,

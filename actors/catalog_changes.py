@@ -10,8 +10,6 @@ from ..core.definitions import BindingDefinition, ExchangeDefinition, QueueDefin
 from ..storage import catalog
 from ..storage.catalog import BindingRow, CatalogContents, ExchangeRow, QueueRow
 
-_TO_A_QUEUE = "queue"
-
 
 def catalog_changes(changes: Iterable[definitions.Change]) -> list[catalog.Change]:
     """The catalog's changes for the durable part of a plan."""
@@ -59,8 +57,8 @@ def _binding_row(binding: BindingDefinition) -> BindingRow:
     return BindingRow(
         binding.vhost,
         binding.source,
-        binding.queue,
-        _TO_A_QUEUE,
+        binding.destination,
+        binding.destination_kind,
         binding.routing_key,
         encode_table(binding.arguments),
     )
@@ -95,7 +93,13 @@ def restored(
     ]
     bindings = [
         BindingDefinition(
-            row.source, row.destination, row.routing_key, True, _table(row.arguments), row.vhost
+            row.source,
+            row.destination,
+            row.routing_key,
+            True,
+            _table(row.arguments),
+            row.vhost,
+            row.destination_kind,
         )
         for row in contents.bindings
     ]

@@ -67,14 +67,16 @@ if TYPE_CHECKING:
     from .channel import Channel
 
 _TOPOLOGY_METHODS = (
+    ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
+    ExchangeUnbind,
     QueueDeclare,
     QueueDelete,
     QueueBind,
     QueueUnbind,
 )
-_UNBUILT_METHODS = (TxSelect, TxCommit, TxRollback, ExchangeBind, ExchangeUnbind)
+_UNBUILT_METHODS = (TxSelect, TxCommit, TxRollback)
 
 
 class Commands:

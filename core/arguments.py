@@ -117,9 +117,7 @@ def check_exchange_arguments(named: str, arguments: Table) -> None:
     """Raise if an exchange cannot be made with these."""
     for name in EXCHANGE_ARGUMENTS:
         argument = arguments.get(name)
-        if argument is not None:
-            _check_exchange_name(name, argument, named)
-            raise not_implemented(name, named)
+        _check_exchange_name(name, argument, named)
 
 
 def check_consumer_arguments(named: str, arguments: Table) -> None:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.contents import reframe_content
-from ..amqp_frames.errors import AmqpError
+from ..amqp_frames.field_table import Table
 from ..amqp_frames.methods import BasicPublish, encode_method
 from ..amqp_frames.properties import Properties, decode_properties, encode_properties
 from ..amqp_frames.publishes import decode_publishes
@@ -196,7 +195,7 @@ class DeadLetters:
         if new_key is not None:
             keys = [new_key]
             headers.pop("CC", None)
-        queues = self._route(target, keys)
+        queues = self._route(target, keys, headers)
         if reason != REJECTED:
             queues = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
         if not queues:
@@ -207,20 +206,13 @@ class DeadLetters:
             queues,
         )
 
-    def _route(self, exchange_name: str, keys: Sequence[str]) -> tuple[QueueDefinition, ...]:
+    def _route(
+        self, exchange_name: str, keys: Sequence[str], headers: Table
+    ) -> tuple[QueueDefinition, ...]:
         """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
-        table = self._table
-        found: dict[QueueDefinition, None] = {}
-        exchange = table.find_exchange(exchange_name) if exchange_name else None
-        for key in keys:
-            if not exchange_name:
-                queue = table.find_queue(key)
-                found.update({} if queue is None else {queue: None})
-            elif exchange is not None:
-                # A type that is not built routes nothing.
-                with suppress(AmqpError):
-                    found.update(dict.fromkeys(exchange.route(key)))
-        return tuple(found)
+        if exchange_name and self._table.find_exchange(exchange_name) is None:
+            return ()
+        return self._table.route_message(exchange_name, keys, headers)
 
 
 def ranges_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..amqp_frames.field_table import FieldValue, Table
 
@@ -60,31 +60,51 @@ class QueueDefinition:
         return resource("queue", self.name, self.vhost)
 
 
+# What a binding leads to.
+Destination = QueueDefinition | ExchangeDefinition
+TO_QUEUE: Final = "queue"
+TO_EXCHANGE: Final = "exchange"
+
+
 @dataclass(slots=True, eq=False)
 class BindingDefinition:
-    """From `source`, an exchange, to `queue`. Durable if both of them are."""
+    """From `source`, an exchange, to a queue or an exchange. Durable if both ends are."""
 
     source: str
-    queue: str
+    destination: str
     routing_key: str
     durable: bool
     arguments: Table = field(default_factory=dict)
     vhost: str = "/"
+    # What the destination is: a queue and an exchange may have the same name.
+    destination_kind: str = TO_QUEUE
     identity: BindingIdentity = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.identity = binding_identity(self.source, self.queue, self.routing_key, self.arguments)
+        self.identity = binding_identity(
+            self.source,
+            self.destination,
+            self.routing_key,
+            self.arguments,
+            self.destination_kind,
+        )
 
 
-# Bindings are the same if source, queue, key and arguments are: types and values, in any order.
-BindingIdentity = tuple[str, str, str, object]
+# Bindings are the same if source, destination, key and arguments are: types and values, in any
+# order.
+BindingIdentity = tuple[str, str, str, str, object]
 
 
 def binding_identity(
-    source: str, queue: str, routing_key: str, arguments: Table
+    source: str,
+    destination: str,
+    routing_key: str,
+    arguments: Table,
+    destination_kind: str = TO_QUEUE,
 ) -> BindingIdentity:
     """What two declarations of one binding have in common."""
-    return source, queue, routing_key, _frozen_table(arguments) if arguments else ()
+    frozen = _frozen_table(arguments) if arguments else ()
+    return source, destination_kind, destination, routing_key, frozen
 
 
 def _frozen_table(table: Table) -> tuple[object, ...]:
@@ -132,7 +152,7 @@ class RemoveQueue(NamedTuple):
 
 
 class AddBinding(NamedTuple):
-    """The binding is new; its exchange and its queue are there."""
+    """The binding is new; its source and its destination are there."""
 
     binding: BindingDefinition
 

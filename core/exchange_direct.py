@@ -1,8 +1,8 @@
-"""Direct exchanges: a message goes to the queues bound with exactly its routing key."""
+"""Direct exchanges: a message goes wherever a binding has exactly its routing key."""
 
 from __future__ import annotations
 
-from .definitions import ExchangeDefinition, QueueDefinition
+from .definitions import BindingDefinition, Destination, ExchangeDefinition
 from .destinations import Destinations
 from .exchange import Exchange
 
@@ -14,16 +14,16 @@ class DirectExchange(Exchange):
         super().__init__(definition)
         self._destinations_by_key: dict[str, Destinations] = {}
 
-    def route(self, routing_key: str) -> tuple[QueueDefinition, ...]:
-        """The queues bound with this key."""
+    def route(self, routing_key: str) -> tuple[Destination, ...]:
+        """What is bound with this key."""
         destinations = self._destinations_by_key.get(routing_key)
-        return () if destinations is None else destinations.queues()
+        return () if destinations is None else destinations.in_order()
 
-    def _add_route(self, routing_key: str, queue: QueueDefinition) -> None:
-        self._destinations_by_key.setdefault(routing_key, Destinations()).add(queue)
+    def _add_route(self, binding: BindingDefinition, destination: Destination) -> None:
+        self._destinations_by_key.setdefault(binding.routing_key, Destinations()).add(destination)
 
-    def _remove_route(self, routing_key: str, queue: QueueDefinition) -> None:
-        destinations = self._destinations_by_key[routing_key]
-        destinations.remove(queue)
+    def _remove_route(self, binding: BindingDefinition, destination: Destination) -> None:
+        destinations = self._destinations_by_key[binding.routing_key]
+        destinations.remove(destination)
         if not destinations:
-            del self._destinations_by_key[routing_key]
+            del self._destinations_by_key[binding.routing_key]

@@ -9,18 +9,21 @@ The default exchange, whose name is "", is no object: it routes to the queue of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, cast
 
 from ..amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
 from ..amqp_frames.errors import SoftError
+from ..amqp_frames.field_table import Table
 from .definitions import (
+    TO_EXCHANGE,
     AddBinding,
     AddExchange,
     AddQueue,
     BindingDefinition,
     BindingIdentity,
     Change,
+    Destination,
     ExchangeDefinition,
     QueueDefinition,
     RemoveBinding,
@@ -28,18 +31,21 @@ from .definitions import (
     RemoveQueue,
     resource,
 )
-from .exchange import Exchange, UnbuiltExchange
+from .exchange import Exchange
 from .exchange_direct import DirectExchange
 from .exchange_fanout import FanoutExchange
+from .exchange_headers import HeadersExchange
 from .exchange_topic import TopicExchange
+from .exchange_walk import leads_to_headers, walk
 
 BUILT_TYPES: Final[dict[str, type[Exchange]]] = {
     "direct": DirectExchange,
     "fanout": FanoutExchange,
+    "headers": HeadersExchange,
     "topic": TopicExchange,
 }
 # RabbitMQ's own; the types of its plugins are unknown to it too, unless they are enabled.
-UNBUILT_TYPES: Final = frozenset({"headers", "x-local-random", "x-modulus-hash"})
+UNBUILT_TYPES: Final = frozenset({"x-local-random", "x-modulus-hash"})
 
 PREDECLARED: Final = (
     ("amq.direct", "direct"),
@@ -58,8 +64,8 @@ class ExchangeTable:
         self.version = 0
         self._exchanges: dict[str, Exchange] = {}
         self._queues: dict[str, QueueDefinition] = {}
-        self._bindings_by_queue: dict[
-            QueueDefinition, dict[BindingIdentity, BindingDefinition]
+        self._bindings_by_destination: dict[
+            Destination, dict[BindingIdentity, BindingDefinition]
         ] = {}
         self._queues_by_owner: dict[object, dict[QueueDefinition, None]] = {}
         for name, type_name in PREDECLARED:
@@ -79,7 +85,29 @@ class ExchangeTable:
         exchange = self.exchange(exchange_name)
         if exchange.definition.internal:
             raise SoftError(ACCESS_REFUSED, f"cannot publish to internal {exchange.definition}")
-        return exchange.route(routing_key)
+        if exchange.is_plain:
+            # Without bindings to exchanges, its destinations are all queues.
+            return cast("tuple[QueueDefinition, ...]", exchange.route(routing_key))
+        return walk(self, exchange, (routing_key,), {})
+
+    def route_message(
+        self, exchange_name: str, routing_keys: Sequence[str], headers: Table
+    ) -> tuple[QueueDefinition, ...]:
+        """The queues for one message with all that it is routed by; 404 as `route`.
+
+        Internal exchanges are not refused: that is a matter of who publishes.
+        """
+        if exchange_name:
+            return walk(self, self.exchange(exchange_name), routing_keys, headers)
+        queues = map(self._queues.get, dict.fromkeys(routing_keys))
+        return tuple(queue for queue in queues if queue is not None)
+
+    def reads_headers(self, exchange_name: str) -> bool:
+        """Whether headers may decide where a message to this exchange goes, or only its key."""
+        if not exchange_name:
+            return False
+        exchange = self.exchange(exchange_name)
+        return not exchange.is_plain and leads_to_headers(self, exchange)
 
     # --- For Topology.
 
@@ -110,9 +138,12 @@ class ExchangeTable:
         """The exclusive queues of a connection, oldest first."""
         return tuple(self._queues_by_owner.get(owner, ()))
 
-    def bindings_to(self, queue: QueueDefinition) -> Collection[BindingDefinition]:
-        """The bindings that lead to a queue, oldest first, without the default exchange's."""
-        return self._bindings_by_queue[queue].values()
+    def bindings_to(self, destination: Destination) -> Collection[BindingDefinition]:
+        """The bindings that lead to a queue or an exchange, oldest first.
+
+        Without the default exchange's.
+        """
+        return self._bindings_by_destination[destination].values()
 
     def not_found(self, kind: str, name: str) -> SoftError:
         """404 for an exchange or a queue."""
@@ -129,13 +160,13 @@ class ExchangeTable:
     def _apply(self, change: Change) -> None:
         match change:
             case AddBinding(binding):
-                queue = self._queues[binding.queue]
-                self._exchanges[binding.source].bind(binding, queue)
-                self._bindings_by_queue[queue][binding.identity] = binding
+                destination = self._destination(binding)
+                self._exchanges[binding.source].bind(binding, destination)
+                self._bindings_by_destination[destination][binding.identity] = binding
             case RemoveBinding(binding):
-                queue = self._queues[binding.queue]
-                self._exchanges[binding.source].unbind(binding, queue)
-                del self._bindings_by_queue[queue][binding.identity]
+                destination = self._destination(binding)
+                self._exchanges[binding.source].unbind(binding, destination)
+                del self._bindings_by_destination[destination][binding.identity]
             case AddQueue(queue):
                 self._add_queue(queue)
             case RemoveQueue(queue):
@@ -144,25 +175,32 @@ class ExchangeTable:
                 self._add_exchange(exchange)
             case RemoveExchange(exchange):
                 assert not self._exchanges[exchange.name].bindings, exchange
+                assert not self._bindings_by_destination[exchange], exchange
                 del self._exchanges[exchange.name]
+                del self._bindings_by_destination[exchange]
+
+    def _destination(self, binding: BindingDefinition) -> Destination:
+        if binding.destination_kind == TO_EXCHANGE:
+            return self._exchanges[binding.destination].definition
+        return self._queues[binding.destination]
 
     def _add_exchange(self, definition: ExchangeDefinition) -> None:
         assert definition.name not in self._exchanges, definition
-        exchange_type = BUILT_TYPES.get(definition.type_name, UnbuiltExchange)
-        self._exchanges[definition.name] = exchange_type(definition)
+        self._exchanges[definition.name] = BUILT_TYPES[definition.type_name](definition)
+        self._bindings_by_destination[definition] = {}
 
     def _add_queue(self, queue: QueueDefinition) -> None:
         assert queue.name not in self._queues, queue
         self._queues[queue.name] = queue
-        self._bindings_by_queue[queue] = {}
+        self._bindings_by_destination[queue] = {}
         if queue.exclusive:
             self._queues_by_owner.setdefault(queue.owner, {})[queue] = None
 
     def _remove_queue(self, queue: QueueDefinition) -> None:
         assert self._queues[queue.name] is queue, queue
-        assert not self._bindings_by_queue[queue], queue
+        assert not self._bindings_by_destination[queue], queue
         del self._queues[queue.name]
-        del self._bindings_by_queue[queue]
+        del self._bindings_by_destination[queue]
         if queue.exclusive:
             owned = self._queues_by_owner[queue.owner]
             del owned[queue]

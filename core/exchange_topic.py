@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .definitions import ExchangeDefinition, QueueDefinition
+from .definitions import BindingDefinition, Destination, ExchangeDefinition
 from .destinations import Destinations
 from .exchange import Exchange
 
@@ -81,35 +81,35 @@ class TopicExchange(Exchange):
     def __init__(self, definition: ExchangeDefinition) -> None:
         super().__init__(definition)
         self._root = _Node()
-        self._routes: dict[str, tuple[QueueDefinition, ...]] = {}
+        self._routes: dict[str, tuple[Destination, ...]] = {}
 
-    def route(self, routing_key: str) -> tuple[QueueDefinition, ...]:
-        """The queues bound with a pattern that the key matches."""
-        queues = self._routes.get(routing_key)
-        if queues is None:
-            queues = _queues(_match(self._root, _words(routing_key)))
+    def route(self, routing_key: str) -> tuple[Destination, ...]:
+        """What is bound with a pattern that the key matches."""
+        found = self._routes.get(routing_key)
+        if found is None:
+            found = _destinations(_match(self._root, _words(routing_key)))
             if len(self._routes) >= _ROUTES_KEPT_MAX:
                 self._routes.clear()
-            self._routes[routing_key] = queues
-        return queues
+            self._routes[routing_key] = found
+        return found
 
-    def _add_route(self, routing_key: str, queue: QueueDefinition) -> None:
+    def _add_route(self, binding: BindingDefinition, destination: Destination) -> None:
         self._routes.clear()
         node = self._root
-        for word in _words(routing_key):
+        for word in _words(binding.routing_key):
             node = node.add_child(word)
-        node.destinations.add(queue)
+        node.destinations.add(destination)
 
-    def _remove_route(self, routing_key: str, queue: QueueDefinition) -> None:
+    def _remove_route(self, binding: BindingDefinition, destination: Destination) -> None:
         self._routes.clear()
         node = self._root
         path: list[tuple[_Node, str]] = []
-        for word in _words(routing_key):
+        for word in _words(binding.routing_key):
             path.append((node, word))
             child = node.child(word)
-            assert child is not None, routing_key
+            assert child is not None, binding
             node = child
-        node.destinations.remove(queue)
+        node.destinations.remove(destination)
         for parent, word in reversed(path):
             if node.is_needed():
                 break
@@ -151,8 +151,8 @@ def _reach(node: _Node, reached: dict[_Node, None]) -> None:
         behind = behind.any_words
 
 
-def _queues(nodes: dict[_Node, None]) -> tuple[QueueDefinition, ...]:
-    found = [node.destinations.queues() for node in nodes if node.destinations]
+def _destinations(nodes: dict[_Node, None]) -> tuple[Destination, ...]:
+    found = [node.destinations.in_order() for node in nodes if node.destinations]
     if len(found) == 1:
         return found[0]
-    return tuple(dict.fromkeys(queue for queues in found for queue in queues))
+    return tuple(dict.fromkeys(each for destinations in found for each in destinations))

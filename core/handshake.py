@@ -33,6 +33,7 @@ from ..amqp_frames.methods import (
 
 CAPABILITIES = (
     "publisher_confirms",
+    "exchange_exchange_bindings",
     "basic.nack",
     "consumer_cancel_notify",
     "connection.blocked",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .definitions import (
     BindingDefinition,
+    BindingIdentity,
     Change,
     ExchangeDefinition,
     QueueDefinition,
@@ -48,11 +48,39 @@ def make_plan(
     return Plan(changes, catalog, table.version, queue, exchange)
 
 
-def unbind_changes(table: ExchangeTable, bindings: Collection[BindingDefinition]) -> list[Change]:
-    """Remove the bindings, then the auto-delete exchanges that have none left."""
-    changes: list[Change] = [RemoveBinding(binding) for binding in bindings]
-    for name, removed in Counter(binding.source for binding in bindings).items():
-        exchange = table.exchange(name)
-        if exchange.definition.auto_delete and removed == len(exchange.bindings):
-            changes.append(RemoveExchange(exchange.definition))
+def removal_changes(
+    table: ExchangeTable,
+    bindings: Iterable[BindingDefinition],
+    exchanges: Iterable[ExchangeDefinition] = (),
+) -> list[Change]:
+    """Remove the bindings and the exchanges, and what goes with them.
+
+    An exchange takes the bindings from it and to it along. An auto-delete exchange goes when the
+    last binding from it does, which may take away another exchange's last binding, and so on.
+    """
+    # Grows while it is walked through.
+    going = list(exchanges)
+    removed: dict[BindingIdentity, BindingDefinition] = {}
+    left: dict[str, int] = {}
+
+    def remove(some: Iterable[BindingDefinition]) -> None:
+        for binding in some:
+            if binding.identity in removed:
+                continue
+            removed[binding.identity] = binding
+            source = table.exchange(binding.source)
+            left[binding.source] = left.get(binding.source, len(source.bindings)) - 1
+            if (
+                source.definition.auto_delete
+                and not left[binding.source]
+                and source.definition not in going
+            ):
+                going.append(source.definition)
+
+    remove(bindings)
+    for exchange in going:
+        remove(table.exchange(exchange.name).bindings.values())
+        remove(table.bindings_to(exchange))
+    changes: list[Change] = [RemoveBinding(binding) for binding in removed.values()]
+    changes += [RemoveExchange(exchange) for exchange in going]
     return changes

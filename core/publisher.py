@@ -13,29 +13,16 @@ from itertools import chain
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
-from ..amqp_frames.constants import NOT_IMPLEMENTED
 from ..amqp_frames.deliveries import BASIC_ACK, BASIC_NACK, encode_answers
-from ..amqp_frames.errors import AmqpError, HardError
+from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.rewritten import with_properties
 from .coalescing import coalesce
 from .definitions import QueueDefinition
 from .exchange_table import ExchangeTable
-from .publish_properties import PUBLISH, PublishProperties
+from .publish_properties import PublishProperties
 from .returns import encode_returned
+from .routes import Route, Routes, property_octets
 from .unconfirmed import Unconfirmed
-
-_MANDATORY = 1
-_IMMEDIATE = 2
-# Routes kept between changes of the table; past this many they are looked up anew.
-ROUTES_KEPT_MAX = 10_000
-
-
-class Route(NamedTuple):
-    """Where one key leads, or why it cannot be published to."""
-
-    queues: tuple[QueueDefinition, ...]
-    mandatory: bool
-    error: AmqpError | None
 
 
 class Routed(NamedTuple):
@@ -67,22 +54,21 @@ class Publisher:
         self.confirm_mode = False
         # Starts at 1 at confirm.select; publishes before it use up no number.
         self._next_seq_no = 1
-        self._table = table
         self._next_batch_number = next_batch_number
         self._channel_number = channel_number
         self._frame_max_bytes = frame_max_bytes
         self._properties = PublishProperties(user)
         self._tags_returns = tags_returns
-        self._routes: dict[bytes, Route] = {}
-        self._routes_version = -1
+        self._routes = Routes(table)
 
     def route(self, batch: Batch) -> Routed:
         """Number and route a batch, and note what its queues owe."""
-        routes = [self._route(key) for key in batch.distinct]
+        routes = self._routes.of_keys(batch)
         keys: Sequence[int] = batch.keys
         count, error = _sound_count(batch, routes)
         if batch.flagged:
             count, error, keys, batch = self._look_into(batch, batch.flagged, routes, count, error)
+        keys = self._routes.by_headers(batch, routes, keys, count)
         batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode:
@@ -128,28 +114,6 @@ class Publisher:
         rejected.clear()
         return frames
 
-    def _route(self, key: bytes) -> Route:
-        if self._routes_version != self._table.version or len(self._routes) > ROUTES_KEPT_MAX:
-            self._routes.clear()
-            self._routes_version = self._table.version
-        route = self._routes.get(key)
-        if route is None:
-            route = self._routes[key] = self._look_up(key)
-        return route
-
-    def _look_up(self, key: bytes) -> Route:
-        exchange_end = 1 + key[0]
-        exchange = key[1:exchange_end].decode("utf-8", "surrogateescape")
-        routing_key = key[exchange_end + 1 : -1].decode("utf-8", "surrogateescape")
-        if key[-1] & _IMMEDIATE:
-            return Route((), False, HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH))
-        try:
-            queues = self._table.route(exchange, routing_key)
-        except AmqpError as error:
-            error.class_id, error.method_id = PUBLISH
-            return Route((), False, error)
-        return Route(queues, bool(key[-1] & _MANDATORY), None)
-
     def _look_into(
         self,
         batch: Batch,
@@ -170,7 +134,7 @@ class Publisher:
         for index in flagged:
             if index >= count:
                 break
-            looked = self._properties.look(_properties_octets(batch, index))
+            looked = self._properties.look(property_octets(batch, index))
             if looked.error is not None:
                 count, error = index, looked.error
                 break
@@ -181,7 +145,9 @@ class Publisher:
                 same = number, looked.routing_keys
                 if same not in numbers:
                     numbers[same] = len(routes)
-                    routes.append(self._with_keys(batch.distinct[number], routes[number], same[1]))
+                    routes.append(
+                        self._routes.with_keys(batch.distinct[number], routes[number], same[1])
+                    )
                 keys[index] = numbers[same]  # type: ignore[index]
             if looked.rewritten is not None:
                 rewritten[index] = looked.rewritten
@@ -191,14 +157,6 @@ class Publisher:
             self.unconfirmed.released_bytes += batch.wire_bytes() - made.wire_bytes()
             batch = made
         return count, error, keys, batch
-
-    def _with_keys(self, key: bytes, route: Route, routing_keys: Sequence[str]) -> Route:
-        """The route of a message that has these routing keys, too; each queue gets it once."""
-        exchange = key[1 : 1 + key[0]].decode("utf-8", "surrogateescape")
-        queues = dict.fromkeys(route.queues)
-        for routing_key in routing_keys:
-            queues.update(dict.fromkeys(self._table.route(exchange, routing_key)))
-        return route._replace(queues=tuple(queues))
 
 
 def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:
@@ -211,13 +169,6 @@ def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError 
             if first < count:
                 count, error = first, route.error
     return count, error
-
-
-def _properties_octets(batch: Batch, index: int) -> bytes:
-    """Flags and values of a message's content header."""
-    header = batch.headers[index]
-    size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
-    return batch.wire[header + 19 : header + 7 + size]
 
 
 def _divide(

@@ -24,6 +24,7 @@ from ..amqp_frames.constants import ACCESS_REFUSED, PRECONDITION_FAILED
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Table
 from .arguments import check_exchange_arguments, check_queue_arguments, not_implemented
+from .binding_plans import plan_bind, plan_unbind
 from .declaration_checks import (
     RESERVED_PREFIX,
     check_access,
@@ -34,21 +35,19 @@ from .declaration_checks import (
     stripped,
 )
 from .definitions import (
+    TO_EXCHANGE,
+    TO_QUEUE,
     AddBinding,
     AddExchange,
     AddQueue,
     BindingDefinition,
-    Change,
     ExchangeDefinition,
     QueueDefinition,
-    RemoveBinding,
-    RemoveExchange,
     RemoveQueue,
-    binding_identity,
     resource,
 )
 from .exchange_table import BUILT_TYPES, UNBUILT_TYPES, ExchangeTable
-from .plan import Plan, make_plan, unbind_changes
+from .plan import Plan, make_plan, removal_changes
 
 _GENERATED_PREFIX: Final = "amq.gen-"
 # As long as RabbitMQ's: 22 characters.
@@ -83,9 +82,10 @@ class Topology:
                 raise ValueError(f"the catalog has {exchange} of type '{exchange.type_name}'")
         names = {exchange.definition.name for exchange in self.table.exchanges()}
         names.update(exchange.name for exchange in exchanges)
-        queue_names = {queue.name for queue in queues}
+        ends = {TO_EXCHANGE: names, TO_QUEUE: {queue.name for queue in queues}}
         for binding in bindings:
-            if binding.source not in names or binding.queue not in queue_names:
+            known = ends[binding.destination_kind]
+            if binding.source not in names or binding.destination not in known:
                 raise ValueError(f"the catalog has a binding without its ends: {binding}")
         self.table.apply([AddExchange(exchange) for exchange in exchanges])
         self.table.apply([AddQueue(queue) for queue in queues])
@@ -153,7 +153,10 @@ class Topology:
         return make_plan(self.table, (AddExchange(declared),), exchange=declared)
 
     def prepare_delete_exchange(self, name: str, *, if_unused: bool = False) -> Plan:
-        """Delete the exchange and its bindings; one that is not there is no error."""
+        """Delete the exchange and its bindings; one that is not there is no error.
+
+        In use means that something is bound to it; bindings that lead to it do not count.
+        """
         name = stripped(name)
         check_not_default(name)
         if name.startswith(RESERVED_PREFIX):
@@ -164,8 +167,7 @@ class Topology:
             return make_plan(self.table)
         if if_unused and exchange.bindings:
             raise SoftError(PRECONDITION_FAILED, f"{exchange.definition} in use")
-        changes: list[Change] = [RemoveBinding(each) for each in exchange.bindings.values()]
-        changes.append(RemoveExchange(exchange.definition))
+        changes = removal_changes(self.table, (), [exchange.definition])
         return make_plan(self.table, changes, exchange=exchange.definition)
 
     # --- Queues.
@@ -246,49 +248,37 @@ class Topology:
         """
         gone = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
         bindings = [binding for queue in gone for binding in self.table.bindings_to(queue)]
-        changes = unbind_changes(self.table, bindings)
+        changes = removal_changes(self.table, bindings)
         changes += [RemoveQueue(queue) for queue in gone]
         return make_plan(self.table, changes, queue=gone[0] if gone else None)
 
-    # --- Bindings.
+    # --- Bindings: to queues, and to exchanges. The source comes last, as on the wire.
 
     def prepare_bind(
-        self, queue_name: str, exchange_name: str, routing_key: str, arguments: Table, owner: object
+        self, queue: str, source: str, routing_key: str, arguments: Table, owner: object
     ) -> Plan:
         """Bind the queue to the exchange; a binding that is there already is no error."""
-        queue_name, exchange_name = stripped(queue_name), stripped(exchange_name)
-        check_not_default(exchange_name)
-        # Of both missing, the exchange is told.
-        exchange = self.table.exchange(exchange_name)
-        queue = self.table.find_queue(queue_name)
-        if queue is None:
-            raise self.table.not_found("queue", queue_name)
-        exchange.check_binding(arguments)
-        check_access(queue, owner)
-        durable = exchange.definition.durable and queue.durable
-        binding = BindingDefinition(
-            exchange_name, queue_name, routing_key, durable, arguments, self.vhost
-        )
-        if binding.identity in exchange.bindings:
-            return make_plan(self.table, queue=queue)
-        return make_plan(self.table, (AddBinding(binding),), queue=queue)
+        return plan_bind(self.table, TO_QUEUE, queue, source, routing_key, arguments, owner)
 
     def prepare_unbind(
-        self, queue_name: str, exchange_name: str, routing_key: str, arguments: Table, owner: object
+        self, queue: str, source: str, routing_key: str, arguments: Table, owner: object
     ) -> Plan:
         """Remove the binding; if it, its exchange or its queue is not there, that is no error."""
-        queue_name, exchange_name = stripped(queue_name), stripped(exchange_name)
-        check_not_default(exchange_name)
-        exchange = self.table.find_exchange(exchange_name)
-        queue = self.table.find_queue(queue_name)
-        if exchange is None or queue is None:
-            return make_plan(self.table, queue=queue)
-        identity = binding_identity(exchange_name, queue_name, routing_key, arguments)
-        binding = exchange.bindings.get(identity)
-        if binding is None:
-            return make_plan(self.table, queue=queue)
-        check_access(queue, owner)
-        return make_plan(self.table, unbind_changes(self.table, [binding]), queue=queue)
+        return plan_unbind(self.table, TO_QUEUE, queue, source, routing_key, arguments, owner)
+
+    def prepare_bind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table
+    ) -> Plan:
+        """The same from exchange to exchange."""
+        return plan_bind(self.table, TO_EXCHANGE, destination, source, routing_key, arguments, None)
+
+    def prepare_unbind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table
+    ) -> Plan:
+        """The same from exchange to exchange."""
+        return plan_unbind(
+            self.table, TO_EXCHANGE, destination, source, routing_key, arguments, None
+        )
 
     def _generated_name(self) -> str:
         while True:

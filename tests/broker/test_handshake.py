@@ -50,6 +50,7 @@ def test_connection_start_says_who_the_broker_is_and_what_it_can(
     # What is not built yet is not announced.
     assert {name: field.value for name, field in capabilities.items()} == {
         "publisher_confirms": True,
+        "exchange_exchange_bindings": True,
         "basic.nack": True,
         "consumer_cancel_notify": True,
         "connection.blocked": True,

@@ -9,8 +9,6 @@ from leveret.amqp_frames.methods import (
     BasicConsume,
     ChannelClose,
     ChannelCloseOk,
-    ExchangeDeclare,
-    QueueBind,
     QueueDeclare,
 )
 from mistakes import (
@@ -83,32 +81,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
     bad("x-max-priority", number(10), NOT_BUILT),
     bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
-    Mistake(
-        "alternate exchange",
-        ExchangeDeclare(exchange="x", arguments={"alternate-exchange": text("y")}),
-        406,
-        f"{INVALID} 'alternate-exchange' for exchange 'x' in vhost '/': {NOT_BUILT}",
-    ),
-    Mistake(
-        "headers exchange",
-        ExchangeDeclare(exchange="x", type="headers"),
-        406,
-        f"{INVALID} 'type' for exchange 'x' in vhost '/': {NOT_BUILT}",
-    ),
-    Mistake(
-        "bind to headers exchange",
-        QueueBind(queue="q", exchange="amq.headers"),
-        406,
-        f"{INVALID} 'type' for exchange 'amq.headers' in vhost '/': {NOT_BUILT}",
-        [Q],
-    ),
-    Mistake(
-        "publish to headers exchange",
-        publish("k", exchange="amq.match"),
-        406,
-        f"{INVALID} 'type' for exchange 'amq.match' in vhost '/': {NOT_BUILT}",
-        ids=(60, 40),
-    ),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)

@@ -14,8 +14,6 @@ from leveret.amqp_frames.methods import (
     ChannelFlow,
     ChannelOpen,
     ConnectionClose,
-    ExchangeBind,
-    ExchangeUnbind,
     QueueDeclare,
     TxCommit,
     TxRollback,
@@ -63,8 +61,6 @@ def test_a_channel_s_mistake_that_closes_the_connection(client: Client, mistake:
     Mistake("tx.select", TxSelect(), 540, "NOT_IMPLEMENTED - tx.select"),
     Mistake("tx.commit", TxCommit(), 540, "NOT_IMPLEMENTED - tx.commit"),
     Mistake("tx.rollback", TxRollback(), 540, "NOT_IMPLEMENTED - tx.rollback"),
-    Mistake("exchange.bind", ExchangeBind(), 540, "NOT_IMPLEMENTED - exchange.bind"),
-    Mistake("exchange.unbind", ExchangeUnbind(), 540, "NOT_IMPLEMENTED - exchange.unbind"),
 )
 def test_a_method_that_is_not_built_yet(client: Client, mistake: Mistake) -> None:
     assert_closes_the_connection(client, mistake)

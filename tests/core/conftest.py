@@ -49,8 +49,28 @@ class Commands:
         table = table_of(arguments)
         self.topology.apply(self.topology.prepare_unbind(queue, exchange, key, table, owner))
 
+    def bind_exchange(self, destination, source="x", key="k", **arguments: Any) -> None:
+        table = table_of(arguments)
+        self.topology.apply(self.topology.prepare_bind_exchange(destination, source, key, table))
+
+    def unbind_exchange(self, destination, source="x", key="k", **arguments: Any) -> None:
+        table = table_of(arguments)
+        self.topology.apply(self.topology.prepare_unbind_exchange(destination, source, key, table))
+
+    def delete_exchange(self, name="x", **how: Any) -> None:
+        self.topology.apply(self.topology.prepare_delete_exchange(name, **how))
+
+    def exchange_names(self) -> list[str]:
+        """The exchanges but for the broker's own."""
+        names = [exchange.definition.name for exchange in self.table.exchanges()]
+        return [name for name in names if not name.startswith("amq.")]
+
     def route(self, exchange="x", key="k") -> list[str]:
         return [queue.name for queue in self.table.route(exchange, key)]
+
+    def route_message(self, exchange="x", key="k", **headers: Any) -> list[str]:
+        queues = self.table.route_message(exchange, (key,), table_of(headers))
+        return [queue.name for queue in queues]
 
 
 @pytest.fixture

@@ -109,6 +109,26 @@ def test_what_has_no_way_to_go_is_settled_at_once(commands, letters, exchange) -
     assert len(letters) == 0
 
 
+def test_a_dead_letter_finds_its_way_by_headers_and_by_alternates(commands, letters) -> None:
+    source = source_of(commands)
+    alternate = table_of({"alternate-exchange": "inside"})
+    commands.declare_exchange("dlx", "headers", arguments=alternate)
+    commands.declare_exchange("inside", "fanout", internal=True)
+    matching = commands.declare_queue("matching")
+    other = commands.declare_queue("other")
+    # Its new headers count, too.
+    commands.bind(
+        "matching", "dlx", **{"x-match": "all-with-x", "n": 1, "x-first-death-queue": "source"}
+    )
+    commands.bind("other", "inside")
+    messages = [publish("k", b"", Properties(headers=table_of({"n": n}))) for n in (1, 2, 1)]
+    made = letters.publish(source, [(span_of(*messages), "rejected")], 5)
+    assert {queue: list(indexes) for queue, indexes in made.told.items()} == {
+        matching: [0, 2],
+        other: [1],
+    }
+
+
 def test_the_default_exchange_leads_to_the_queue_of_the_keys_name(commands, letters) -> None:
     source = source_of(commands, "", "dead")
     dead = commands.declare_queue("dead")

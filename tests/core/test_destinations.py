@@ -12,11 +12,11 @@ def test_a_queue_is_there_once_until_its_last_binding_goes():
     assert not destinations
     for queue in (first, second, first):
         destinations.add(queue)
-    assert destinations.queues() == (first, second)
+    assert destinations.in_order() == (first, second)
     destinations.remove(first)
-    assert destinations.queues() == (first, second)
+    assert destinations.in_order() == (first, second)
     destinations.remove(first)
-    assert destinations.queues() == (second,)
+    assert destinations.in_order() == (second,)
     destinations.remove(second)
-    assert destinations.queues() == ()
+    assert destinations.in_order() == ()
     assert not destinations

@@ -87,6 +87,7 @@ def test_start_announces_what_is_built() -> None:
     assert isinstance(capabilities, dict)
     assert {name for name, field in capabilities.items() if field.value is True} == {
         "publisher_confirms",
+        "exchange_exchange_bindings",
         "basic.nack",
         "consumer_cancel_notify",
         "connection.blocked",

@@ -68,10 +68,10 @@ def test_routes_are_kept_until_the_table_changes(commands, publisher, monkeypatc
 
 
 def test_routes_that_are_kept_are_bounded(commands, publisher, monkeypatch) -> None:
-    monkeypatch.setattr("leveret.core.publisher.ROUTES_KEPT_MAX", 10)
+    monkeypatch.setattr("leveret.core.routes.ROUTES_KEPT_MAX", 10)
     for number in range(0, 100, 5):
         publisher.route(batch_of(*(publish(f"{number + at}") for at in range(5))))
-        assert len(publisher._routes) <= 16
+        assert len(publisher._routes._kept) <= 16
 
 
 def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> None:

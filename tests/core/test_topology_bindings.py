@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from leveret.core.definitions import AddBinding, RemoveBinding, RemoveExchange
 
 ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
@@ -74,19 +73,6 @@ def test_unbinding_what_is_not_bound_is_no_error(commands):
     commands.declare_queue(exclusive=True)
     commands.unbind(owner=commands.them)
     assert commands.topology.prepare_unbind("q", "x", "k", {}, commands.us).changes == ()
-
-
-@pytest.mark.parametrize("name", ["amq.headers", "amq.match"])
-def test_headers_exchanges_are_there_but_of_no_use(commands, refused, name):
-    refusal = f"invalid arg 'type' for exchange '{name}' in vhost '/': not implemented"
-    commands.declare_queue()
-    assert commands.declare_exchange(name, passive=True).type_name == "headers"
-    commands.declare_exchange(name, "headers", durable=True)
-    with refused(406, f"PRECONDITION_FAILED - {refusal}"):
-        commands.bind(exchange=name)
-    with refused(406, f"PRECONDITION_FAILED - {refusal}"):
-        commands.table.route(name, "")
-    commands.unbind(exchange=name)
 
 
 # --- Auto-delete exchanges.

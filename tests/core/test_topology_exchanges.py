@@ -60,22 +60,13 @@ def test_unknown_exchange_type_is_refused(commands, refused, type_name):
         commands.declare_exchange(type_name=type_name)
 
 
-@pytest.mark.parametrize("type_name", ["headers", "x-local-random", "x-modulus-hash"])
+@pytest.mark.parametrize("type_name", ["x-local-random", "x-modulus-hash"])
 def test_exchange_type_that_is_not_built_is_refused(commands, refused, type_name):
     with refused(
         406,
         "PRECONDITION_FAILED - invalid arg 'type' for exchange 'x' in vhost '/': not implemented",
     ):
         commands.declare_exchange(type_name=type_name)
-
-
-def test_alternate_exchange_is_refused_until_it_is_built(commands, refused):
-    with refused(
-        406,
-        "PRECONDITION_FAILED - invalid arg 'alternate-exchange' for exchange 'x' in vhost '/': "
-        "not implemented",
-    ):
-        commands.declare_exchange(arguments=table_of({"alternate-exchange": "ae"}))
 
 
 def test_reserved_exchange_name_is_refused_on_creation_only(commands, refused):

@@ -1,0 +1,137 @@
+"""A channel's publishing side where headers decide: each message has a route of its own."""
+
+from __future__ import annotations
+
+import pytest
+from batches import batch_of
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import BasicAck, BasicReturn
+from leveret.amqp_frames.properties import Properties
+from leveret.core.publisher import Publisher
+from publishing import confirm_all, methods, publisher_of, told
+from wire import PERSISTENT, publish
+
+
+@pytest.fixture
+def publisher(commands) -> Publisher:
+    made = publisher_of(commands)
+    made.confirm_mode = True
+    for name in ("a", "b"):
+        commands.declare_queue(name, durable=True)
+        commands.bind(name, "amq.headers", to=name)
+    return made
+
+
+def to(name: str | None, exchange: str = "amq.headers", **how) -> bytes:
+    headers = None if name is None else table_of({"to": name})
+    return publish("k", properties=Properties(headers=headers), exchange=exchange, **how)
+
+
+def test_messages_of_one_key_part_by_their_headers(commands, publisher) -> None:
+    batch = batch_of(to("a"), to("b"), to("a"), to(None), to("c"), to("b"))
+    routed = publisher.route(batch)
+    assert told(routed) == {"a": [0, 2], "b": [1, 5]}
+    assert routed.frames == b""
+    confirm_all(publisher, batch, routed)
+    assert methods(publisher.answers()) == [BasicAck(6, True)]
+
+
+def test_other_keys_in_the_batch_keep_their_ways(commands, publisher) -> None:
+    batch = batch_of(publish("b"), to("b"), publish("a"), publish("none"), to("a"), publish("b"))
+    assert told(publisher.route(batch)) == {"b": [0, 1, 5], "a": [2, 4]}
+    # And the batch after that, without such messages, the way it always took.
+    assert told(publisher.route(batch_of(publish("a"), publish("a")))) == {"a": [0, 1]}
+
+
+def test_what_no_headers_match_is_returned_before_its_ack(commands, publisher) -> None:
+    batch = batch_of(to("a", mandatory=True), to("c", mandatory=True), to(None, mandatory=True))
+    routed = publisher.route(batch)
+    assert told(routed) == {"a": [0]}
+    assert methods(routed.frames) == [
+        BasicReturn(312, "NO_ROUTE", "amq.headers", "k"),
+        BasicAck(2),
+        BasicReturn(312, "NO_ROUTE", "amq.headers", "k"),
+        BasicAck(3),
+    ]
+
+
+def test_an_error_ends_the_batch_before_its_headers_are_looked_at(commands, publisher) -> None:
+    routed = publisher.route(batch_of(to("a"), to("a", exchange="missing"), to("b")))
+    assert told(routed) == {"a": [0]}
+    assert routed.error is not None
+
+
+def test_headers_count_behind_a_binding_between_exchanges_and_as_an_alternate(
+    commands, publisher
+) -> None:
+    commands.declare_exchange("x", "direct")
+    commands.bind_exchange("amq.headers", "x")
+    alternate = table_of({"alternate-exchange": "amq.headers"})
+    commands.declare_exchange("y", "direct", arguments=alternate)
+    batch = batch_of(to("a", exchange="x"), to("b", exchange="y"), to("c", exchange="y"))
+    assert told(publisher.route(batch)) == {"a": [0], "b": [1]}
+
+
+def test_routes_by_headers_change_with_the_table(commands, publisher) -> None:
+    assert told(publisher.route(batch_of(to("a")))) == {"a": [0]}
+    commands.unbind("a", "amq.headers", to="a")
+    assert told(publisher.route(batch_of(to("a")))) == {}
+    commands.bind("b", "amq.headers", to="a")
+    assert told(publisher.route(batch_of(to("a")))) == {"b": [0]}
+
+
+def test_headers_count_though_kept_routes_are_dropped_in_the_batch(
+    commands, publisher, monkeypatch
+) -> None:
+    monkeypatch.setattr("leveret.core.routes.ROUTES_KEPT_MAX", 3)
+    others = [publish(f"nowhere {number}") for number in range(20)]
+    assert told(publisher.route(batch_of(to("a"), *others, to("b")))) == {"a": [0], "b": [21]}
+
+
+def test_only_the_persistent_messages_that_reach_a_durable_queue_are_durable(
+    commands, publisher
+) -> None:
+    headers = table_of({"to": "a"})
+    persistent = PERSISTENT._replace(headers=headers)
+    batch = batch_of(
+        publish("k", properties=persistent, exchange="amq.headers"),
+        publish("k", properties=PERSISTENT, exchange="amq.headers"),
+        to("a"),
+    )
+    assert told(publisher.route(batch)) == {"a": [0, 2]}
+    assert list(batch.durable or ()) == [0]
+
+
+def test_further_keys_and_headers_each_have_their_say(commands, publisher) -> None:
+    """A direct exchange looks at all keys of a message, a headers exchange behind it at headers."""
+    commands.declare_exchange("x", "direct")
+    commands.declare_queue("c")
+    commands.bind("c", "x", "further")
+    commands.bind_exchange("amq.headers", "x")
+    copied = Properties(headers=table_of({"to": "a", "CC": ["further"]}))
+    hidden = Properties(headers=table_of({"to": "b", "BCC": ["further"]}))
+    batch = batch_of(
+        publish("k", properties=copied, exchange="x"),
+        publish("other", properties=copied, exchange="x"),
+        publish("k", properties=hidden, exchange="x"),
+    )
+    routed = publisher.route(batch)
+    assert told(routed) == {"a": [0], "b": [2], "c": [0, 1, 2]}
+    assert b"BCC" not in routed.batch.wire
+
+
+def test_an_alternate_takes_what_no_key_of_the_message_finds_a_place_for(
+    commands, publisher
+) -> None:
+    alternate = table_of({"alternate-exchange": "spare"})
+    commands.declare_exchange("x", "direct", arguments=alternate)
+    commands.declare_exchange("spare", "fanout")
+    commands.bind("a", "x", "right")
+    commands.bind("b", "spare")
+    batch = batch_of(
+        *(
+            publish("k", properties=Properties(headers=table_of({"CC": [key]})), exchange="x")
+            for key in ("right", "wrong")
+        )
+    )
+    assert told(publisher.route(batch)) == {"a": [0], "b": [1]}
