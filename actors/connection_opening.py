@@ -10,12 +10,10 @@ from __future__ import annotations
 from ..amqp_frames.constants import PROTOCOL_HEADER
 from ..amqp_frames.decoder import Event
 from ..core.handshake import Handshake, State
+from ..core.protocol_header import refusal
 from .messages import LogIn, Ref
 from .node_context import NodeContext
 from .runtime import tell
-
-# Asks for 0-9; near enough to 0-9-1 that RabbitMQ takes it for it.
-_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 
 
 class Opening:
@@ -39,8 +37,9 @@ class Opening:
         self._header += data
         if len(self._header) < len(PROTOCOL_HEADER):
             return None
-        if not self._header.startswith((PROTOCOL_HEADER, _HEADER_0_9)):
-            raise ValueError("bad protocol header")
+        reason = refusal(self._header)
+        if reason is not None:
+            raise ValueError(reason)
         return self._header[len(PROTOCOL_HEADER) :]
 
     def _log_in(self, user: str, password: str) -> None:

@@ -24,6 +24,9 @@ CONNECTION_ERROR: Final = "connection.error"
 CONNECTION_FAILED: Final = "connection.failed"
 CHANNEL_CLOSED: Final = "channel.closed"
 
+# The TLS port cannot accept: no more file descriptors.
+LISTENER_FAILING: Final = "listener.failing"
+
 # Our own faults: an actor died, and what it owed was nacked or closed.
 ACTOR_FAILED: Final = "actor.failed"
 QUEUE_FAILED: Final = "queue.failed"

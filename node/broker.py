@@ -39,6 +39,8 @@ def run_on_event_loop(main: Coroutine[Any, Any, None]) -> None:
 class Broker:
     """A broker that runs while its context is entered; `host` and `port` say where.
 
+    With a certificate in the settings `tls_port`, else None, says where it speaks TLS.
+
         with Broker(data_dir=path, port=0) as broker:
             connect(broker.host, broker.port)
 
@@ -60,6 +62,7 @@ class Broker:
         self._files = files
         self.host = ""
         self.port = 0
+        self.tls_port: int | None = None
         self.failure: BaseException | None = None
         self._log = service_log(self.configuration.log_level, self.configuration.log_format)
         self._started = threading.Event()
@@ -117,7 +120,7 @@ class Broker:
         self._stopping = asyncio.Event()
         node = self.node = Node(self.configuration, self._log, self._fatal, self._files)
         await node.start()
-        self.host, self.port = node.host, node.port
+        self.host, self.port, self.tls_port = node.host, node.port, node.tls_port
         self._started.set()
         await self._stopping.wait()
         if self.failure is None:

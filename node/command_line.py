@@ -117,7 +117,8 @@ async def _serve(configuration: Configuration) -> None:
     except (StorageError, OSError) as fault:
         raise StartError(str(fault)) from fault
     # On standard output, whatever the log's level: who starts the broker waits for this line.
-    sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}\n")
+    tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
+    sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}\n")
     sys.stdout.flush()
     _calm_collector()
     log.info(BROKER_STOPPING, signal=await stopping)

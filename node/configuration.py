@@ -34,6 +34,14 @@ class Configuration:
     port: int = 5672  # 0 takes a free one
     data_dir: Path = Path("leveret-data")
 
+    # Without a certificate there is no TLS listener.
+    tls_port: int = 5671  # 0 takes a free one
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_ca_certificates: str = ""
+    tls_verify_client: str = "none"
+    tls_version_min: str = "1.2"
+
     log_level: str = "info"
     log_format: str = "auto"
 
@@ -73,6 +81,7 @@ class Configuration:
 # The least and the most a number may be, both allowed.
 _BOUNDS: dict[str, tuple[int, int]] = {
     "port": (0, 65_535),
+    "tls_port": (0, 65_535),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.
     "frame_max_bytes": (4096, 2**32 - 1),
     "channel_max": (1, 65_535),
@@ -96,8 +105,16 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 _CHOICES: dict[str, tuple[str, ...]] = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("auto", "console", "json"),
+    "tls_verify_client": ("none", "optional", "required"),
+    "tls_version_min": ("1.2", "1.3"),
 }
-_MAY_BE_EMPTY = {"default_password", "loopback_users"}
+_MAY_BE_EMPTY = {
+    "default_password",
+    "loopback_users",
+    "tls_certificate",
+    "tls_key",
+    "tls_ca_certificates",
+}
 
 
 def load(

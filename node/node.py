@@ -20,7 +20,7 @@ from .actors.catalog import CatalogActor
 from .actors.catalog_changes import restored
 from .actors.dead_letter_publisher import DeadLetterPublisher
 from .actors.journal import JournalActor
-from .actors.listener import Connection, Listener
+from .actors.listener import Listener
 from .actors.logins import Logins, login_threads
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
@@ -31,13 +31,14 @@ from .core.accounts import Accounts
 from .core.handshake import Limits
 from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .core.topology import Topology
-from .errors import StartError
+from .listening import Listening
 from .open_accounts import new_password_hash, open_accounts
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
 from .storage.files import Files
 from .storage.journal import Journal
 from .storage.recovery import Recovered
+from .tls import tls_context
 from .version import VERSION
 
 if TYPE_CHECKING:
@@ -71,11 +72,13 @@ class Node:
         self._journal_actor: Ref | None = None
         self._catalog_actor: Ref | None = None
         self._login_threads: ThreadPoolExecutor | None = None
-        self._server: asyncio.Server | None = None
+        self._listening: Listening | None = None
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
         self.host = configuration.host
         self.port = configuration.port
+        # None: there is no TLS listener.
+        self.tls_port: int | None = None
 
     async def start(self) -> None:
         """Recover and listen; StartError with one line if that cannot be."""
@@ -88,7 +91,7 @@ class Node:
 
     async def _start(self) -> None:
         configuration = self._configuration
-        loop = asyncio.get_running_loop()
+        tls = tls_context(configuration)
         assert self._directory is not None
         catalog = self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
         contents = catalog.load()
@@ -109,7 +112,7 @@ class Node:
             segment_bytes_max=configuration.segment_bytes_max,
         )
         self._report(recovered)
-        runtime = self._runtime = Runtime(loop, self._log)
+        runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log)
         context = self.context = self._context(
             runtime, topology, accounts, recovered.next_batch_number
         )
@@ -124,17 +127,9 @@ class Node:
         broker.restore(recovered)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
-        try:
-            self._server = await loop.create_server(
-                lambda: Connection(listener), configuration.host, configuration.port
-            )
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {configuration.host}:{configuration.port}: {error.strerror}"
-            ) from error
-        address = self._server.sockets[0].getsockname()
-        self.host, self.port = address[0], address[1]
-        self._log.info("broker.listening", address=f"{self.host}:{self.port}")
+        listening = self._listening = Listening(configuration, self._log)
+        await listening.open(listener, tls)
+        self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration
@@ -195,9 +190,9 @@ class Node:
 
     async def abandon(self) -> None:
         """Drop every connection without a word: nothing more may be confirmed."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
             tell(self._listener, Abandon())
             # The listener itself may be what has failed: the loop's end closes the sockets then.
             await self._wait_until_drained(self._configuration.close_timeout_ms)
@@ -205,12 +200,12 @@ class Node:
 
     async def stop(self) -> None:
         """Say 320 to the clients, write everything that was accepted, close the files."""
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None:
+            self._listening.close()
             tell(self._listener, Shutdown())
             if not await self._wait_until_drained(self._configuration.stop_timeout_ms):
                 tell(self._listener, Abandon())
-            self._server = None
+            self._listening = None
             await self._quiesce()
         await self._close_files()
         self._log.info("broker.stopped")

@@ -5,6 +5,7 @@ The folder `live` holds what tests talk to them with, for tests to import by its
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +19,9 @@ sys.path.insert(0, str(LIVE))
 # Their asserts, too, say what was and what should have been.
 pytest.register_assert_rewrite(*(module.stem for module in LIVE.glob("*.py")))
 
-from gated_files import GatedFiles  # noqa: E402 - found only now
+from certificates import Certificates, Stranger, TlsClient  # noqa: E402 - found only now
+from gated_files import GatedFiles  # noqa: E402
+from log_lines import LogLines  # noqa: E402
 from wire import Client  # noqa: E402
 
 
@@ -28,6 +31,20 @@ def files() -> Iterator[GatedFiles]:
     gated = GatedFiles()
     yield gated
     gated.release()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A broker's certificate in files, and clients' of every kind."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> LogLines:
+    """What is logged by brokers that are made from now on: ask for it before them."""
+    lines = LogLines()
+    monkeypatch.setattr(sys, "stderr", lines.stream)
+    return lines
 
 
 @pytest.fixture
@@ -44,9 +61,8 @@ def broker(
     with leveret.Broker(
         data_dir=tmp_path / "data",
         port=0,
-        log_level="error",
         files=files,
-        **{"password_hash_cost": 10} | settings,
+        **{"password_hash_cost": 10, "log_level": "error"} | settings,
     ) as running:
         yield running
         # Stopping waits for the journal.
@@ -61,6 +77,18 @@ def connect(broker: leveret.Broker) -> Iterator[Callable[..., Client]]:
         def connected(**handshake: object) -> Client:
             client = stack.enter_context(Client(broker.host, broker.port))
             return client.log_in(**handshake)  # type: ignore[arg-type]
+
+        yield connected
+
+
+@pytest.fixture
+def stranger(broker: leveret.Broker) -> Iterator[Stranger]:
+    """Makes clients that have done no more than TLS's handshake, as far as they know."""
+    with ExitStack() as stack:
+
+        def connected(context: ssl.SSLContext) -> Client:
+            assert broker.tls_port is not None
+            return stack.enter_context(TlsClient(broker.host, broker.tls_port, context))
 
         yield connected
 

@@ -1,0 +1,67 @@
+"""The sockets that a node listens on: the plain port, and the TLS port if there is a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+from .actors.listener import Connection, Listener
+from .configuration import Configuration
+from .errors import StartError
+from .logs.events import BROKER_LISTENING
+from .tls_server import TlsServer
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+
+class Listening:
+    """Opened once and closed once; then `host`, `port` and `tls_port` say where it listened."""
+
+    def __init__(self, configuration: Configuration, log: FilteringBoundLogger) -> None:
+        self._configuration = configuration
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._tls_server: TlsServer | None = None
+        self.host = configuration.host
+        self.port = configuration.port
+        # None: there is no TLS listener.
+        self.tls_port: int | None = None
+
+    async def open(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
+        """Hand the listener what connects from now on; StartError if an address is not free."""
+        configuration = self._configuration
+        host, port = configuration.host, configuration.port
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(listener), host, port
+            )
+            self.host, self.port = self._server.sockets[0].getsockname()[:2]
+            addresses = {"address": f"{self.host}:{self.port}"}
+            if tls is not None:
+                port = configuration.tls_port
+                self._tls_server = self._new_tls_server(listener, tls)
+                await self._tls_server.open(host, port)
+                self.tls_port = self._tls_server.port
+                addresses["tls_address"] = f"{self.host}:{self.tls_port}"
+        except OSError as error:
+            self.close()
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._log.info(BROKER_LISTENING, **addresses)
+
+    def _new_tls_server(self, listener: Listener, tls: ssl.SSLContext) -> TlsServer:
+        return TlsServer(
+            listener,
+            tls,
+            self._log,
+            handshake_timeout_seconds=self._configuration.handshake_timeout_ms / 1000,
+            close_timeout_seconds=self._configuration.close_timeout_ms / 1000,
+        )
+
+    def close(self) -> None:
+        """Take no more connections."""
+        if self._server is not None:
+            self._server.close()
+        if self._tls_server is not None:
+            self._tls_server.close()
