@@ -14,6 +14,7 @@ BROKER_LISTENING: Final = "broker.listening"
 BROKER_STOPPING: Final = "broker.stopping"
 BROKER_STOPPED: Final = "broker.stopped"
 BROKER_STOP_TIMEOUT: Final = "broker.stop_timeout"
+BROKER_DEAD_LETTERS_TIMEOUT: Final = "broker.dead_letters_timeout"
 BROKER_FAILED: Final = "broker.failed"
 
 # Connections and channels. `refused`: before the vhost is open; `error`: the client broke a rule.
