@@ -1,4 +1,4 @@
-"""The sockets that a node listens on: the plain port, and the TLS port if there is a certificate."""
+"""The sockets that a node listens on: the plain port, and TLS's if there is a certificate."""
 
 from __future__ import annotations
 
