@@ -36,6 +36,7 @@ from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.message_queue import MessageQueue
 from ..core.plan import Plan
 from ..core.queue_structures import make_queue
+from ..core.ready_by_priority import ReadyByPriority
 from ..storage.recovery import Recovered
 from .catalog_changes import catalog_changes
 from .messages import (
@@ -57,6 +58,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .queue import Queue
+from .queue_by_priority import QueueByPriority
 from .runtime import LoopActor, tell
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
@@ -266,7 +268,10 @@ class BrokerActor(LoopActor):
         return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
 
     def _start_queue(self, queue: QueueDefinition, messages: MessageQueue) -> None:
-        queue.handle = Queue.start_on(self.runtime, self._context, queue, messages)
+        # Limits are kept in the order in which messages came, so a batch stays as it is.
+        divides = type(messages) is MessageQueue and isinstance(messages.ready, ReadyByPriority)
+        kind = QueueByPriority if divides else Queue
+        queue.handle = kind.start_on(self.runtime, self._context, queue, messages)
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.

@@ -48,6 +48,7 @@ _BUILT: Final = frozenset(
         "x-dead-letter-routing-key",
         "x-max-length",
         "x-max-length-bytes",
+        "x-max-priority",
         "x-overflow",
         "x-queue-mode",
         "x-queue-version",

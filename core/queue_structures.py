@@ -9,6 +9,7 @@ from ..amqp_frames.field_table import Table
 from .limited_queue import LimitedQueue
 from .limits import limits_of
 from .message_queue import MessageQueue
+from .ready_by_priority import ReadyByPriority
 from .single_active import SingleActiveConsumers
 
 
@@ -31,3 +32,8 @@ def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: i
     single_active = arguments.get("x-single-active-consumer")
     if single_active is not None and single_active.value is True:
         messages.consumers = SingleActiveConsumers(delivery_window_bytes_max, messages.identity)
+    priority_max = arguments.get("x-max-priority")
+    # With 0 every message has the same.
+    if priority_max is not None and priority_max.value:
+        assert isinstance(priority_max.value, int)
+        messages.ready = ReadyByPriority(priority_max.value)

@@ -2,7 +2,7 @@
 
 New messages arrive in order and form a deque. Returned ones go back to their old place, which is
 always before every message that was never taken: they form a heap of rows that do not overlap. A
-priority queue can replace this class later.
+queue with `x-max-priority` has another: `ready_by_priority.py`.
 """
 
 from __future__ import annotations

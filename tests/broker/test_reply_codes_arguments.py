@@ -56,6 +56,8 @@ def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
     bad("x-max-length", text("many"), '"expected integer, got longstr"'),
     bad("x-max-length-bytes", number(-1), "{value_negative,-1}"),
     bad("x-max-priority", number(256), "{max_value_exceeded,256}"),
+    bad("x-max-priority", number(-1), "{value_negative,-1}"),
+    bad("x-max-priority", text("9"), '"expected integer, got longstr"'),
     bad("x-overflow", text("other"), "invalid_overflow"),
     bad("x-overflow", number(1), "{unacceptable_type,signedint}"),
     bad("x-dead-letter-routing-key", text("k"), "routing_key_but_no_dlx_defined"),
@@ -78,7 +80,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
 @parametrized(
     bad("x-expires", number(1000), NOT_BUILT),
     bad("x-message-ttl", number(0), NOT_BUILT),
-    bad("x-max-priority", number(10), NOT_BUILT),
     bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
 )

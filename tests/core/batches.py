@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.properties import Properties
@@ -20,13 +20,18 @@ def numbered(count: int, properties: Properties = PERSISTENT) -> Batch:
     return batch_of(*(publish("q", b"%d" % index, properties) for index in range(count)))
 
 
-def mixed(persistent: Iterable[bool]) -> Batch:
+def mixed(persistent: Iterable[bool], priorities: Sequence[int | None] | None = None) -> Batch:
     """Messages of which these are persistent, all of them to a durable queue."""
     flags = list(persistent)
+    priorities = [None] * len(flags) if priorities is None else priorities
     batch = batch_of(
         *(
-            publish("q", b"%d" % index, PERSISTENT if is_persistent else Properties())
-            for index, is_persistent in enumerate(flags)
+            publish(
+                "q",
+                b"%d" % index,
+                Properties(delivery_mode=2 if is_persistent else None, priority=priority),
+            )
+            for index, (is_persistent, priority) in enumerate(zip(flags, priorities, strict=True))
         )
     )
     if not all(flags):

@@ -1,12 +1,24 @@
-"""What models of a queue are made of: single messages, and who holds which."""
+"""A model of a queue: its messages in order, who holds which, and what must always hold.
+
+What can happen to it is in test_message_queue_model.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 
-from leveret.amqp_frames.batch import Batch
+from batches import mixed
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+from leveret.amqp_frames.batch import Batch, Indexes
+from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import EntryRange
+from leveret.core.message_queue import Effects, EntryRange, MessageQueue
+
+CHANNELS = ("a", "b", "c")
+WINDOW_BYTES_MAX = 600
 
 
 @dataclass
@@ -32,3 +44,136 @@ def ids(ranges: list[EntryRange]) -> set[int]:
     entries = [entry for first, last in ranges for entry in range(first, last + 1)]
     assert len(set(entries)) == len(entries)
     return set(entries)
+
+
+class ModelledQueue(RuleBasedStateMachine):
+    """One durable queue, three channels, consumers of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = self.new_queue()
+        self.messages: dict[int, Message] = {}
+        self.ready: list[int] = []
+        self.held: list[Held] = []
+        self.consumers: dict[tuple[str, bytes], Consumer] = {}
+        self.credits = {channel: ChannelCredit() for channel in CHANNELS}
+        self.next_entry_id = 1
+        # Handed to a channel and not yet taken by its socket.
+        self.unsent: list[tuple[Consumer, int]] = []
+        self.was_full = False
+
+    def new_queue(self) -> MessageQueue:
+        return MessageQueue("the queue", True, WINDOW_BYTES_MAX)
+
+    def elect(self) -> None:
+        """Consumers have come or gone."""
+
+    def active(self) -> list[Consumer]:
+        """Those that may receive, if they have room."""
+        return list(self.consumers.values())
+
+    def order(self, entry: int) -> tuple[int, int]:
+        """What is lower leaves earlier."""
+        return 0, entry
+
+    def new_batch(self, persistent: list[bool], _data: st.DataObject) -> Batch:
+        return mixed(persistent)
+
+    def divided(self, _batch: Batch, indexes: Indexes, _data: st.DataObject) -> Sequence[Indexes]:
+        """The rows in which the queue's actor would publish these."""
+        return (indexes,)
+
+    # --- What the queue's actor and its channels would do
+
+    def deliver(self, entry_ids: list[int], delivery: Delivery, no_ack: bool, channel: str) -> None:
+        """The model's part of a delivery, checked against it."""
+        span = delivery.span
+        for position, entry in enumerate(entry_ids):
+            message = self.messages[entry]
+            assert (span.batch, span.indexes[position]) == (message.batch, message.index)
+            assert span.attempts == message.attempts
+            message.attempts += 1
+            assert delivery.attempts == message.attempts
+            self.ready.remove(entry)
+            if no_ack:
+                del self.messages[entry]
+        if not no_ack:
+            self.held.append(Held(channel, delivery, set(range(len(span)))))
+
+    def carry_out(self, effects: Effects, settled: set[int] | None = None) -> None:
+        """Deliver, and check what the journal is told."""
+        expected = set(settled or ())
+        delivered: set[int] = set()
+        before = list(self.ready)
+        out: list[int] = []
+        got: dict[Consumer, list[int]] = {}
+        stored = {entry for entry, message in self.messages.items() if message.is_stored}
+        for consumer, deliveries in effects.delivered.items():
+            window_bytes = 0
+            for delivery in deliveries:
+                assert delivery.consumer is consumer
+                assert consumer in self.active()
+                assert delivery.queue == "the queue"
+                span = delivery.span
+                entries = list(range(span.first_entry_id, span.first_entry_id + len(span)))
+                (expected if consumer.no_ack else delivered).update(entries)
+                out += entries
+                got.setdefault(consumer, []).extend(entries)
+                self.deliver(entries, delivery, consumer.no_ack, str(consumer.channel))
+                window_bytes += span.wire_bytes()
+            self.unsent.append((consumer, window_bytes))
+        # The lowest leave first, whoever gets them.
+        assert sorted(out, key=self.order) == before[: len(out)]
+        for one, other in permutations(got, 2):
+            # Room only shrinks meanwhile: a lower priority's turn came when the higher had none.
+            assert one.priority <= other.priority or (
+                max(map(before.index, got[one])) < min(map(before.index, got[other]))
+            )
+        for ranges, all_of_them in (
+            (effects.delivered_entries, delivered),
+            (effects.settled_entries, expected),
+        ):
+            # The journal may hear of entries that it does not know, never of others' fate.
+            assert ids(ranges) <= all_of_them
+            assert ids(ranges) & self.known >= all_of_them & stored
+
+    @property
+    def known(self) -> set[int]:
+        return set(range(1, self.next_entry_id))
+
+    # --- What always holds
+
+    @invariant()
+    def every_message_is_ready_or_in_flight(self) -> None:
+        entries = [
+            entry
+            for span in self.queue.ready
+            for entry in range(span.first_entry_id, span.first_entry_id + len(span))
+        ]
+        assert entries == self.ready
+        held = [
+            each.delivery.span.first_entry_id + at for each in self.held for at in each.positions
+        ]
+        assert sorted(held + self.ready) == sorted(self.messages)
+        assert self.queue.ready.message_count == len(self.ready)
+        assert self.queue.in_flight.message_count == len(held)
+
+    @invariant()
+    def credit_is_never_exceeded_and_counts_what_is_held(self) -> None:
+        for consumer in self.consumers.values():
+            held = [each for each in self.held if each.delivery.consumer is consumer]
+            assert consumer.in_flight == sum(len(each.positions) for each in held)
+            assert not consumer.prefetch or consumer.in_flight <= consumer.prefetch
+        for channel, credit in self.credits.items():
+            held = [each for each in self.held if each.channel == channel]
+            assert credit.in_use == sum(
+                len(each.positions) for each in held if each.delivery.consumer is not None
+            )
+
+    @invariant()
+    def nothing_waits_while_somebody_has_room(self) -> None:
+        if self.ready:
+            assert not any(
+                consumer.room() > 0 and consumer.window_bytes < WINDOW_BYTES_MAX
+                for consumer in self.active()
+            )

@@ -8,7 +8,8 @@ from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.message_queue import MessageQueue
 from leveret.core.queue_structures import equip
 from leveret.core.single_active import SingleActiveConsumers
-from test_message_queue_model import WINDOW_BYTES_MAX, MessageQueueMachine
+from queue_model import WINDOW_BYTES_MAX
+from test_message_queue_model import MessageQueueMachine
 
 WINDOW = 1000
 

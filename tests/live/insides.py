@@ -28,6 +28,7 @@ _nothing: Any = None
 # For each kind of actor, a message of its own that it cannot handle.
 MALFORMED: dict[str, Any] = {
     "Queue": Persisted(_nothing),
+    "QueueByPriority": Persisted(_nothing),
     "Channel": Confirm(_nothing, _nothing),
     "Reader": ChannelFailed([], _nothing),  # type: ignore[arg-type]
     "Writer": StartHeartbeats(_nothing),
