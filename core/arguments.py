@@ -21,59 +21,36 @@ from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Field, Table
 from ..amqp_frames.short_strings import encode_text
 from .erlang_terms import as_text
-
-# Those a classic queue has, in the order in which a second declaration is compared with them.
-CLASSIC_QUEUE_ARGUMENTS: Final = (
-    "x-expires",
-    "x-message-ttl",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-max-priority",
-    "x-overflow",
-    "x-queue-mode",
-    "x-queue-version",
-    "x-single-active-consumer",
-    "x-queue-type",
-    "x-queue-master-locator",
-    "x-queue-leader-locator",
+from .queue_types import (
+    CLASSIC,
+    OTHER_TYPES_ARGUMENTS,
+    QUEUE_ARGUMENTS,
+    QUORUM,
+    TYPE_NAMES,
+    queue_type_of,
 )
+
 EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
 
-# The modes and locators change nothing in RabbitMQ 4 or on a single node, so they are honoured.
+# The modes, the locators, the size of a group and what is in memory change nothing in RabbitMQ 4 or
+# on a single node, so they are honoured.
 _BUILT: Final = frozenset(
     {
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-max-length",
         "x-max-length-bytes",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
         "x-max-priority",
         "x-overflow",
         "x-queue-mode",
         "x-queue-version",
         "x-queue-type",
+        "x-quorum-initial-group-size",
         "x-queue-master-locator",
         "x-queue-leader-locator",
         "x-single-active-consumer",
-    }
-)
-_OTHER_QUEUE_TYPES: Final = frozenset(
-    {
-        "x-dead-letter-strategy",
-        "x-max-in-memory-length",
-        "x-max-in-memory-bytes",
-        "x-quorum-initial-group-size",
-        "x-delivery-limit",
-        "x-consumer-timeout",
-        "x-consumer-disconnected-timeout",
-        "x-delayed-retry-type",
-        "x-delayed-retry-min",
-        "x-delayed-retry-max",
-        "x-max-age",
-        "x-stream-max-segment-size-bytes",
-        "x-stream-filter-size-bytes",
-        "x-initial-cluster-size",
     }
 )
 _OTHER_CONSUMERS: Final = frozenset(
@@ -108,8 +85,9 @@ def check_queue_arguments(named: str, arguments: Table) -> None:
     if queue_type is not None:
         _check_queue_type(queue_type, named)
     _check_values(arguments, _QUEUE_CHECKS, named)
-    _check_queue_types(arguments, _OTHER_QUEUE_TYPES, named)
-    for name in CLASSIC_QUEUE_ARGUMENTS:
+    type_name = queue_type_of(arguments)
+    _check_queue_types(arguments, OTHER_TYPES_ARGUMENTS[type_name], named, TYPE_NAMES[type_name])
+    for name in QUEUE_ARGUMENTS:
         if name in arguments and name not in _BUILT:
             raise not_implemented(name, named)
 
@@ -124,7 +102,7 @@ def check_exchange_arguments(named: str, arguments: Table) -> None:
 def check_consumer_arguments(named: str, arguments: Table) -> None:
     """Raise if a queue, named as texts speak of it, cannot be consumed from with these."""
     _check_values(arguments, _CONSUMER_CHECKS, named)
-    _check_queue_types(arguments, _OTHER_CONSUMERS, named)
+    _check_queue_types(arguments, _OTHER_CONSUMERS, named, TYPE_NAMES[CLASSIC])
 
 
 def consumer_priority(arguments: Table) -> int:
@@ -143,9 +121,9 @@ def _check_exchange_name(name: str, argument: Field | None, named: str) -> None:
 def _check_queue_type(argument: Field, named: str) -> None:
     if argument.kind != "longstr":
         raise _invalid("x-queue-type", named, _unacceptable(argument))
-    if argument.value in ("quorum", "stream"):
+    if argument.value == "stream":
         raise not_implemented("x-queue-type", named)
-    if argument.value != "classic":
+    if argument.value not in (CLASSIC, QUORUM):
         text = _text(argument)
         raise _invalid("x-queue-type", named, f"\"unsupported queue type '{text}'\"")
 
@@ -158,12 +136,14 @@ def _check_values(arguments: Table, checks: Mapping[str, _Check], named: str) ->
             raise _invalid(name, named, reason)
 
 
-def _check_queue_types(arguments: Table, others: frozenset[str], named: str) -> None:
+def _check_queue_types(
+    arguments: Table, others: frozenset[str], named: str, type_name: str
+) -> None:
     for name in arguments:
         if name in others:
             raise SoftError(
                 PRECONDITION_FAILED,
-                f"invalid arg '{name}' for {named} of queue type rabbit_classic_queue",
+                f"invalid arg '{name}' for {named} of queue type {type_name}",
             )
 
 
@@ -199,6 +179,11 @@ def _message_ttl(argument: Field, arguments: Table) -> str | None:
 
 def _expires(argument: Field, arguments: Table) -> str | None:
     reason = _message_ttl(argument, arguments)
+    return "{value_zero,0}" if reason is None and argument.value == 0 else reason
+
+
+def _group_size(argument: Field, arguments: Table) -> str | None:
+    reason = _not_negative(argument, arguments)
     return "{value_zero,0}" if reason is None and argument.value == 0 else reason
 
 
@@ -257,12 +242,16 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-expires": _expires,
     "x-message-ttl": _message_ttl,
     "x-dead-letter-routing-key": _dead_letter_routing_key,
+    "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
     "x-max-length": _not_negative,
     "x-max-length-bytes": _not_negative,
+    "x-max-in-memory-length": _not_negative,
+    "x-max-in-memory-bytes": _not_negative,
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
+    "x-quorum-initial-group-size": _group_size,
     "x-queue-leader-locator": _one_of(
         "invalid_queue_locator_arg",
         "client-local",

@@ -7,9 +7,10 @@ from typing import Final
 from ..amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Table
-from .arguments import CLASSIC_QUEUE_ARGUMENTS, EXCHANGE_ARGUMENTS
+from .arguments import EXCHANGE_ARGUMENTS
 from .definitions import ExchangeDefinition, QueueDefinition
 from .equivalence import check_arguments, check_property
+from .queue_types import QUEUE_ARGUMENTS
 
 RESERVED_PREFIX: Final = "amq."
 _WITHOUT_LINE_BREAKS: Final = str.maketrans("", "", "\r\n")
@@ -78,4 +79,4 @@ def check_same_queue(
     named = str(existing)
     check_property(named, "durable", existing.durable, durable)
     check_property(named, "auto_delete", existing.auto_delete, auto_delete)
-    check_arguments(named, existing.arguments, arguments, CLASSIC_QUEUE_ARGUMENTS)
+    check_arguments(named, existing.arguments, arguments, QUEUE_ARGUMENTS)

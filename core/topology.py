@@ -48,6 +48,7 @@ from .definitions import (
 )
 from .exchange_table import BUILT_TYPES, UNBUILT_TYPES, ExchangeTable
 from .plan import Plan, make_plan, removal_changes
+from .queue_types import check_queue_properties, check_server_named
 
 _GENERATED_PREFIX: Final = "amq.gen-"
 # As long as RabbitMQ's: 22 characters.
@@ -194,6 +195,7 @@ class Topology:
         if name:
             check_name("queue", name)
         else:
+            check_server_named(arguments)
             name = self._generated_name()
         # It dies with its connection.
         durable = durable and not exclusive
@@ -214,6 +216,7 @@ class Topology:
             owner if exclusive else None,
             self.vhost,
         )
+        check_queue_properties(queue)
         return make_plan(self.table, (AddQueue(queue),), queue=queue)
 
     def prepare_delete_queue(

@@ -17,7 +17,7 @@ from mistakes import (
     assert_closes_the_connection,
     parametrized,
 )
-from wire import Client, publish
+from wire import PERSISTENT, Client, publish
 
 Q = QueueDeclare(queue="q")
 INVALID = "PRECONDITION_FAILED - invalid arg"
@@ -80,10 +80,70 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
 @parametrized(
     bad("x-expires", number(1000), NOT_BUILT),
     bad("x-message-ttl", number(0), NOT_BUILT),
-    bad("x-queue-type", text("quorum"), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+def quorum(reason: str, queue: str = "q", **properties: bool) -> Mistake:
+    """A declaration of a quorum queue, refused for this reason."""
+    declare = QueueDeclare(queue=queue, arguments={"x-queue-type": text("quorum")}, **properties)
+    return Mistake(f"{queue} {properties}", declare, 406, f"PRECONDITION_FAILED - {reason}")
+
+
+def quorum_property(name: str, **properties: bool) -> Mistake:
+    return quorum(f"invalid property '{name}' for queue 'q' in vhost '/'", **properties)
+
+
+@parametrized(
+    quorum_property("non-durable"),
+    quorum_property("exclusive-owner", durable=True, exclusive=True),
+    quorum_property("auto-delete", durable=True, auto_delete=True),
+    quorum("Cannot declare a server-named queue for type rabbit_quorum_queue", "", durable=True),
+)
+def test_a_property_that_a_quorum_queue_cannot_have(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+def test_a_quorum_queue_is_a_durable_queue(client: Client) -> None:
+    arguments = {"x-queue-type": text("quorum"), "x-quorum-initial-group-size": number(3)}
+    client.declare("q", durable=True, arguments=arguments)
+    client.publish_all("q", b"m", properties=PERSISTENT)
+    answer = client.declare("q", durable=True, arguments=arguments)
+    assert (answer.message_count, answer.consumer_count) == (1, 0)
+
+
+@parametrized(
+    Mistake(
+        "quorum again as classic",
+        QueueDeclare(queue="q", durable=True),
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': "
+        "received none but current is the value 'quorum' of type 'longstr'",
+        [QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": text("quorum")})],
+    ),
+    *(
+        Mistake(
+            f"{name} again otherwise",
+            QueueDeclare(queue="q", arguments={name: number(2)}),
+            406,
+            f"PRECONDITION_FAILED - inequivalent arg '{name}' for queue 'q' in vhost '/': "
+            "received '2' but current is '1'",
+            [QueueDeclare(queue="q", arguments={name: number(1)})],
+        )
+        for name in ("x-max-length", "x-max-length-bytes")
+    ),
+    Mistake(
+        "x-overflow again without",
+        Q,
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'x-overflow' for queue 'q' in vhost '/': "
+        "received none but current is the value 'drop-head' of type 'longstr'",
+        [QueueDeclare(queue="q", arguments={"x-overflow": text("drop-head")})],
+    ),
+)
+def test_arguments_that_differ_from_the_first_declaration(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)
 
 

@@ -33,6 +33,9 @@ QUEUE = "queue 'q' in vhost '/'"
         {"x-max-length-bytes": 2**40},
         {"x-overflow": "drop-head"},
         {"x-overflow": "reject-publish-dlx"},
+        {"x-queue-type": "quorum"},
+        {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3, "x-max-length": 5},
+        {"x-queue-type": "quorum", "x-max-in-memory-length": 0, "x-max-in-memory-bytes": 0},
         {"x-unknown": 1, "max-length": 2, "": 3},
         {"x-cancel-on-ha-failover": True},
         {"alternate-exchange": 5},
@@ -47,7 +50,6 @@ def test_queue_arguments_that_are_built_or_change_nothing_are_let_through(argume
     [
         ("x-expires", 1),
         ("x-message-ttl", 0),
-        ("x-queue-type", "quorum"),
         ("x-queue-type", "stream"),
     ],
 )
@@ -111,6 +113,43 @@ def test_arguments_of_other_queue_types_are_refused(refused, name):
     text = f"invalid arg '{name}' for {QUEUE} of queue type rabbit_classic_queue"
     with refused(406, f"PRECONDITION_FAILED - {text}"):
         check_queue_arguments(QUEUE, table_of({name: 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-max-priority", 1),
+        ("x-queue-mode", "lazy"),
+        ("x-queue-version", 2),
+        ("x-queue-master-locator", "min-masters"),
+        ("x-max-age", "1D"),
+        ("x-initial-cluster-size", 1),
+    ],
+)
+def test_arguments_that_a_quorum_queue_does_not_have_are_refused(refused, name, value):
+    text = f"invalid arg '{name}' for {QUEUE} of queue type rabbit_quorum_queue"
+    with refused(406, f"PRECONDITION_FAILED - {text}"):
+        check_queue_arguments(QUEUE, table_of({"x-queue-type": "quorum", name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("x-quorum-initial-group-size", 0, "{value_zero,0}"),
+        ("x-quorum-initial-group-size", -1, "{value_negative,-1}"),
+        ("x-max-in-memory-length", -1, "{value_negative,-1}"),
+        ("x-max-in-memory-bytes", "1", '"expected integer, got longstr"'),
+        ("x-dead-letter-strategy", "never", "invalid_dlx_strategy"),
+        ("x-dead-letter-strategy", 1, "{unacceptable_type,signedint}"),
+        ("x-dead-letter-strategy", "at-least-once", "not implemented"),
+        ("x-delivery-limit", 3, "not implemented"),
+    ],
+)
+def test_bad_values_and_what_is_not_built_of_a_quorum_queue_are_refused(
+    refused, name, value, reason
+):
+    with refused(406, f"PRECONDITION_FAILED - invalid arg '{name}' for {QUEUE}: {reason}"):
+        check_queue_arguments(QUEUE, table_of({"x-queue-type": "quorum", name: value}))
 
 
 def test_dead_letter_exchange_must_be_text(refused):
