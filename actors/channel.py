@@ -28,14 +28,16 @@ from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
 from ..core.publish_properties import PUBLISH
 from ..core.publish_window import WindowShare
-from ..core.publisher import Publisher
+from ..core.publisher import Publisher, Routed
 from .channel_commands import Commands
 from .channel_consuming import Consuming
+from .channel_transaction import ChannelTransaction
 from .messages import (
     Absorbed,
     ChannelClosed,
     ChannelFailed,
     Command,
+    CommitMore,
     Confirm,
     ConsumerCancelled,
     CreditChanged,
@@ -82,7 +84,9 @@ class Channel(LoopActor):
         self.commands = Commands(self, context, self._publisher, reader)
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
-        self._window = window
+        self.window = window
+        # In tx mode: what waits for its commit.
+        self.transaction: ChannelTransaction | None = None
         # Of commands, to be given back to the window.
         self._carried_out_bytes = 0
         self._is_released = False
@@ -113,6 +117,9 @@ class Channel(LoopActor):
             elif isinstance(message, Release):
                 self._release()
                 self.stop()
+            elif isinstance(message, CommitMore):
+                if self.transaction is not None:
+                    self.transaction.commit_more()
             elif isinstance(message, ConsumerCancelled):
                 self.consuming.cancelled_by_queue(message.consumer_tag)
             elif isinstance(message, CreditChanged):
@@ -128,6 +135,10 @@ class Channel(LoopActor):
         """Send what can be answered now, in as few frames as the cut-off rule allows."""
         if self._is_released:
             return
+        if self.transaction is not None:
+            self._finish_commit(self.transaction)
+            if self._is_released:
+                return
         publisher = self._publisher
         frames = publisher.answers()
         if frames:
@@ -135,8 +146,15 @@ class Channel(LoopActor):
         released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
         if released_bytes:
             publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
-            if self._window.give_back(released_bytes):
+            if self.window.give_back(released_bytes):
                 tell(self._reader, Absorbed())
+
+    def _finish_commit(self, transaction: ChannelTransaction) -> None:
+        try:
+            while transaction.finish():
+                self._take_held_back()
+        except AmqpError as error:
+            self._fail(error)
 
     # --- What comes in from the client
 
@@ -165,8 +183,20 @@ class Channel(LoopActor):
             self.consuming.deliveries.acknowledge(channel_input.acks)
 
     def _publish(self, batch: Batch) -> None:
+        if self.transaction is not None:
+            self._carried_out_bytes += batch.wire_bytes()
+            self.transaction.publish(batch)
+            return
         # State before effects: what queues owe is noted before they are told.
         routed = self._publisher.route(batch)
+        self.tell_queues(routed)
+        if routed.error is not None:
+            raise routed.error
+
+    # --- For this actor and its halves
+
+    def tell_queues(self, routed: Routed) -> None:
+        """Send what comes back to the publisher at once, and tell each queue what is its own."""
         batch = routed.batch
         if routed.frames:
             tell(self._writer, routed.frames)
@@ -175,10 +205,6 @@ class Channel(LoopActor):
             if not tell(handle, Publish(self.actor_ref, batch, indexes)):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self._publisher.unconfirmed.reject(queue, batch, indexes)
-        if routed.error is not None:
-            raise routed.error
-
-    # --- For this actor and its halves
 
     def write(self, method: Method) -> None:
         """Send a method to the client."""
@@ -218,7 +244,7 @@ class Channel(LoopActor):
         self._is_released = True
         self.consuming.release()
         self._held_back.clear()
-        if self._window.release():
+        if self.window.release():
             tell(self._reader, Absorbed())
 
     def on_failure(self, *_exception: object) -> None:

@@ -15,6 +15,7 @@ from ..amqp_frames.constants import (
     COMMAND_INVALID,
     NOT_FOUND,
     NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
 )
 from ..amqp_frames.errors import AmqpError, HardError, SoftError
 from ..amqp_frames.methods import (
@@ -42,11 +43,13 @@ from ..amqp_frames.methods import (
     TxCommit,
     TxRollback,
     TxSelect,
+    TxSelectOk,
 )
 from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
 from ..core.publisher import Publisher
 from .channel_consuming import CONSUMING_METHODS
+from .channel_transaction import ChannelTransaction
 from .messages import (
     ConsumerAdded,
     ConsumerRemoved,
@@ -76,7 +79,7 @@ _TOPOLOGY_METHODS = (
     QueueBind,
     QueueUnbind,
 )
-_UNBUILT_METHODS = (TxSelect, TxCommit, TxRollback)
+_TX_METHODS = (TxSelect, TxCommit, TxRollback)
 
 
 class Commands:
@@ -105,9 +108,13 @@ class Commands:
             elif isinstance(method, QueuePurge):
                 self.ask_queue(method, self.queue(method.queue), Purge(self._channel.actor_ref))
             elif isinstance(method, ConfirmSelect):
+                if self._publisher.transactional:
+                    raise _mixed("tx", "confirm")
                 self._publisher.confirm_mode = True
                 if not method.no_wait:
                     self._channel.write(ConfirmSelectOk())
+            elif isinstance(method, _TX_METHODS):
+                self._transact(method)
             elif isinstance(method, ChannelFlow):
                 if not method.active:
                     raise HardError(NOT_IMPLEMENTED, "active=false")
@@ -118,8 +125,6 @@ class Commands:
                 self._channel.close()
             elif isinstance(method, ChannelOpen):
                 raise HardError(CHANNEL_ERROR, "second 'channel.open' seen")
-            elif isinstance(method, _UNBUILT_METHODS):
-                raise HardError(NOT_IMPLEMENTED, f"{method.name}")
             elif not isinstance(method, (ChannelCloseOk, ChannelFlowOk)):
                 raise HardError(COMMAND_INVALID, "unimplemented method")
         except AmqpError as error:
@@ -137,6 +142,26 @@ class Commands:
             self._context.broker, TopologyCommand(self._channel.actor_ref, self._connection, method)
         )
         self.await_answer(method)
+
+    def _transact(self, method: Method) -> None:
+        channel = self._channel
+        if isinstance(method, TxSelect):
+            if self._publisher.confirm_mode:
+                raise _mixed("confirm", "tx")
+            if channel.transaction is None:
+                channel.transaction = ChannelTransaction(
+                    channel,
+                    self._publisher,
+                    channel.consuming.deliveries,
+                    self._context.transaction_bytes_max,
+                )
+            channel.write(TxSelectOk())
+        elif channel.transaction is None:
+            raise SoftError(PRECONDITION_FAILED, "channel is not transactional")
+        elif isinstance(method, TxCommit):
+            channel.transaction.commit(method)
+        else:
+            channel.transaction.rollback()
 
     # --- Answers to what was asked
 
@@ -219,3 +244,7 @@ class Commands:
         if not self._last_queue:
             raise SoftError(NOT_FOUND, "no previously declared queue")
         return self._last_queue
+
+
+def _mixed(current: str, wanted: str) -> SoftError:
+    return SoftError(PRECONDITION_FAILED, f"cannot switch from {current} to {wanted} mode")

@@ -128,8 +128,7 @@ class Consuming:
         elif isinstance(method, (BasicRecover, BasicRecoverAsync)):
             if not method.requeue:
                 raise HardError(NOT_IMPLEMENTED, "requeue=false")
-            # Tag 0 with multiple: all that the channel holds.
-            self.deliveries.requeue(0, True)
+            self.deliveries.requeue_all()
             if isinstance(method, BasicRecover):
                 self._channel.write(BasicRecoverOk())
 

@@ -16,6 +16,7 @@ from ..amqp_frames.errors import SoftError
 from ..amqp_frames.methods import BasicAck, BasicGetEmpty
 from ..core.consumers import ChannelCredit
 from ..core.definitions import QueueDefinition
+from ..core.transaction import Transaction
 from ..core.unacked import Part, Unacked, runs_of_tags
 from .messages import (
     Deliver,
@@ -51,6 +52,8 @@ class Deliveries:
         self._offer_credit = offer_credit
         self._unacked = Unacked()
         self._next_delivery_tag = 1
+        # In tx mode, what waits for its commit.
+        self.transaction: Transaction[type[Settle] | type[Discard] | type[Requeue]] | None = None
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
@@ -117,32 +120,50 @@ class Deliveries:
         """Settle what a run of basic.ack names; 406 for a tag that is not held."""
         parts: list[Part] = []
         try:
-            for first, last, multiple in runs_of_tags(acks.tags, acks.multiples):
-                if multiple:
-                    parts += self._unacked.take(first, True)
-                else:
-                    parts += self._unacked.take_range(first, last)
+            try:
+                for first, last, multiple in runs_of_tags(acks.tags, acks.multiples):
+                    if multiple:
+                        parts += self._unacked.take(first, True)
+                    else:
+                        parts += self._unacked.take_range(first, last)
+            finally:
+                self._done(parts, Settle)
         except SoftError as error:
             error.class_id, error.method_id = BasicAck.class_id, BasicAck.method_id
             raise
-        finally:
-            self._give_back(parts, Settle)
 
     def settle(self, delivery_tag: int, multiple: bool) -> None:
         """Acked; 406 for a tag that is not held."""
-        self._give_back(self._unacked.take(delivery_tag, multiple), Settle)
+        self._done(self._unacked.take(delivery_tag, multiple), Settle)
 
     def discard(self, delivery_tag: int, multiple: bool) -> None:
         """Rejected for good; 406 for a tag that is not held."""
-        self._give_back(self._unacked.take(delivery_tag, multiple), Discard)
+        self._done(self._unacked.take(delivery_tag, multiple), Discard)
 
     def requeue(self, delivery_tag: int, multiple: bool) -> None:
         """Given back undone; 406 for a tag that is not held."""
-        self._give_back(self._unacked.take(delivery_tag, multiple), Requeue)
+        self._done(self._unacked.take(delivery_tag, multiple), Requeue)
 
-    def _give_back(
+    def requeue_all(self) -> None:
+        """Give back all that is held, in tx mode, too: basic.recover waits for no commit."""
+        self.give_back(self._unacked.take_all(), Requeue)
+
+    def put_back(self, parts: list[Part]) -> None:
+        """A transaction was rolled back: its acknowledgements never were."""
+        self._unacked.put_back(parts)
+
+    def _done(
         self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
     ) -> None:
+        if self.transaction is None:
+            self.give_back(parts, message)
+        elif parts:
+            self.transaction.hold_acks(message, parts)
+
+    def give_back(
+        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
+    ) -> None:
+        """Tell the queues what is settled or requeued; what it took up of the credit is free."""
         if not parts:
             return
         credit = self._credit

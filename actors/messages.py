@@ -198,6 +198,10 @@ class RecordDeliveries(NamedTuple):
     settled: Sequence[tuple[int, int]]
 
 
+class CommitMore(NamedTuple):
+    """Channel -> itself: go on with a tx.commit, after others have had a turn."""
+
+
 # --- Dead letters: the publisher of them tells queues Publish and is told Confirm and Reject
 
 

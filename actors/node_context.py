@@ -28,6 +28,7 @@ class NodeContext:
     publish_window_bytes_max: int
     delivery_window_bytes_max: int
     write_buffer_bytes_max: int
+    transaction_bytes_max: int
     handshake_timeout_seconds: float
     close_timeout_seconds: float
     connections_max: int

@@ -26,8 +26,8 @@ from ..amqp_frames.publishes import decode_publishes
 from ..amqp_frames.short_strings import decode_text
 from .death_headers import REJECTED, Death, headers_of_dead, is_cycle, name_of, names_in
 from .definitions import QueueDefinition
+from .division import durable_indexes
 from .exchange_table import ExchangeTable
-from .publisher import durable_indexes
 from .span import Span
 
 # In the frames of dead letters; a consumer's channel with this number gets them as they are.

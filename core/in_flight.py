@@ -25,13 +25,15 @@ class Delivery:
     exclusive, that are neither settled nor requeued.
     """
 
-    __slots__ = ("attempts", "consumer", "queue", "remaining", "span")
+    __slots__ = ("attempts", "consumer", "first_tag", "queue", "remaining", "span")
 
     def __init__(self, span: Span, queue: object, consumer: Consumer | None) -> None:
         self.span = span
         self.queue = queue
         self.consumer = consumer
         self.attempts = span.attempts + 1
+        # The delivery tag of its first message, when the channel has given it.
+        self.first_tag = 0
         self.remaining: list[tuple[int, int]] = [(0, len(span))]
 
     def remove(self, low: int, high: int) -> bool:

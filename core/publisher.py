@@ -7,9 +7,7 @@ and the channel's actor tells every queue once. What the queues answer comes bac
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
@@ -18,6 +16,7 @@ from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.rewritten import with_properties
 from .coalescing import coalesce
 from .definitions import QueueDefinition
+from .division import divide, durable_indexes
 from .exchange_table import ExchangeTable
 from .publish_properties import PublishProperties
 from .returns import encode_returned
@@ -38,6 +37,16 @@ class Routed(NamedTuple):
     error: AmqpError | None
 
 
+class Held(NamedTuple):
+    """A batch of a transaction: checked, and routed when it is committed.
+
+    `further` has the routing keys that messages have beside their own.
+    """
+
+    batch: Batch
+    further: Mapping[int, Sequence[str]]
+
+
 class Publisher:
     """Publishes of one channel. `next_batch_number` numbers batches broker-wide."""
 
@@ -52,6 +61,8 @@ class Publisher:
     ) -> None:
         self.unconfirmed = Unconfirmed()
         self.confirm_mode = False
+        # In tx mode: numbered as in confirm mode, but the answer is the commit's.
+        self.transactional = False
         # Starts at 1 at confirm.select; publishes before it use up no number.
         self._next_seq_no = 1
         self._next_batch_number = next_batch_number
@@ -64,17 +75,56 @@ class Publisher:
     def route(self, batch: Batch) -> Routed:
         """Number and route a batch, and note what its queues owe."""
         routes = self._routes.of_keys(batch)
-        keys: Sequence[int] = batch.keys
         count, error = _sound_count(batch, routes)
         if batch.flagged:
-            count, error, keys, batch = self._look_into(batch, batch.flagged, routes, count, error)
+            came = batch
+            count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+            # The window was told of the batch as it came, and is given back what queues get.
+            self.unconfirmed.released_bytes += came.wire_bytes() - batch.wire_bytes()
+            return self._route_sound(batch, routes, count, error, further)
+        return self._route_sound(batch, routes, count, error, {})
+
+    def hold(self, batch: Batch) -> Held:
+        """Check a batch for a transaction; AmqpError if one of its messages is a mistake."""
+        count, error = _sound_count(batch, self._routes.of_keys(batch))
+        further: Mapping[int, Sequence[str]] = {}
+        if batch.flagged:
+            count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+        if error is not None:
+            raise error
+        return Held(batch, further)
+
+    def check_held(self, held: Held) -> None:
+        """Raise if there is no way any more for what was held."""
+        for route in self._routes.of_keys(held.batch):
+            if route.error is not None:
+                raise route.error
+
+    def route_held(self, held: Held) -> Routed:
+        """Route a batch of a transaction that is being committed."""
+        batch = held.batch
+        routes = self._routes.of_keys(batch)
+        count, error = _sound_count(batch, routes)
+        further = {index: keys for index, keys in held.further.items() if index < count}
+        return self._route_sound(batch, routes, count, error, further)
+
+    def _route_sound(
+        self,
+        batch: Batch,
+        routes: list[Route],
+        count: int,
+        error: AmqpError | None,
+        further: Mapping[int, Sequence[str]],
+    ) -> Routed:
+        """Route the first `count` messages; `further` has routing keys beside their own."""
+        keys = self._with_further(batch, routes, further) if further else batch.keys
         keys = self._routes.by_headers(batch, routes, keys, count)
         batch.number = self._next_batch_number()
         first_seq_no = 0
-        if self.confirm_mode:
+        if self.confirm_mode or self.transactional:
             first_seq_no = self._next_seq_no
             self._next_seq_no += count
-        told, unrouted = _divide(keys, routes, count)
+        told, unrouted = divide(keys, [route.queues for route in routes], count)
         batch.durable = durable_indexes(batch, told, count)
         frames = b""
         unconfirmed = self.unconfirmed
@@ -85,12 +135,12 @@ class Publisher:
             frames = encode_returned(
                 batch,
                 mandatory,
-                first_seq_no,
+                first_seq_no if self.confirm_mode else 0,
                 self._channel_number,
                 self._frame_max_bytes,
                 self._tags_returns,
             )
-            if first_seq_no and len(mandatory) < len(unrouted):
+            if self.confirm_mode and len(mandatory) < len(unrouted):
                 dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
         unconfirmed.insert(batch, first_seq_no, told)
@@ -98,6 +148,9 @@ class Publisher:
 
     def answers(self) -> bytes:
         """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""
+        if self.transactional:
+            # tx.commit-ok, or its refusal, answers for all of them.
+            return b""
         unconfirmed = self.unconfirmed
         confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
         if not confirmed and not rejected:
@@ -115,22 +168,15 @@ class Publisher:
         return frames
 
     def _look_into(
-        self,
-        batch: Batch,
-        flagged: Sequence[int],
-        routes: list[Route],
-        count: int,
-        error: AmqpError | None,
-    ) -> tuple[int, AmqpError | None, Sequence[int], Batch]:
+        self, batch: Batch, flagged: Sequence[int], count: int, error: AmqpError | None
+    ) -> tuple[int, AmqpError | None, Mapping[int, Sequence[str]], Batch]:
         """Look into the messages with properties that publishing depends on.
 
-        Returns how many messages are sound and what is wrong with the next one; for each message
-        the number of its route, which may be one of its own, added to `routes`; and the batch, or
-        a copy in which properties are rewritten.
+        Returns how many messages are sound and what is wrong with the next one; routing keys that
+        messages have beside their own; and the batch, or a copy in which properties are rewritten.
         """
-        keys: Sequence[int] = batch.keys
+        further: dict[int, Sequence[str]] = {}
         rewritten: dict[int, bytes] = {}
-        numbers: dict[tuple[int, tuple[str, ...]], int] = {}
         for index in flagged:
             if index >= count:
                 break
@@ -139,24 +185,29 @@ class Publisher:
                 count, error = index, looked.error
                 break
             if looked.routing_keys:
-                if keys is batch.keys:
-                    keys = list(keys)
-                number = keys[index]
-                same = number, looked.routing_keys
-                if same not in numbers:
-                    numbers[same] = len(routes)
-                    routes.append(
-                        self._routes.with_keys(batch.distinct[number], routes[number], same[1])
-                    )
-                keys[index] = numbers[same]  # type: ignore[index]
+                further[index] = looked.routing_keys
             if looked.rewritten is not None:
                 rewritten[index] = looked.rewritten
         if rewritten:
-            made = with_properties(batch, rewritten)
-            # The window was told of the batch as it came, and is given back what queues get.
-            self.unconfirmed.released_bytes += batch.wire_bytes() - made.wire_bytes()
-            batch = made
-        return count, error, keys, batch
+            batch = with_properties(batch, rewritten)
+        return count, error, further, batch
+
+    def _with_further(
+        self, batch: Batch, routes: list[Route], further: Mapping[int, Sequence[str]]
+    ) -> Sequence[int]:
+        """Each message's number of route; those with further keys get routes added for them."""
+        keys = list(batch.keys)
+        numbers: dict[tuple[int, Sequence[str]], int] = {}
+        for index, routing_keys in further.items():
+            number = keys[index]
+            same = number, routing_keys
+            if same not in numbers:
+                numbers[same] = len(routes)
+                routes.append(
+                    self._routes.with_keys(batch.distinct[number], routes[number], routing_keys)
+                )
+            keys[index] = numbers[same]
+        return keys
 
 
 def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:
@@ -169,54 +220,3 @@ def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError 
             if first < count:
                 count, error = first, route.error
     return count, error
-
-
-def _divide(
-    keys: Sequence[int], routes: Sequence[Route], count: int
-) -> tuple[dict[QueueDefinition, Indexes], Sequence[int]]:
-    """Each queue's indexes, and those that no queue gets. `keys` has each message's route."""
-    everything = range(count)
-    if not count:
-        return {}, everything
-    if len(routes) == 1:
-        queues = routes[0].queues
-        return dict.fromkeys(queues, everything), () if queues else everything
-    rows: list[list[int]] = [[] for _ in routes]
-    for index, number in enumerate(keys[:count]):
-        rows[number].append(index)
-    by_queue: dict[QueueDefinition, list[list[int]]] = {}
-    unrouted: list[list[int]] = []
-    for route, row in zip(routes, rows, strict=True):
-        if row:
-            if not route.queues:
-                unrouted.append(row)
-            for queue in route.queues:
-                by_queue.setdefault(queue, []).append(row)
-    told: dict[QueueDefinition, Indexes] = {}
-    for queue, parts in by_queue.items():
-        told[queue] = everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
-    return told, _in_order(unrouted) if unrouted else ()
-
-
-def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
-    return rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
-
-
-def durable_indexes(
-    batch: Batch, told: dict[QueueDefinition, Indexes], count: int
-) -> Indexes | None:
-    """The persistent messages that reach a durable queue; None if these are all."""
-    persistent = batch.persistent
-    persistent_count = persistent.count(1)
-    if not persistent_count:
-        return range(0)
-    reached = [indexes for queue, indexes in told.items() if queue.durable]
-    if not reached:
-        return range(0)
-    if len(reached) == 1 or any(len(indexes) == count for indexes in reached):
-        indexes: Sequence[int] = max(reached, key=len)
-    else:
-        indexes = sorted(set(chain.from_iterable(reached)))
-    if persistent_count == len(batch) and len(indexes) == len(batch):
-        return None
-    return array("I", [index for index in indexes if persistent[index]])

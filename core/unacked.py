@@ -53,6 +53,7 @@ class Unacked:
     def add(self, first_tag: int, delivery: Delivery) -> None:
         """A whole delivery went out with consecutive tags from `first_tag` on."""
         count = len(delivery.span)
+        delivery.first_tag = first_tag
         self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
         self.count += count
 
@@ -78,6 +79,17 @@ class Unacked:
         self._head = 0
         self.count = 0
         return parts
+
+    def put_back(self, parts: Sequence[Part]) -> None:
+        """Hold again what was taken, under its old tags."""
+        ranges = self._ranges[self._head :]
+        for delivery, low, high in parts:
+            first_tag = delivery.first_tag
+            ranges.append(_Range(first_tag + low, first_tag + high - 1, delivery, low))
+            self.count += high - low
+        ranges.sort(key=_first_tag)
+        self._ranges = ranges
+        self._head = 0
 
     def _take_up_to(self, tag: int) -> list[Part]:
         ranges = self._ranges

@@ -60,6 +60,7 @@ class Configuration:
     publish_window_bytes_max: int = 16 * MIB
     delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
+    transaction_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
 
     default_user: str = "guest"
@@ -97,6 +98,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "publish_window_bytes_max": (65_536, 2**40),
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),
+    "transaction_bytes_max": (65_536, 2**40),
     "segment_bytes_max": (1 * MIB, 2**40),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),

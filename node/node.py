@@ -164,6 +164,7 @@ class Node:
             publish_window_bytes_max=configuration.publish_window_bytes_max,
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
+            transaction_bytes_max=configuration.transaction_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
             connections_max=configuration.connections_max,

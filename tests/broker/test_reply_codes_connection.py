@@ -13,13 +13,14 @@ from leveret.amqp_frames.methods import (
     BasicPublish,
     ChannelFlow,
     ChannelOpen,
+    ConfirmSelect,
     ConnectionClose,
     QueueDeclare,
     TxCommit,
     TxRollback,
     TxSelect,
 )
-from mistakes import Mistake, assert_closes_the_connection, parametrized
+from mistakes import Mistake, assert_closes_the_channel, assert_closes_the_connection, parametrized
 from wire import Client, content_header, frame, methods_of, publish
 
 PUBLISH = (60, 40)
@@ -57,13 +58,34 @@ def test_a_channel_s_mistake_that_closes_the_connection(client: Client, mistake:
     assert_closes_the_connection(client, mistake)
 
 
+NOT_TRANSACTIONAL = "PRECONDITION_FAILED - channel is not transactional"
+MIXED = "PRECONDITION_FAILED - cannot switch from"
+
+
 @parametrized(
-    Mistake("tx.select", TxSelect(), 540, "NOT_IMPLEMENTED - tx.select"),
-    Mistake("tx.commit", TxCommit(), 540, "NOT_IMPLEMENTED - tx.commit"),
-    Mistake("tx.rollback", TxRollback(), 540, "NOT_IMPLEMENTED - tx.rollback"),
+    Mistake("commit outside of tx mode", TxCommit(), 406, NOT_TRANSACTIONAL),
+    Mistake("rollback outside of tx mode", TxRollback(), 406, NOT_TRANSACTIONAL),
+    # The client's channel is in confirm mode.
+    Mistake("tx in confirm mode", TxSelect(), 406, f"{MIXED} confirm to tx mode"),
 )
-def test_a_method_that_is_not_built_yet(client: Client, mistake: Mistake) -> None:
-    assert_closes_the_connection(client, mistake)
+def test_a_transaction_where_there_can_be_none(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+
+
+@parametrized(
+    Mistake("confirm", ConfirmSelect(), 406, f"{MIXED} tx to confirm mode", [TxSelect()]),
+    Mistake(
+        "confirm without waiting",
+        ConfirmSelect(no_wait=True),
+        406,
+        f"{MIXED} tx to confirm mode",
+        [TxSelect(), TxCommit(), TxRollback()],
+    ),
+)
+def test_confirms_in_tx_mode(connect: Callable[..., Client], mistake: Mistake) -> None:
+    client = connect()
+    client.open_channel(1)
+    assert_closes_the_channel(client, mistake)
 
 
 def test_more_channels_than_were_agreed_on(connect: Callable[..., Client]) -> None:

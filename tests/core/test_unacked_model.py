@@ -72,6 +72,23 @@ class UnackedMachine(RuleBasedStateMachine):
     def recover(self) -> None:
         self.expect(self.unacked.take_all(), sorted(self.held))
 
+    @rule(data=st.data(), counts=st.lists(st.integers(1, 6), max_size=4))
+    def roll_back(self, data: st.DataObject, counts: list[int]) -> None:
+        """Some are taken, in any order, and held again."""
+        parts: list[Part] = []
+        taken: set[int] = set()
+        for count in counts:
+            free = sorted(set(self.held) - taken)
+            if free:
+                first = data.draw(st.sampled_from(free))
+                last = first
+                while last + 1 in free and last - first < count:
+                    last += 1
+                parts += self.unacked.take_range(first, last)
+                taken.update(range(first, last + 1))
+        assert self.unacked.count == len(self.held) - len(taken)
+        self.unacked.put_back(parts)
+
     @invariant()
     def what_is_held_is_the_models(self) -> None:
         flat = [(delivery, at) for delivery, low, high in self.unacked for at in range(low, high)]

@@ -1,0 +1,113 @@
+"""The tx mode of a channel: publishes and acknowledgements wait for tx.commit or tx.rollback.
+
+Runs inside the channel's actor, and is apart from it only to be read by itself. A commit routes
+all that was published, sends the returns, passes the acknowledgements on to the queues, and is
+answered when every queue has confirmed: when what is persistent is on disk. What one
+queue was told and another refused stays: a transaction is whole within one queue only, as in
+RabbitMQ. What comes in behind a commit is held back until it is answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..amqp_frames.batch import Batch
+from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.errors import SoftError
+from ..amqp_frames.methods import TxCommit, TxCommitOk, TxRollbackOk
+from ..amqp_frames.rewritten import with_properties
+from ..core.publish_properties import PUBLISH
+from ..core.publisher import Publisher
+from ..core.transaction import BATCH_BYTES, Transaction
+from .messages import CommitMore, Discard, Requeue, Settle
+from .runtime import tell
+
+if TYPE_CHECKING:
+    from .channel import Channel
+    from .channel_deliveries import Deliveries
+
+# A large transaction is routed in several turns, between which others have theirs.
+BATCHES_PER_TURN_MAX = 64
+
+
+class ChannelTransaction:
+    """What waits on the actor `channel`, which is in tx mode from here on."""
+
+    def __init__(
+        self, channel: Channel, publisher: Publisher, deliveries: Deliveries, bytes_max: int
+    ) -> None:
+        self._channel = channel
+        self._publisher = publisher
+        self._deliveries = deliveries
+        self._held: Transaction[type[Settle] | type[Discard] | type[Requeue]] = Transaction(
+            bytes_max
+        )
+        self._is_committing = False
+        self._has_failed = False
+        publisher.transactional = True
+        deliveries.transaction = self._held
+
+    def publish(self, batch: Batch) -> None:
+        """Hold what was published; a mistake is told now."""
+        if len(batch.wire) > 2 * batch.wire_bytes() + BATCH_BYTES:
+            # A copy: few messages must not keep a whole read in memory.
+            batch = with_properties(batch, {})
+        held = self._publisher.hold(batch)
+        try:
+            self._held.hold_publishes(held)
+        except SoftError as error:
+            error.class_id, error.method_id = PUBLISH
+            raise
+
+    def commit(self, method: TxCommit) -> None:
+        """Begin to carry out what waits; nothing of it if there is no way for all of it."""
+        for held in self._held.publishes:
+            self._publisher.check_held(held)
+        self._is_committing = True
+        self._channel.commands.await_answer(method)
+        self.commit_more()
+
+    def commit_more(self) -> None:
+        """Route the next batches of the commit; behind the last, pass on what was acknowledged."""
+        publishes = self._held.publishes
+        for _ in range(min(BATCHES_PER_TURN_MAX, len(publishes))):
+            held = publishes.popleft()
+            # Given back when it was held; from here on it is the queues' to absorb.
+            self._channel.window.take(held.batch.wire_bytes())
+            routed = self._publisher.route_held(held)
+            self._channel.tell_queues(routed)
+            # Its exchange went between two turns.
+            self._has_failed = self._has_failed or routed.error is not None
+        if publishes:
+            tell(self._channel.actor_ref, CommitMore())
+            return
+        acks = list(self._held.acks)
+        self._held.clear()
+        for kind, parts in acks:
+            self._deliveries.give_back(parts, kind)
+
+    def finish(self) -> bool:
+        """Answer a commit of which nothing is owed any more; true if it was answered.
+
+        406 if a queue has refused a part of it.
+        """
+        unconfirmed = self._publisher.unconfirmed
+        if not self._is_committing or self._held.publishes or unconfirmed.smallest():
+            return False
+        has_failed = self._has_failed or bool(unconfirmed.rejected)
+        unconfirmed.confirmed.clear()
+        unconfirmed.rejected.clear()
+        self._is_committing = self._has_failed = False
+        self._channel.commands.awaited = None
+        if has_failed:
+            ids = TxCommit.class_id, TxCommit.method_id
+            raise SoftError(PRECONDITION_FAILED, "partial tx completion", *ids)
+        self._channel.write(TxCommitOk())
+        return True
+
+    def rollback(self) -> None:
+        """Forget what was published; what was acknowledged is unacknowledged again."""
+        for _kind, parts in self._held.acks:
+            self._deliveries.put_back(parts)
+        self._held.clear()
+        self._channel.write(TxRollbackOk())

@@ -1,0 +1,55 @@
+"""What a channel in tx mode has published and acknowledged since its last commit or rollback.
+
+Nothing of it is known to a queue. It is bounded: publishes count with their wire bytes and what
+keeping a batch costs, acknowledgements with what keeping one costs, so that neither many small
+messages nor many acks can fill the memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Generic, TypeVar
+
+from ..amqp_frames.constants import PRECONDITION_FAILED
+from ..amqp_frames.errors import SoftError
+from .publisher import Held
+from .unacked import Part
+
+# About what a batch takes up in memory beside its wire bytes, and what a row of acks does.
+BATCH_BYTES: Final = 4096
+PART_BYTES: Final = 256
+
+Kind = TypeVar("Kind")
+
+
+class Transaction(Generic[Kind]):
+    """Publishes and acknowledgements that wait; `Kind` is what an acknowledgement asks for."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held_bytes = 0
+        self.publishes: deque[Held] = deque()
+        self.acks: list[tuple[Kind, list[Part]]] = []
+
+    def hold_publishes(self, held: Held) -> None:
+        """A batch waits for the commit; 406 if the transaction is too large with it."""
+        self.publishes.append(held)
+        self._count(BATCH_BYTES + held.batch.wire_bytes())
+
+    def hold_acks(self, kind: Kind, parts: list[Part]) -> None:
+        """Acknowledgements wait; 406 likewise."""
+        self.acks.append((kind, parts))
+        self._count(PART_BYTES * len(parts))
+
+    def _count(self, byte_count: int) -> None:
+        self._held_bytes += byte_count
+        if self._held_bytes > self._bytes_max:
+            limit = self._bytes_max
+            text = f"transaction size is larger than configured max size {limit}"
+            raise SoftError(PRECONDITION_FAILED, text)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._held_bytes = 0
+        self.publishes.clear()
+        self.acks.clear()
