@@ -101,7 +101,6 @@ def test_bad_values_are_refused_with_rabbitmqs_words(refused, name, value, reaso
     "name",
     [
         "x-delivery-limit",
-        "x-dead-letter-strategy",
         "x-consumer-timeout",
         "x-max-age",
         "x-stream-max-segment-size-bytes",
@@ -113,6 +112,10 @@ def test_arguments_of_other_queue_types_are_refused(refused, name):
     text = f"invalid arg '{name}' for {QUEUE} of queue type rabbit_classic_queue"
     with refused(406, f"PRECONDITION_FAILED - {text}"):
         check_queue_arguments(QUEUE, table_of({name: 1}))
+    strategy = {"x-dead-letter-strategy": "at-most-once"}
+    text = f"invalid arg 'x-dead-letter-strategy' for {QUEUE} of queue type rabbit_classic_queue"
+    with refused(406, f"PRECONDITION_FAILED - {text}"):
+        check_queue_arguments(QUEUE, table_of(strategy))
 
 
 @pytest.mark.parametrize(
