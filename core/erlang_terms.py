@@ -5,7 +5,25 @@ Clients and their tests look for these words, so "{value_negative,-1}" it is.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..amqp_frames.field_table import FieldValue, Table
+
+_ESCAPES: Final = str.maketrans(
+    {
+        "\b": r"\b",
+        "\t": r"\t",
+        "\n": r"\n",
+        "\v": r"\v",
+        "\f": r"\f",
+        "\r": r"\r",
+        "\x1b": r"\e",
+        '"': r"\"",
+        "\\": r"\\",
+    }
+)
+# As io_lib:printable_latin1_list has it.
+_PRINTABLE: Final = frozenset(b"\b\t\n\v\f\r\x1b") | {*range(32, 127), *range(160, 256)}
 
 
 def erlang_term(value: FieldValue) -> str:
@@ -13,7 +31,7 @@ def erlang_term(value: FieldValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | bytes):
-        return f'<<"{as_text(value)}">>'
+        return _binary_term(value)
     if isinstance(value, tuple):
         return "{" + ",".join(map(str, value)) + "}"
     if isinstance(value, dict):
@@ -23,9 +41,20 @@ def erlang_term(value: FieldValue) -> str:
     return "undefined" if value is None else str(value)
 
 
+def _binary_term(value: str | bytes) -> str:
+    """Octets that are all printable in Latin-1 as text, others as numbers."""
+    octets = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    if not octets:
+        return "<<>>"
+    if all(octet in _PRINTABLE for octet in octets):
+        return f'<<"{as_text(value).translate(_ESCAPES)}">>'
+    return f"<<{','.join(map(str, octets))}>>"
+
+
 def _named_term(table: Table) -> list[str]:
     return [
-        f'{{<<"{name}">>,{kind},{erlang_term(value)}}}' for name, (kind, value) in table.items()
+        f"{{{_binary_term(name)},{kind},{erlang_term(value)}}}"
+        for name, (kind, value) in table.items()
     ]
 
 

@@ -15,6 +15,12 @@ from leveret.core.erlang_terms import erlang_plain, erlang_term
         (True, "true", "true"),
         (None, "undefined", "undefined"),
         ("text", '<<"text">>', "text"),
+        ("", "<<>>", ""),
+        ('"\\\n', '<<"\\"\\\\\\n">>', '"\\\n'),
+        ("é", '<<"é">>', "é"),
+        # Octets that Latin-1 does not print.
+        ("兔", "<<229,133,148>>", "兔"),
+        (b"\x00\x7f", "<<0,127>>", "\x00\x7f"),
         (b"octets", '<<"octets">>', "octets"),
         (Field("longstr", b"\xff"), '<<"\udcff">>', "\udcff"),
         (Field("decimal", (2, 314)), "{2,314}", "{2,314}"),

@@ -128,7 +128,7 @@ def test_values_are_the_same_whatever_the_types_they_are_sent_as(argument, heade
     ("field", "words"),
     [
         (text("foo"), 'value <<"foo">>; expected all, any, all-with-x, or any-with-x'),
-        (text(""), 'value <<"">>; expected all, any, all-with-x, or any-with-x'),
+        (text(""), "value <<>>; expected all, any, all-with-x, or any-with-x"),
         (number(5), "type signedint (value 5); expected longstr"),
         (Field("void", None), "type void (value undefined); expected longstr"),
         (Field("binary", b"any"), 'type binary (value <<"any">>); expected longstr'),
