@@ -8,35 +8,21 @@ nothing is routed, or said to be there, that a crash could take away. Parent of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import (
-    ExchangeBind,
-    ExchangeBindOk,
-    ExchangeDeclare,
-    ExchangeDeclareOk,
-    ExchangeDelete,
-    ExchangeDeleteOk,
-    ExchangeUnbind,
-    ExchangeUnbindOk,
-    Method,
-    QueueBind,
-    QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
     QueueDeleteOk,
-    QueueUnbind,
-    QueueUnbindOk,
 )
 from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
-from ..core.message_queue import MessageQueue
 from ..core.plan import Plan
-from ..core.queue_structures import make_queue
-from ..core.ready_by_priority import ReadyByPriority
+from ..core.topology import Topology
+from ..core.topology_methods import plan_method
 from ..storage.recovery import Recovered
 from .catalog_changes import catalog_changes
 from .messages import (
@@ -57,8 +43,7 @@ from .messages import (
     TopologyCommand,
 )
 from .node_context import NodeContext
-from .queue import Queue
-from .queue_by_priority import QueueByPriority
+from .queue_start import new_messages, start_queue
 from .runtime import LoopActor, tell
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
@@ -72,7 +57,7 @@ class BrokerActor(LoopActor):
     def __init__(self, context: NodeContext) -> None:
         super().__init__()
         self._context = context
-        self._topology = context.topology
+        self._vhosts = context.vhosts
         self._waiting: deque[Task] = deque()
         self._task: Task | None = None
         self._steps: Steps | None = None
@@ -82,13 +67,13 @@ class BrokerActor(LoopActor):
 
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
-        for queue in self._topology.table.queues():
-            messages = self._new_messages(queue)
+        for queue in self._vhosts.queues():
+            messages = new_messages(self._context, queue)
             for run in recovered.queues.get(queue.queue_id, ()):
                 messages.restore(run.batch, run.indexes, run.first_entry_id, run.attempts)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)
-            self._start_queue(queue, messages)
+            start_queue(self._context, queue, messages)
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""
@@ -102,12 +87,11 @@ class BrokerActor(LoopActor):
             self._begin(self._waiting.popleft())
 
     def _begin(self, task: Task) -> None:
-        if isinstance(task, TopologyCommand) and self._is_down(task.connection):
-            # Its channel is gone, and an exclusive queue made now would never go.
+        if isinstance(task, TopologyCommand) and self._is_late(task):
             return
         self._task = task
         if isinstance(task, TopologyCommand):
-            self._steps = self._command(task.method, task.connection)
+            self._steps = self._command(task)
         elif isinstance(task, QueueUnused):
             self._steps = self._delete_unused(task.queue)
         else:
@@ -139,57 +123,29 @@ class BrokerActor(LoopActor):
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
 
-    def _is_down(self, connection: Ref) -> bool:
-        return connection in self._down or not connection.is_alive()
+    def _is_late(self, task: TopologyCommand) -> bool:
+        """Has its connection gone, or the vhost, and with that soon the connection?
+
+        Its channel needs no answer, and an exclusive queue made now would never go.
+        """
+        connection = task.connection
+        is_down = connection in self._down or not connection.is_alive()
+        return is_down or not self._vhosts.has(task.access.topology)
 
     # --- Commands
 
-    def _command(self, method: Method, connection: object) -> Steps:
-        topology = self._topology
+    def _command(self, task: TopologyCommand) -> Steps:
+        topology, method, connection = task.access.topology, task.method, task.connection
         if isinstance(method, QueueDeclare):
-            return (yield from self._declare_queue(method, connection))
+            return (yield from self._declare_queue(topology, method, connection))
         if isinstance(method, QueueDelete):
-            return (yield from self._delete_queue(method, connection))
-        if isinstance(method, QueueBind):
-            plan = topology.prepare_bind(
-                method.queue, method.exchange, method.routing_key, method.arguments, connection
-            )
-            answer: Method = QueueBindOk()
-        elif isinstance(method, QueueUnbind):
-            plan = topology.prepare_unbind(
-                method.queue, method.exchange, method.routing_key, method.arguments, connection
-            )
-            answer = QueueUnbindOk()
-        elif isinstance(method, ExchangeBind):
-            plan = topology.prepare_bind_exchange(
-                method.destination, method.source, method.routing_key, method.arguments
-            )
-            answer = ExchangeBindOk()
-        elif isinstance(method, ExchangeUnbind):
-            plan = topology.prepare_unbind_exchange(
-                method.destination, method.source, method.routing_key, method.arguments
-            )
-            answer = ExchangeUnbindOk()
-        elif isinstance(method, ExchangeDeclare):
-            plan = topology.prepare_declare_exchange(
-                method.exchange,
-                method.type,
-                passive=method.passive,
-                durable=method.durable,
-                auto_delete=method.auto_delete,
-                internal=method.internal,
-                arguments=method.arguments,
-            )
-            answer = ExchangeDeclareOk()
-        else:
-            assert isinstance(method, ExchangeDelete)
-            plan = topology.prepare_delete_exchange(method.exchange, if_unused=method.if_unused)
-            answer = ExchangeDeleteOk()
-        yield from self._commit(plan)
+            return (yield from self._delete_queue(topology, method, connection))
+        plan, answer = plan_method(topology, method, connection)
+        yield from self._commit(topology, plan)
         return TopologyAnswer(answer)
 
-    def _declare_queue(self, method: QueueDeclare, connection: object) -> Steps:
-        plan = self._topology.prepare_declare_queue(
+    def _declare_queue(self, topology: Topology, method: QueueDeclare, connection: object) -> Steps:
+        plan = topology.prepare_declare_queue(
             method.queue,
             connection,
             passive=method.passive,
@@ -202,18 +158,18 @@ class BrokerActor(LoopActor):
         assert queue is not None
         if queue in self._failed:
             raise gone(queue, has_crashed=True)
-        yield from self._commit(plan)
+        yield from self._commit(topology, plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
-    def _delete_queue(self, method: QueueDelete, connection: object) -> Steps:
-        queue = self._topology.find_queue(method.queue, connection)
+    def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:
+        queue = topology.find_queue(method.queue, connection)
         message_count = consumer_count = 0
         if queue is not None:
             status = yield self._handle(queue), PrepareDelete(self.actor_ref)
             if isinstance(status, Status):
                 message_count, consumer_count = status.message_count, status.consumer_count
         try:
-            plan = self._topology.prepare_delete_queue(
+            plan = topology.prepare_delete_queue(
                 method.queue,
                 connection,
                 if_unused=method.if_unused,
@@ -225,7 +181,7 @@ class BrokerActor(LoopActor):
             if queue is not None:
                 tell(self._handle(queue), Resume())
             raise
-        yield from self._commit(plan)
+        yield from self._commit(topology, plan)
         return TopologyAnswer(QueueDeleteOk(message_count))
 
     # --- The broker's own doing
@@ -236,16 +192,24 @@ class BrokerActor(LoopActor):
             if status.consumer_count:
                 tell(self._handle(queue), Resume())
             else:
-                yield from self._commit(self._topology.prepare_remove_queues([queue]))
+                yield from self._remove_queues(queue.vhost, [queue])
         return None
 
     def _delete_exclusive(self, connection: object) -> Steps:
-        queues = self._topology.queues_of(connection)
-        if queues:
-            yield from self._commit(self._topology.prepare_remove_queues(queues))
+        for topology in self._vhosts:
+            queues = topology.queues_of(connection)
+            if queues:
+                yield from self._remove_queues(topology.vhost, queues)
         return None
 
-    def _commit(self, plan: Plan) -> Generator[tuple[Ref, object], Any, None]:
+    def _remove_queues(
+        self, vhost: str, queues: Iterable[QueueDefinition]
+    ) -> Generator[tuple[Ref, object], Any, None]:
+        topology = self._vhosts.find(vhost)
+        if topology is not None:
+            yield from self._commit(topology, topology.prepare_remove_queues(queues))
+
+    def _commit(self, topology: Topology, plan: Plan) -> Generator[tuple[Ref, object], Any, None]:
         """Catalog first, then the table, then the actors."""
         if plan.catalog:
             changes = catalog_changes(plan.catalog)
@@ -254,8 +218,8 @@ class BrokerActor(LoopActor):
             assert isinstance(committed, Committed), committed
         for change in plan.changes:
             if isinstance(change, AddQueue):
-                self._start_queue(change.queue, self._new_messages(change.queue))
-        self._topology.apply(plan)
+                start_queue(self._context, change.queue, new_messages(self._context, change.queue))
+        topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
                 self._failed.discard(change.queue)
@@ -263,23 +227,13 @@ class BrokerActor(LoopActor):
                     # Its actor failed before: it cannot tell the journal itself.
                     tell(self._context.journal, DropQueue(change.queue.queue_id))
 
-    def _new_messages(self, queue: QueueDefinition) -> MessageQueue:
-        window_bytes_max = self._context.delivery_window_bytes_max
-        return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
-
-    def _start_queue(self, queue: QueueDefinition, messages: MessageQueue) -> None:
-        # Limits are kept in the order in which messages came, so a batch stays as it is.
-        divides = type(messages) is MessageQueue and isinstance(messages.ready, ReadyByPriority)
-        kind = QueueByPriority if divides else Queue
-        queue.handle = kind.start_on(self.runtime, self._context, queue, messages)
-
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.
 
         Publishes to it are nacked, because telling it fails; other use of it is refused.
         """
         self.runtime.log.error("queue.failed", queue=queue.name, durable=queue.durable)
-        if self._topology.table.find_queue(queue.name) is queue:
+        if self._vhosts.table_of(queue) is not None:
             self._failed.add(queue)
 
     def _handle(self, queue: QueueDefinition) -> Ref:

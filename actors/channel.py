@@ -24,6 +24,7 @@ from ..amqp_frames.methods import (
     Method,
     encode_method,
 )
+from ..core.access import Access
 from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
 from ..core.publish_properties import PUBLISH
@@ -61,6 +62,7 @@ class Channel(LoopActor):
         context: NodeContext,
         number: int,
         handshake: Handshake,
+        access: Access,
         window: WindowShare,
         outlet: OutletShare,
         reader: Ref,
@@ -73,7 +75,7 @@ class Channel(LoopActor):
         self._writer = writer
         frame_max_bytes = handshake.limits.frame_max_bytes
         self._publisher = Publisher(
-            context.table,
+            access.topology.table,
             context.next_batch_number,
             number,
             frame_max_bytes,
@@ -81,7 +83,7 @@ class Channel(LoopActor):
             handshake.capability("return_delivery_tag"),
         )
         self.consuming = Consuming(self, context, number, frame_max_bytes, handshake, outlet)
-        self.commands = Commands(self, context, self._publisher, reader)
+        self.commands = Commands(self, context, access, self._publisher, reader)
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
         self.window = window

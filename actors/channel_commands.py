@@ -45,6 +45,7 @@ from ..amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
+from ..core.access import Access
 from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
 from ..core.publisher import Publisher
@@ -86,10 +87,16 @@ class Commands:
     """Carries out what is neither a publish nor an acknowledgement, for the actor `channel`."""
 
     def __init__(
-        self, channel: Channel, context: NodeContext, publisher: Publisher, connection: Ref
+        self,
+        channel: Channel,
+        context: NodeContext,
+        access: Access,
+        publisher: Publisher,
+        connection: Ref,
     ) -> None:
         self._channel = channel
         self._context = context
+        self._access = access
         self._publisher = publisher
         # What exclusive queues belong to: the connection, by its reader.
         self._connection = connection
@@ -139,7 +146,8 @@ class Commands:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
         tell(
-            self._context.broker, TopologyCommand(self._channel.actor_ref, self._connection, method)
+            self._context.broker,
+            TopologyCommand(self._channel.actor_ref, self._connection, self._access, method),
         )
         self.await_answer(method)
 
@@ -173,7 +181,7 @@ class Commands:
         """Put `method`'s question to a queue and await the answer; 404 if the queue is no more."""
         handle: Ref = queue.handle  # type: ignore[assignment]
         if not tell(handle, question):
-            raise gone(queue, self._context.table.find_queue(queue.name) is queue)
+            raise gone(queue, self._context.vhosts.table_of(queue) is not None)
         self.await_answer(method)
 
     def answered(self, message: object) -> None:
@@ -236,7 +244,7 @@ class Commands:
 
     def queue(self, name: str) -> QueueDefinition:
         """The queue of that name, or the last declared for ""; 404 or 405 if it cannot be had."""
-        return self._context.topology.queue(self._queue_name(name), self._connection)
+        return self._access.topology.queue(self._queue_name(name), self._connection)
 
     def _queue_name(self, name: str) -> str:
         if name:

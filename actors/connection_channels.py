@@ -18,11 +18,11 @@ from ..amqp_frames.methods import (
     Method,
     encode_method,
 )
-from ..core.handshake import Handshake
 from ..core.outlet import Outlet
 from ..core.publish_properties import PUBLISH
 from ..core.publish_window import PublishWindow, WindowShare
 from .channel import Channel
+from .connection_opening import Opening
 from .messages import Command, Input, OversizedPublish, Ref, Release
 from .node_context import NodeContext
 from .runtime import tell
@@ -40,10 +40,10 @@ class ConnectionChannels:
     """
 
     def __init__(
-        self, context: NodeContext, handshake: Handshake, decoder: Decoder, reader: Ref
+        self, context: NodeContext, opening: Opening, decoder: Decoder, reader: Ref
     ) -> None:
         self._context = context
-        self._handshake = handshake
+        self._opening = opening
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max)
         self._outlet = Outlet(context.delivery_window_bytes_max)
@@ -76,19 +76,22 @@ class ConnectionChannels:
             tell(channel, OversizedPublish(event.body_bytes))
 
     def _open(self, number: int, writer: Ref) -> None:
-        channel_max = self._handshake.limits.channel_max
+        channel_max = self._opening.handshake.limits.channel_max
         if channel_max and len(self._channels) >= channel_max:
             raise HardError(
                 NOT_ALLOWED,
                 f"number of channels opened ({len(self._channels)}) has reached the "
                 f"negotiated channel_max ({channel_max})",
             )
+        access = self._opening.access
+        assert access is not None
         share = self._shares[number] = WindowShare(self.window)
         self._channels[number] = Channel.start_on(
             self._context.runtime,
             self._context,
             number,
-            self._handshake,
+            self._opening.handshake,
+            access,
             share,
             self._outlet.share(),
             self._reader,

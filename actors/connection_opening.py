@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..amqp_frames.constants import PROTOCOL_HEADER
 from ..amqp_frames.decoder import Event
+from ..core.access import Access
 from ..core.handshake import Handshake, State
 from ..core.protocol_header import refusal
 from .messages import LogIn, Ref
@@ -25,9 +26,9 @@ class Opening:
         self._reader = reader
         self._header = b""
         self._held_back: list[Event] = []
-        self.handshake = Handshake(
-            context.limits, context.version, self._log_in, context.accounts.check_open
-        )
+        # Once a vhost is open.
+        self.access: Access | None = None
+        self.handshake = Handshake(context.limits, context.version, self._log_in, self._open)
 
     def take_header(self, data: bytes) -> bytes | None:
         """Take bytes; None until the header is whole, then what came behind it.
@@ -44,6 +45,10 @@ class Opening:
 
     def _log_in(self, user: str, password: str) -> None:
         tell(self._context.logins, LogIn(self._reader, self._host, user, password))
+
+    def _open(self, user: str, vhost: str) -> None:
+        self._context.accounts.check_open(user, vhost)
+        self.access = Access(self._context.accounts, user, self._context.vhosts[vhost])
 
     @property
     def awaits_login(self) -> bool:

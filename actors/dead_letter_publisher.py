@@ -27,7 +27,7 @@ class DeadLetterPublisher(LoopActor):
     def __init__(self, context: NodeContext) -> None:
         super().__init__()
         self._context = context
-        self._letters = DeadLetters(context.table, context.next_batch_number)
+        self._letters = DeadLetters(context.vhosts.find_table, context.next_batch_number)
         self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
         self._is_scheduled = False
 
@@ -93,7 +93,7 @@ class DeadLetterPublisher(LoopActor):
     def _rejected(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
         """A queue will not have these: it is full or deleted, or it has failed."""
         has_failed = (
-            not _handle(queue).is_alive() and self._context.table.find_queue(queue.name) is queue
+            not _handle(queue).is_alive() and self._context.vhosts.table_of(queue) is not None
         )
         if has_failed:
             self._letters.failed(batch, indexes)

@@ -16,6 +16,7 @@ from pykka import ActorRef
 from ..amqp_frames.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import Method
+from ..core.access import Access
 from ..core.consumers import Consumer
 from ..core.dead_letters import Dead
 from ..core.definitions import QueueDefinition
@@ -353,6 +354,7 @@ class TopologyCommand(NamedTuple):
 
     channel: Ref
     connection: Ref
+    access: Access
     method: Method
 
 

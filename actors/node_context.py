@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.accounts import Accounts
-from ..core.exchange_table import ExchangeTable
 from ..core.handshake import Limits
-from ..core.topology import Topology
+from ..core.vhosts import Vhosts
 from .messages import Ref
 from .runtime import Runtime
 
@@ -18,7 +17,8 @@ class NodeContext:
     """Made by the node before its actors; the references are filled in as they start."""
 
     runtime: Runtime
-    topology: Topology
+    # Exchanges and queues: changed by the broker's actor, read by all.
+    vhosts: Vhosts
     limits: Limits
     version: str
     # Users, vhosts and permissions: read by all, changed by the broker's actor.
@@ -41,8 +41,3 @@ class NodeContext:
     journal: Ref
     catalog: Ref
     logins: Ref
-
-    @property
-    def table(self) -> ExchangeTable:
-        """The routing table, which channels read."""
-        return self.topology.table

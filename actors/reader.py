@@ -74,7 +74,7 @@ class Reader(LoopActor):
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
         self._opening = Opening(context, peer, self.actor_ref)
         self._handshake = self._opening.handshake
-        self._channels = ConnectionChannels(context, self._handshake, self._decoder, self.actor_ref)
+        self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
         self._window = self._channels.window
         self._gate = ReadingGate(transport, self._window)
         self._clock = ConnectionClock(context, self.actor_ref)

@@ -68,14 +68,19 @@ class _Pending:
 
 
 class DeadLetters:
-    """All dead letters of one vhost that are on their way.
+    """All dead letters that are on their way; each stays in its queue's vhost.
 
     `settled` collects, by source queue, the entry ids whose messages are safe elsewhere or
     dropped; who tells the queues takes them out.
     """
 
-    def __init__(self, table: ExchangeTable, next_batch_number: Callable[[], int]) -> None:
-        self._table = table
+    def __init__(
+        self,
+        find_table: Callable[[str], ExchangeTable | None],
+        next_batch_number: Callable[[], int],
+    ) -> None:
+        """`find_table` gives the routing table of a vhost, None if there is no such vhost."""
+        self._find_table = find_table
         self._next_batch_number = next_batch_number
         self._pending: dict[Batch, _Pending] = {}
         self.settled: dict[QueueDefinition, array[int]] = {}
@@ -195,7 +200,7 @@ class DeadLetters:
         if new_key is not None:
             keys = [new_key]
             headers.pop("CC", None)
-        queues = self._route(target, keys, headers)
+        queues = self._route(source.vhost, target, keys, headers)
         if reason != REJECTED:
             queues = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
         if not queues:
@@ -207,12 +212,13 @@ class DeadLetters:
         )
 
     def _route(
-        self, exchange_name: str, keys: Sequence[str], headers: Table
+        self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table
     ) -> tuple[QueueDefinition, ...]:
         """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
-        if exchange_name and self._table.find_exchange(exchange_name) is None:
+        table = self._find_table(vhost)
+        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
             return ()
-        return self._table.route_message(exchange_name, keys, headers)
+        return table.route_message(exchange_name, keys, headers)
 
 
 def ranges_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -30,7 +30,7 @@ from .configuration import Configuration
 from .core.accounts import Accounts
 from .core.handshake import Limits
 from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
-from .core.topology import Topology
+from .core.vhosts import Vhosts
 from .listening import Listening
 from .open_accounts import new_password_hash, open_accounts
 from .storage.catalog import Catalog
@@ -102,9 +102,9 @@ class Node:
             configuration.password_hash_cost,
         )
         queue_ids = itertools.count(catalog.next_queue_id)
-        topology = Topology(queue_ids.__next__, os.urandom)
-        topology.restore(*restored(contents))
-        known_queue_ids = {queue.queue_id for queue in topology.table.queues()}
+        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom)
+        vhosts.restore(*restored(contents))
+        known_queue_ids = {queue.queue_id for queue in vhosts.queues()}
         self._journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
             self._files,
@@ -114,7 +114,7 @@ class Node:
         self._report(recovered)
         runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log)
         context = self.context = self._context(
-            runtime, topology, accounts, recovered.next_batch_number
+            runtime, vhosts, accounts, recovered.next_batch_number
         )
         context.journal = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
         context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
@@ -145,13 +145,13 @@ class Node:
         return Logins.start_on(runtime, checks, threads, loopback_users, self._on_fatal)
 
     def _context(
-        self, runtime: Runtime, topology: Topology, accounts: Accounts, next_batch_number: int
+        self, runtime: Runtime, vhosts: Vhosts, accounts: Accounts, next_batch_number: int
     ) -> NodeContext:
         configuration = self._configuration
         nobody: Any = None
         return NodeContext(
             runtime=runtime,
-            topology=topology,
+            vhosts=vhosts,
             limits=Limits(
                 configuration.frame_max_bytes,
                 configuration.channel_max,

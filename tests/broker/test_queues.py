@@ -37,7 +37,7 @@ Connect = Callable[..., Client]
 
 
 def names(broker: leveret.Broker) -> list[str]:
-    return [queue.name for queue in context_of(broker).table.queues()]
+    return [queue.name for queue in context_of(broker).vhosts["/"].table.queues()]
 
 
 # --- Names

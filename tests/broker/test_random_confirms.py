@@ -154,7 +154,7 @@ class Meddler:
         self.chance.choice((self.files.hold, self.files.release))()
 
     def there(self) -> set[str]:
-        return {queue.name for queue in context_of(self.broker).table.queues()}
+        return {queue.name for queue in context_of(self.broker).vhosts["/"].table.queues()}
 
     def alive(self, name: str) -> bool:
         return queue_actor(self.broker, name).is_alive()

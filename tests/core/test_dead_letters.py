@@ -18,7 +18,7 @@ TIME_SECONDS = 1_700_000_000
 
 @pytest.fixture
 def letters(commands) -> DeadLetters:
-    return DeadLetters(commands.table, itertools.count(7).__next__)
+    return DeadLetters({"/": commands.table}.get, itertools.count(7).__next__)
 
 
 def source_of(commands, exchange: str = "dlx", key: str | None = None) -> QueueDefinition:

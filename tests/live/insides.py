@@ -34,7 +34,7 @@ MALFORMED: dict[str, Any] = {
     "Writer": StartHeartbeats(_nothing),
     "Ticker": WakeAt(_nothing, _nothing, _nothing),
     "Listener": Down([], ""),  # type: ignore[arg-type]
-    "BrokerActor": TopologyCommand(_nothing, _nothing, _nothing),
+    "BrokerActor": TopologyCommand(_nothing, _nothing, _nothing, _nothing),
 }
 
 
@@ -73,7 +73,7 @@ def context_of(broker: leveret.Broker) -> NodeContext:
 
 
 def queue_definition(broker: leveret.Broker, name: str) -> QueueDefinition:
-    queue = context_of(broker).table.find_queue(name)
+    queue = context_of(broker).vhosts["/"].table.find_queue(name)
     assert queue is not None
     return queue
 

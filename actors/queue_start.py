@@ -1,0 +1,25 @@
+"""The making of queues: the structure that a queue's arguments ask for, and the actor for it."""
+
+from __future__ import annotations
+
+from ..core.definitions import QueueDefinition
+from ..core.message_queue import MessageQueue
+from ..core.queue_structures import make_queue
+from ..core.ready_by_priority import ReadyByPriority
+from .node_context import NodeContext
+from .queue import Queue
+from .queue_by_priority import QueueByPriority
+
+
+def new_messages(context: NodeContext, queue: QueueDefinition) -> MessageQueue:
+    """The queue's messages, none so far."""
+    window_bytes_max = context.delivery_window_bytes_max
+    return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
+
+
+def start_queue(context: NodeContext, queue: QueueDefinition, messages: MessageQueue) -> None:
+    """Give the queue an actor, its `handle` from now on."""
+    # Limits are kept in the order in which messages came, so a batch stays as it is.
+    divides = type(messages) is MessageQueue and isinstance(messages.ready, ReadyByPriority)
+    kind = QueueByPriority if divides else Queue
+    queue.handle = kind.start_on(context.runtime, context, queue, messages)
