@@ -51,6 +51,8 @@ def publish_with(channel: Channel, exchange: str, headers: Table, body: bytes) -
     channel.publish("k", body, properties, exchange=exchange, mandatory=True)
 
 
+Q = QueueDeclare(queue="q")
+X, Y = fanout("x"), fanout("y")
 VALUES: dict[str, Field] = {
     "one": number(1),
     "long one": number(1, "long"),
