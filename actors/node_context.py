@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.accounts import Accounts
 from ..core.handshake import Limits
+from ..core.peer import Subject
 from ..core.vhosts import Vhosts
 from .messages import Ref
 from .runtime import Runtime
@@ -23,6 +24,8 @@ class NodeContext:
     version: str
     # Users, vhosts and permissions: read by all, changed by the broker's actor.
     accounts: Accounts
+    # Whom a client certificate's subject names, for the mechanism EXTERNAL.
+    certificate_name: Callable[[Subject], str]
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int
     publish_window_bytes_max: int

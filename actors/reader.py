@@ -12,12 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..amqp_frames.batch import MethodFrame
-from ..amqp_frames.constants import (
-    CHANNEL_ERROR,
-    CONNECTION_FORCED,
-    NOT_IMPLEMENTED,
-    PROTOCOL_HEADER,
-)
+from ..amqp_frames.constants import CHANNEL_ERROR, CONNECTION_FORCED, PROTOCOL_HEADER
 from ..amqp_frames.decoder import Decoder, Event
 from ..amqp_frames.errors import AmqpError, HardError
 from ..amqp_frames.methods import (
@@ -25,11 +20,13 @@ from ..amqp_frames.methods import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
     Method,
     encode_method,
 )
 from ..core.connection_phase import Phase
 from ..core.handshake import State
+from ..core.peer import Peer
 from .connection_channels import ConnectionChannels
 from .connection_clock import ConnectionClock
 from .connection_opening import Opening
@@ -63,13 +60,13 @@ class Reader(LoopActor):
     """Owns one connection from its first byte to its last."""
 
     def __init__(
-        self, context: NodeContext, transport: ReadableTransport, peer: str, parent: Ref
+        self, context: NodeContext, transport: ReadableTransport, peer: Peer, parent: Ref
     ) -> None:
         super().__init__()
         self._context = context
         self._transport = transport
         self._parent = parent
-        self._log = context.runtime.log.bind(peer=peer)
+        self._log = context.runtime.log.bind(peer=peer.name)
         self._phase = Phase.HEADER
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
         self._opening = Opening(context, peer, self.actor_ref)
@@ -190,7 +187,9 @@ class Reader(LoopActor):
             self._channels.release()
             self._tell_broker()
         elif isinstance(method, ConnectionUpdateSecret):
-            raise HardError(NOT_IMPLEMENTED, "connection.update-secret", 10, 70)
+            # Credentials here do not expire, so any new one will do, as for RabbitMQ's own users.
+            self._log.info("connection.secret_updated", reason=method.reason)
+            self._write(0, ConnectionUpdateSecretOk())
         else:
             text = f"unexpected method in connection state {self._phase.value}"
             raise HardError(CHANNEL_ERROR, text, method.class_id, method.method_id)

@@ -17,10 +17,9 @@ from ..amqp_frames.constants import (
     COMMAND_INVALID,
     FRAME_BYTES_MIN,
     NOT_ALLOWED,
-    SYNTAX_ERROR,
 )
 from ..amqp_frames.errors import AmqpError, HardError
-from ..amqp_frames.field_table import Table, decode_fields, table_of
+from ..amqp_frames.field_table import Table, table_of
 from ..amqp_frames.methods import (
     ConnectionOpen,
     ConnectionOpenOk,
@@ -30,6 +29,8 @@ from ..amqp_frames.methods import (
     ConnectionTuneOk,
     Method,
 )
+from .mechanisms import EXTERNAL, PASSWORD_MECHANISMS, MalformedLoginError, credentials_of
+from .peer import Peer
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -41,9 +42,6 @@ CAPABILITIES = (
     "authentication_failure_close",
     "per_consumer_qos",
 )
-MECHANISMS = b"PLAIN AMQPLAIN"
-# What a name or a password may be in an AMQPLAIN response.
-_STRING_KINDS = ("longstr", "binary")
 
 
 class State(Enum):
@@ -72,23 +70,26 @@ class LoginRefusedError(HardError):
 class Handshake:
     """The server's side until connection.open-ok.
 
-    `authenticate(user, password)` says whether the user may log in from where the client is; None
-    says that the answer comes later, through `logged_in`. `may_open(user, vhost)` raises what a
-    client must be told that may not use the vhost.
+    `authenticate(user, password)` says whether the user may log in from where the client is; the
+    password is None if a certificate has said who it is. None says that the answer comes later,
+    through `logged_in`. `may_open(user, vhost)` raises what a client must be told that may not use
+    the vhost.
     """
 
     def __init__(
         self,
         limits: Limits,
         version: str,
-        authenticate: Callable[[str, str], bool | None],
+        authenticate: Callable[[str, str | None], bool | None],
         may_open: Callable[[str, str], None],
+        peer: Peer,
     ) -> None:
         self.state = State.START_OK
         self._offered = limits
         self._version = version
         self._authenticate = authenticate
         self._may_open = may_open
+        self._peer = peer
         self._mechanism = ""
         # Settled by the client's answers.
         self.limits = limits
@@ -98,6 +99,9 @@ class Handshake:
 
     def start(self) -> ConnectionStart:
         """The first method of all."""
+        mechanisms = PASSWORD_MECHANISMS
+        if self._peer.asks_certificate:
+            mechanisms += b" " + EXTERNAL.encode()
         return ConnectionStart(
             server_properties=table_of(
                 {
@@ -109,7 +113,7 @@ class Handshake:
                     "information": "Licensed under the Apache License 2.0",
                 }
             ),
-            mechanisms=MECHANISMS,
+            mechanisms=mechanisms,
             locales=b"en_US",
         )
 
@@ -122,9 +126,11 @@ class Handshake:
         return field is not None and field.value is True
 
     def hides(self, error: AmqpError) -> bool:
-        """Is the client not told of this error? So for a refused login, as in RabbitMQ."""
+        """Is the client not told of this error? As in RabbitMQ: who logs in wrongly waits."""
         says_why = self.capability("authentication_failure_close")
-        return isinstance(error, LoginRefusedError) and not says_why
+        if isinstance(error, LoginRefusedError):
+            return not says_why
+        return isinstance(error, MalformedLoginError)
 
     def receive(self, method: Method) -> Method | None:
         """Take the client's next method; return the answer."""
@@ -163,28 +169,27 @@ class Handshake:
 
     def _start_ok(self, method: ConnectionStartOk) -> Method | None:
         self.client_properties = method.client_properties
-        if method.mechanism == "PLAIN":
-            credentials = _plain(method.response)
-        elif method.mechanism == "AMQPLAIN":
-            credentials = _amqplain(method.response)
-        else:
-            raise HardError(
-                COMMAND_INVALID,
-                f"unknown authentication mechanism '{method.mechanism}'",
-                method.class_id,
-                method.method_id,
-            )
-        if credentials is None:
-            raise HardError(
-                SYNTAX_ERROR,
-                f"{method.mechanism} response is malformed",
-                method.class_id,
-                method.method_id,
-            )
-        self.user, password = credentials
         self._mechanism = method.mechanism
+        credentials = credentials_of(method)
+        if credentials is not None:
+            user, password = credentials
+            return self._log_in(user, password)
+        if method.mechanism == EXTERNAL and self._peer.asks_certificate:
+            # Nobody is named: there was no certificate, or no such name in it.
+            if not self._peer.user:
+                return self.logged_in(False)
+            return self._log_in(self._peer.user, None)
+        raise HardError(
+            COMMAND_INVALID,
+            f"unknown authentication mechanism '{method.mechanism}'",
+            method.class_id,
+            method.method_id,
+        )
+
+    def _log_in(self, user: str, password: str | None) -> Method | None:
+        self.user = user
         self.state = State.LOGIN
-        is_allowed = self._authenticate(self.user, password)
+        is_allowed = self._authenticate(user, password)
         return None if is_allowed is None else self.logged_in(is_allowed)
 
     def _tune_ok(self, method: ConnectionTuneOk) -> None:
@@ -210,33 +215,3 @@ def _check(name: str, value: int, offered: int, lowest: int) -> None:
             ConnectionTune.class_id,
             ConnectionTune.method_id,
         )
-
-
-def _plain(response: bytes) -> tuple[str, str] | None:
-    """RFC 4616: authorization identity, user, password, divided by NUL."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
-        return None
-    return _text(parts[1]), _text(parts[2])
-
-
-def _amqplain(response: bytes) -> tuple[str, str] | None:
-    """A field table without its length: LOGIN and PASSWORD."""
-    try:
-        table = decode_fields(response, 0, len(response))
-    except AmqpError:
-        return None
-    login, password = table.get("LOGIN"), table.get("PASSWORD")
-    if login is None or password is None:
-        return None
-    if login.kind not in _STRING_KINDS or password.kind not in _STRING_KINDS:
-        return None
-    return _either(login.value), _either(password.value)
-
-
-def _either(value: object) -> str:
-    return _text(value) if isinstance(value, bytes) else str(value)
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")

@@ -66,6 +66,10 @@ class LoginChecks:
         self._waiting_count = 0
         self._running_count = 0
 
+    def knows(self, user: str) -> bool:
+        """Is there such a user? Enough for one whom a certificate names."""
+        return user in self._users
+
     def ask(self, asker: object, host: str, user: str, password: str) -> bool | None:
         """Is it the user's password? None: `asker` is told when it has been checked."""
         digest = self._digest(user, password)

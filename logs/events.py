@@ -19,6 +19,7 @@ BROKER_FAILED: Final = "broker.failed"
 
 # Connections and channels. `refused`: before the vhost is open; `error`: the client broke a rule.
 CONNECTION_OPENED: Final = "connection.opened"
+CONNECTION_SECRET_UPDATED: Final = "connection.secret_updated"
 CONNECTION_CLOSED: Final = "connection.closed"
 CONNECTION_REFUSED: Final = "connection.refused"
 CONNECTION_ERROR: Final = "connection.error"

@@ -40,6 +40,7 @@ class Configuration:
     tls_key: str = ""
     tls_ca_certificates: str = ""
     tls_verify_client: str = "none"
+    tls_login_name: str = "distinguished_name"
     tls_version_min: str = "1.2"
 
     log_level: str = "info"
@@ -108,6 +109,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("auto", "console", "json"),
     "tls_verify_client": ("none", "optional", "required"),
+    "tls_login_name": ("common_name", "distinguished_name"),
     "tls_version_min": ("1.2", "1.3"),
 }
 _MAY_BE_EMPTY = {

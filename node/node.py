@@ -30,6 +30,7 @@ from .configuration import Configuration
 from .core.accounts import Accounts
 from .core.handshake import Limits
 from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
+from .core.peer import common_name, distinguished_name
 from .core.vhosts import Vhosts
 from .listening import Listening
 from .open_accounts import new_password_hash, open_accounts
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 DRAIN_POLL_SECONDS = 0.001
 
 OnFatal = Callable[[str, BaseException], None]
+
+_CERTIFICATE_NAMES = {"common_name": common_name, "distinguished_name": distinguished_name}
 
 
 class Node:
@@ -159,6 +162,7 @@ class Node:
             ),
             version=VERSION,
             accounts=accounts,
+            certificate_name=_CERTIFICATE_NAMES[configuration.tls_login_name],
             next_batch_number=itertools.count(next_batch_number).__next__,
             message_size_max_bytes=configuration.message_size_max_bytes,
             publish_window_bytes_max=configuration.publish_window_bytes_max,

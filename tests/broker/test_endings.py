@@ -24,7 +24,6 @@ from leveret.amqp_frames.methods import (
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
-    ConnectionUpdateSecret,
     QueueDeclare,
 )
 from wire import Client, methods_of, publish
@@ -108,12 +107,6 @@ def test_a_channel_that_is_not_open_is_a_channel_error(
 
 def test_access_request_is_answered_and_means_nothing(client: Client) -> None:
     assert client.ask(1, AccessRequest()) == AccessRequestOk(1)
-
-
-def test_update_secret_is_not_built(client: Client) -> None:
-    client.send_methods(0, ConnectionUpdateSecret())
-    text = "NOT_IMPLEMENTED - connection.update-secret"
-    client.expect(0, ConnectionClose(540, text, 10, 70))
 
 
 def test_header_and_start_ok_may_come_in_one_write(broker: leveret.Broker) -> None:

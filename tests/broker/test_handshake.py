@@ -19,6 +19,8 @@ from leveret.amqp_frames.methods import (
     ConnectionStart,
     ConnectionTune,
     ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
 )
 from wire import Client, methods_of
 
@@ -154,14 +156,16 @@ def test_a_refused_login_closes_the_socket_of_any_other_client_without_a_word_af
         client.expect_closed()
 
 
-@pytest.mark.parametrize("response", [b"", b"guest", b"\0guest", b"\0guest\0guest\0guest"])
-def test_a_malformed_plain_response_is_a_syntax_error(
-    broker: leveret.Broker, response: bytes
+@pytest.mark.parametrize(
+    "response", [b"", b"guest", b"\0guest", b"\0guest\0guest\0guest", b"a\0guest\0guest"]
+)
+def test_a_malformed_plain_response_closes_the_socket_without_a_word_after_a_while(
+    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, response: bytes
 ) -> None:
+    monkeypatch.setattr(reader, "SILENT_CLOSE_SECONDS", 0.05)
     with stranger(broker) as client:
-        client.offer(response=response)
-        text = "SYNTAX_ERROR - PLAIN response is malformed"
-        client.expect(0, ConnectionClose(502, text, 10, 11))
+        client.offer(response=response, capabilities=("authentication_failure_close",))
+        client.expect_closed()
 
 
 def test_an_unknown_mechanism_is_refused(broker: leveret.Broker) -> None:
@@ -229,6 +233,21 @@ def test_a_method_of_the_handshake_on_an_open_connection_is_a_channel_error(
     client.send_methods(0, ConnectionOpen())
     text = "CHANNEL_ERROR - unexpected method in connection state running"
     client.expect(0, ConnectionClose(504, text, 10, 40))
+
+
+def test_any_new_secret_is_taken(client: Client) -> None:
+    update = ConnectionUpdateSecret(b"fresh", "the old one expires")
+    assert client.ask(0, update) == ConnectionUpdateSecretOk()
+    client.nothing_more()
+
+
+def test_a_new_secret_before_the_vhost_is_open_is_a_channel_error(broker: leveret.Broker) -> None:
+    with stranger(broker) as client:
+        client.offer()
+        client.expect(0, TUNE)
+        client.send_methods(0, ConnectionUpdateSecret(b"fresh", "early"))
+        text = "CHANNEL_ERROR - unexpected method in connection state tuning"
+        client.expect(0, ConnectionClose(504, text, 10, 70))
 
 
 def test_a_client_that_closes_is_answered_and_its_socket_closed(

@@ -18,20 +18,25 @@ from leveret.amqp_frames.methods import (
     Method,
 )
 from leveret.core.handshake import Handshake, Limits, LoginRefusedError, State
+from leveret.core.mechanisms import MalformedLoginError
+from leveret.core.peer import Peer
 
 LIMITS = Limits(131_072, 2047, 60)
 GUEST = b"\0guest\0secret"
+PEER = Peer("127.0.0.1:1")
 
 
-def new(limits: Limits = LIMITS) -> Handshake:
-    def authenticate(user: str, password: str) -> bool:
+def new(limits: Limits = LIMITS, peer: Peer = PEER) -> Handshake:
+    def authenticate(user: str, password: str | None) -> bool:
+        if password is None:
+            return user == "CN=guest"
         return (user, password) in {("guest", "secret"), ("gäst", "schlüssel"), ("", "")}
 
     def may_open(user: str, vhost: str) -> None:
         if vhost != "/":
             raise HardError(530, f"vhost {vhost} not found", 10, 40)
 
-    return Handshake(limits, "1.2.3", authenticate, may_open)
+    return Handshake(limits, "1.2.3", authenticate, may_open, peer)
 
 
 def start_ok(
@@ -105,7 +110,6 @@ def test_start_announces_what_is_built() -> None:
         ("PLAIN", GUEST, "guest"),
         ("PLAIN", b"\0g\xc3\xa4st\0schl\xc3\xbcssel", "gäst"),
         ("PLAIN", b"\0\0", ""),
-        ("PLAIN", b"who acts\0guest\0secret", "guest"),
         ("AMQPLAIN", amqplain(LOGIN="guest", PASSWORD="secret"), "guest"),
         ("AMQPLAIN", amqplain(PASSWORD="secret", other=1, LOGIN="guest"), "guest"),
         ("AMQPLAIN", amqplain(LOGIN="gäst", PASSWORD="schlüssel"), "gäst"),
@@ -142,6 +146,8 @@ def test_a_wrong_login_is_refused(mechanism: str, response: bytes) -> None:
     [
         ("PLAIN", b""),
         ("PLAIN", b"guest\0secret"),
+        # RabbitMQ lets nobody act for another.
+        ("PLAIN", b"who acts\0guest\0secret"),
         ("PLAIN", b"\0guest\0secret\0"),
         ("AMQPLAIN", b""),
         ("AMQPLAIN", b"\x05LOGINS\0\0\0\xffguest"),
@@ -149,10 +155,43 @@ def test_a_wrong_login_is_refused(mechanism: str, response: bytes) -> None:
         ("AMQPLAIN", amqplain(LOGIN="guest", PASSWORD=7)),
     ],
 )
-def test_a_response_that_makes_no_sense_is_a_syntax_error(mechanism: str, response: bytes) -> None:
-    assert refusal(new(), start_ok(mechanism, response)) == (
-        502,
-        f"SYNTAX_ERROR - {mechanism} response is malformed",
+def test_a_response_that_makes_no_sense_is_a_syntax_error_that_nobody_is_told(
+    mechanism: str, response: bytes
+) -> None:
+    handshake = new()
+    with pytest.raises(MalformedLoginError) as caught:
+        handshake.receive(
+            start_ok(mechanism, response, capabilities={"authentication_failure_close": True})
+        )
+    assert caught.value.reply_code == 502
+    assert caught.value.reply_text == f"SYNTAX_ERROR - {mechanism} response is malformed"
+    assert handshake.hides(caught.value)
+
+
+CERTIFIED = Peer("127.0.0.1:1", asks_certificate=True, user="CN=guest")
+
+
+def test_a_certificate_s_user_may_log_in_by_external_whatever_the_response() -> None:
+    handshake = new(peer=CERTIFIED)
+    assert handshake.start().mechanisms == b"PLAIN AMQPLAIN EXTERNAL"
+    assert isinstance(handshake.receive(start_ok("EXTERNAL", b"\0other\0")), ConnectionTune)
+    assert handshake.user == "CN=guest"
+
+
+@pytest.mark.parametrize("user", ["", "CN=nobody"])
+def test_external_is_refused_to_a_certificate_that_names_no_user(user: str) -> None:
+    with pytest.raises(LoginRefusedError) as caught:
+        new(peer=CERTIFIED._replace(user=user)).receive(start_ok("EXTERNAL", b""))
+    assert caught.value.reply_text == (
+        "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. "
+        "For details see the broker logfile."
+    )
+
+
+def test_external_is_unknown_where_no_certificate_is_asked_for() -> None:
+    assert refusal(new(), start_ok("EXTERNAL", b"")) == (
+        503,
+        "COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL'",
         10,
         11,
     )

@@ -43,10 +43,15 @@ class Certificates:
             certificate.configure_cert(context)
         return context
 
-    def issued_to(self, name: str, organization: str | None = None) -> trustme.LeafCert:
+    def issued_to(
+        self, name: str, organization: str | None = None, unit: str | None = None
+    ) -> trustme.LeafCert:
         """A good client certificate with this common name."""
         return self._authority.issue_cert(
-            "client@localhost", common_name=name, organization_name=organization
+            "client@localhost",
+            common_name=name,
+            organization_name=organization,
+            organization_unit_name=unit,
         )
 
     def expired(self) -> trustme.LeafCert:
