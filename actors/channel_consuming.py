@@ -154,7 +154,7 @@ class Consuming:
         limit = self._context.consumers_per_channel_max
         if limit and len(self._queues_by_tag) >= limit:
             raise HardError(NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
-        check_consumer_arguments(str(queue), method.arguments)
+        check_consumer_arguments(str(queue), method.arguments, queue.is_quorum)
         consumer = Consumer(
             self._channel.actor_ref,
             encode_short_string(tag),

@@ -16,6 +16,7 @@ from ..amqp_frames.errors import SoftError
 from ..amqp_frames.methods import BasicAck, BasicGetEmpty
 from ..core.consumers import ChannelCredit
 from ..core.definitions import QueueDefinition
+from ..core.delivery_counts import counted
 from ..core.transaction import Transaction
 from ..core.unacked import Part, Unacked, runs_of_tags
 from .messages import (
@@ -58,6 +59,7 @@ class Deliveries:
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
         consumer = message.consumer
+        queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
         frames: list[bytes] = []
         window_bytes = 0
         for delivery in message.deliveries:
@@ -67,6 +69,8 @@ class Deliveries:
             if not consumer.no_ack:
                 self._unacked.add(tag, delivery)
             window_bytes += span.wire_bytes()
+            if span.attempts and queue.is_quorum:
+                span = counted(span)
             frames.append(
                 encode_deliveries(
                     span.batch,
@@ -78,7 +82,6 @@ class Deliveries:
                     self._frame_max_bytes,
                 )
             )
-        queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
         sent = Sent(consumer, window_bytes)
         self._channel.write_frames(
             WriteDeliveries(frames, self._credit.outlet, window_bytes, handle_of(queue), sent)
@@ -95,6 +98,8 @@ class Deliveries:
         if not no_ack:
             self._unacked.add(tag, delivery)
         span = delivery.span
+        if delivery.queue.is_quorum:  # type: ignore[attr-defined]
+            span = counted(span)
         frames = encode_get_ok(
             span.batch,
             span.indexes[0],

@@ -26,6 +26,7 @@ from .queue_types import (
     OTHER_TYPES_ARGUMENTS,
     QUEUE_ARGUMENTS,
     QUORUM,
+    QUORUM_UNBUILT,
     TYPE_NAMES,
     queue_type_of,
 )
@@ -33,11 +34,13 @@ from .queue_types import (
 EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
 
 # The modes, the locators, the size of a group and what is in memory change nothing in RabbitMQ 4 or
-# on a single node, so they are honoured.
+# on a single node, so they are honoured. The strategy of dead letters is always at-least-once.
 _BUILT: Final = frozenset(
     {
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-delivery-limit",
         "x-max-length",
         "x-max-length-bytes",
         "x-max-in-memory-length",
@@ -84,10 +87,12 @@ def check_queue_arguments(named: str, arguments: Table) -> None:
     queue_type = arguments.get("x-queue-type")
     if queue_type is not None:
         _check_queue_type(queue_type, named)
-    _check_values(arguments, _QUEUE_CHECKS, named)
     type_name = queue_type_of(arguments)
-    _check_queue_types(arguments, OTHER_TYPES_ARGUMENTS[type_name], named, TYPE_NAMES[type_name])
-    for name in QUEUE_ARGUMENTS:
+    others = OTHER_TYPES_ARGUMENTS[type_name]
+    own = {name: value for name, value in arguments.items() if name not in others}
+    _check_values(own, _QUEUE_CHECKS, named)
+    _check_queue_types(arguments, others, named, TYPE_NAMES[type_name])
+    for name in (*QUEUE_ARGUMENTS, *QUORUM_UNBUILT):
         if name in arguments and name not in _BUILT:
             raise not_implemented(name, named)
 
@@ -99,10 +104,11 @@ def check_exchange_arguments(named: str, arguments: Table) -> None:
         _check_exchange_name(name, argument, named)
 
 
-def check_consumer_arguments(named: str, arguments: Table) -> None:
+def check_consumer_arguments(named: str, arguments: Table, quorum: bool = False) -> None:
     """Raise if a queue, named as texts speak of it, cannot be consumed from with these."""
     _check_values(arguments, _CONSUMER_CHECKS, named)
-    _check_queue_types(arguments, _OTHER_CONSUMERS, named, TYPE_NAMES[CLASSIC])
+    type_name = TYPE_NAMES[QUORUM if quorum else CLASSIC]
+    _check_queue_types(arguments, _OTHER_CONSUMERS, named, type_name)
 
 
 def consumer_priority(arguments: Table) -> int:
@@ -252,6 +258,8 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _group_size,
+    # RabbitMQ takes anything here; what is no number would be no limit.
+    "x-delivery-limit": _integer,
     "x-queue-leader-locator": _one_of(
         "invalid_queue_locator_arg",
         "client-local",

@@ -55,6 +55,11 @@ class QueueDefinition:
     owner: object | None = None
     vhost: str = "/"
     handle: object | None = None
+    is_quorum: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        queue_type = self.arguments.get("x-queue-type")
+        self.is_quorum = queue_type is not None and queue_type.value == "quorum"
 
     def __str__(self) -> str:
         return resource("queue", self.name, self.vhost)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..amqp_frames.batch import Batch, Indexes
 from .consumers import Consumer, Consumers
-from .death_headers import REJECTED
+from .death_headers import DELIVERY_LIMIT, REJECTED
 from .in_flight import Delivery, InFlight
 from .ready import Ready
 from .span import Span
@@ -60,6 +60,7 @@ class MessageQueue:
     __slots__ = (
         "consumers",
         "dead_letters",
+        "delivery_limit",
         "durable",
         "identity",
         "in_flight",
@@ -72,6 +73,8 @@ class MessageQueue:
         self.durable = durable
         # Has it a dead-letter exchange?
         self.dead_letters = False
+        # How often a message may come back before it leaves; None: for ever.
+        self.delivery_limit: int | None = None
         self.ready = Ready()
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
@@ -216,7 +219,7 @@ class MessageQueue:
     ) -> None:
         """A channel gave these parts back undone: each returns to its old place."""
         for delivery, low, high in self._taken_back(channel, parts):
-            self._put_back(delivery, low, high)
+            self._come_back(delivery, low, high, effects)
         self._dispatch(effects)
 
     def _taken_back(
@@ -233,6 +236,13 @@ class MessageQueue:
         for consumer in consumers:
             self.consumers.changed(consumer)
         return held
+
+    def _come_back(self, delivery: Delivery, low: int, high: int, effects: Effects) -> None:
+        limit = self.delivery_limit
+        if limit is not None and delivery.attempts > limit:
+            self._leave(delivery.span.part(low, high), DELIVERY_LIMIT, effects)
+        else:
+            self._put_back(delivery, low, high)
 
     def _put_back(self, delivery: Delivery, low: int, high: int) -> None:
         span = delivery.span.part(low, high)
@@ -252,7 +262,7 @@ class MessageQueue:
         gone = self.consumers.remove_channel(channel)
         for delivery in self.in_flight.remove_channel(channel):
             for low, high in delivery.remaining:
-                self._put_back(delivery, low, high)
+                self._come_back(delivery, low, high, effects)
         self._dispatch(effects)
         return gone
 

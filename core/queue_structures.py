@@ -9,6 +9,7 @@ from ..amqp_frames.field_table import Table
 from .limited_queue import LimitedQueue
 from .limits import limits_of
 from .message_queue import MessageQueue
+from .queue_types import delivery_limit
 from .ready_by_priority import ReadyByPriority
 from .single_active import SingleActiveConsumers
 
@@ -29,6 +30,7 @@ def make_queue(
 def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:
     """Give a new queue the structures that its arguments, which were checked, ask for."""
     messages.dead_letters = "x-dead-letter-exchange" in arguments
+    messages.delivery_limit = delivery_limit(arguments)
     single_active = arguments.get("x-single-active-consumer")
     if single_active is not None and single_active.value is True:
         messages.consumers = SingleActiveConsumers(delivery_window_bytes_max, messages.identity)

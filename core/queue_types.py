@@ -37,6 +37,14 @@ QUEUE_ARGUMENTS: Final = (
     "x-queue-master-locator",
     "x-queue-leader-locator",
 )
+# What quorum queues have in RabbitMQ 4.3 besides.
+QUORUM_UNBUILT: Final = (
+    "x-consumer-timeout",
+    "x-consumer-disconnected-timeout",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+)
 CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
 
@@ -50,11 +58,7 @@ _QUORUM_ONLY: Final = frozenset(
         "x-max-in-memory-bytes",
         "x-quorum-initial-group-size",
         "x-delivery-limit",
-        "x-consumer-timeout",
-        "x-consumer-disconnected-timeout",
-        "x-delayed-retry-type",
-        "x-delayed-retry-min",
-        "x-delayed-retry-max",
+        *QUORUM_UNBUILT,
     }
 )
 _STREAM_ONLY: Final = frozenset(
@@ -99,3 +103,15 @@ def check_queue_properties(queue: QueueDefinition) -> None:
     ):
         if is_wrong:
             raise SoftError(PRECONDITION_FAILED, f"invalid property '{name}' for {queue}")
+
+
+def delivery_limit(arguments: Table) -> int | None:
+    """How often a message may come back before it leaves; None: for ever.
+
+    A negative number means for ever in RabbitMQ 4.
+    """
+    argument = arguments.get("x-delivery-limit")
+    if argument is None:
+        return None
+    assert isinstance(argument.value, int)
+    return argument.value if argument.value >= 0 else None

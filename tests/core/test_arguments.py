@@ -144,13 +144,9 @@ def test_arguments_that_a_quorum_queue_does_not_have_are_refused(refused, name, 
         ("x-max-in-memory-bytes", "1", '"expected integer, got longstr"'),
         ("x-dead-letter-strategy", "never", "invalid_dlx_strategy"),
         ("x-dead-letter-strategy", 1, "{unacceptable_type,signedint}"),
-        ("x-dead-letter-strategy", "at-least-once", "not implemented"),
-        ("x-delivery-limit", 3, "not implemented"),
     ],
 )
-def test_bad_values_and_what_is_not_built_of_a_quorum_queue_are_refused(
-    refused, name, value, reason
-):
+def test_bad_values_of_a_quorum_queue_are_refused(refused, name, value, reason):
     with refused(406, f"PRECONDITION_FAILED - invalid arg '{name}' for {QUEUE}: {reason}"):
         check_queue_arguments(QUEUE, table_of({"x-queue-type": "quorum", name: value}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from batches import numbered
 from leveret.amqp_frames.field_table import table_of
 from leveret.core.message_queue import Effects, MessageQueue
@@ -44,3 +45,46 @@ def test_a_rejected_message_of_a_queue_with_an_exchange_for_it_is_not_settled() 
         True,
         "rejected",
     )
+
+
+def come_back(queue: MessageQueue, how: str) -> Effects:
+    """Three messages are delivered and come back."""
+    delivery_parts = []
+    for _ in range(3):
+        delivery = queue.get("a", False, Effects())
+        assert delivery is not None
+        delivery_parts.append((delivery, 0, 1))
+    effects = Effects()
+    if how == "requeued":
+        queue.requeue("a", delivery_parts, effects)
+    else:
+        queue.channel_down("a", effects)
+    return effects
+
+
+@pytest.mark.parametrize("how", ["requeued", "channel down"])
+def test_over_its_delivery_limit_a_message_leaves(how: str) -> None:
+    queue = queue_of(x_queue_type="quorum", x_delivery_limit=1, x_dead_letter_exchange="")
+    assert come_back(queue, how).dead == []
+    assert queue.ready.message_count == 5
+    effects = come_back(queue, how)
+    assert [(list(span.indexes), reason) for span, reason in effects.dead] == [
+        ([index], "delivery_limit") for index in range(3)
+    ]
+    assert effects.settled_entries == []
+    assert queue.ready.message_count == 2
+
+
+def test_without_an_exchange_a_message_over_the_limit_is_settled() -> None:
+    queue = queue_of(x_queue_type="quorum", x_delivery_limit=0)
+    effects = come_back(queue, "requeued")
+    assert effects.dead == []
+    assert effects.settled_entries == [(1, 1), (2, 2), (3, 3)]
+    assert queue.ready.message_count == 2
+
+
+def test_a_queue_without_a_limit_keeps_what_comes_back() -> None:
+    queue = queue_of(x_dead_letter_exchange="")
+    for _ in range(50):
+        assert come_back(queue, "requeued").dead == []
+    assert queue.ready.message_count == 5
