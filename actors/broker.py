@@ -18,10 +18,8 @@ from ..amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from ..core.access import Access
 from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
-from ..core.permitted import check_planned
 from ..core.plan import Plan
 from ..core.topology import Topology
 from ..core.topology_methods import plan_method
@@ -46,6 +44,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .queue_start import new_messages, start_queue
+from .queue_tracing import recovered_run
 from .runtime import LoopActor, tell
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
@@ -73,6 +72,8 @@ class BrokerActor(LoopActor):
             messages = new_messages(self._context, queue)
             for run in recovered.queues.get(queue.queue_id, ()):
                 messages.restore(run.batch, run.indexes, run.first_entry_id, run.attempts)
+                if self._context.trace.is_on:
+                    recovered_run(self._context.trace, queue.name, run)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)
             start_queue(self._context, queue, messages)
@@ -139,16 +140,15 @@ class BrokerActor(LoopActor):
     def _command(self, task: TopologyCommand) -> Steps:
         topology, method, connection = task.access.topology, task.method, task.connection
         if isinstance(method, QueueDeclare):
-            return (yield from self._declare_queue(task.access, method, connection))
+            return (yield from self._declare_queue(topology, method, connection))
         if isinstance(method, QueueDelete):
             return (yield from self._delete_queue(topology, method, connection))
         plan, answer = plan_method(topology, method, connection)
-        check_planned(task.access, method, plan)
         yield from self._commit(topology, plan)
         return TopologyAnswer(answer)
 
-    def _declare_queue(self, access: Access, method: QueueDeclare, connection: object) -> Steps:
-        plan = access.topology.prepare_declare_queue(
+    def _declare_queue(self, topology: Topology, method: QueueDeclare, connection: object) -> Steps:
+        plan = topology.prepare_declare_queue(
             method.queue,
             connection,
             passive=method.passive,
@@ -161,8 +161,7 @@ class BrokerActor(LoopActor):
         assert queue is not None
         if queue in self._failed:
             raise gone(queue, has_crashed=True)
-        check_planned(access, method, plan)
-        yield from self._commit(access.topology, plan)
+        yield from self._commit(topology, plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
     def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:

@@ -11,9 +11,8 @@ to the reader, which alone writes close methods; an exception of ours ends the c
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
-from ..amqp_frames.batch import Batch, ChannelInput
+from ..amqp_frames.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.constants import (
     INTERNAL_ERROR,
     PRECONDITION_FAILED,
@@ -25,7 +24,8 @@ from ..amqp_frames.methods import (
     Method,
     encode_method,
 )
-from ..core.access import WRITE, Access
+from ..core.access import Access
+from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
 from ..core.publish_properties import PUBLISH
@@ -53,6 +53,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
+from .tracing import ChannelTracing
 
 
 class Channel(LoopActor):
@@ -82,8 +83,8 @@ class Channel(LoopActor):
             frame_max_bytes,
             handshake.user,
             handshake.capability("return_delivery_tag"),
-            partial(access.check, WRITE, "exchange"),
         )
+        self.tracing = ChannelTracing(context.trace, handshake.peer_name, number, handshake.user)
         self.consuming = Consuming(self, context, number, frame_max_bytes, handshake, outlet)
         self.commands = Commands(self, context, access, self._publisher, reader)
         # What came in behind a command whose answer is awaited.
@@ -119,6 +120,7 @@ class Channel(LoopActor):
                 for batch, indexes in message.items:
                     self._publisher.unconfirmed.reject(message.queue, batch, indexes)
             elif isinstance(message, Release):
+                self.tracing.closed(0, "its connection ended")
                 self._release()
                 self.stop()
             elif isinstance(message, CommitMore):
@@ -143,10 +145,8 @@ class Channel(LoopActor):
             self._finish_commit(self.transaction)
             if self._is_released:
                 return
+        self._answer()
         publisher = self._publisher
-        frames = publisher.answers()
-        if frames:
-            tell(self._writer, frames)
         released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
         if released_bytes:
             publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
@@ -159,6 +159,16 @@ class Channel(LoopActor):
                 self._take_held_back()
         except AmqpError as error:
             self._fail(error)
+
+    def _answer(self) -> None:
+        self.tracing.answering(self._publisher.unconfirmed)
+        frames = self._publisher.answers()
+        if frames:
+            tell(self._writer, frames)
+
+    def _reject(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> None:
+        self.tracing.rejected(queue.name, batch, indexes, "the queue was gone")
+        self._publisher.unconfirmed.reject(queue, batch, indexes)
 
     # --- What comes in from the client
 
@@ -202,13 +212,15 @@ class Channel(LoopActor):
     def tell_queues(self, routed: Routed) -> None:
         """Send what comes back to the publisher at once, and tell each queue what is its own."""
         batch = routed.batch
+        if self._context.trace.is_on:
+            self.tracing.published(routed, self._publisher.unconfirmed)
         if routed.frames:
             tell(self._writer, routed.frames)
         for queue, indexes in routed.told.items():
             handle: Ref = queue.handle  # type: ignore[assignment]
             if not tell(handle, Publish(self.actor_ref, batch, indexes)):
                 # The queue vanished between routing and enqueuing: nack, no return.
-                self._publisher.unconfirmed.reject(queue, batch, indexes)
+                self._reject(queue, batch, indexes)
 
     def write(self, method: Method) -> None:
         """Send a method to the client."""
@@ -222,9 +234,8 @@ class Channel(LoopActor):
 
     def close(self) -> None:
         """The client closed the channel: what is confirmed by now is still said."""
-        frames = self._publisher.answers()
-        if frames:
-            tell(self._writer, frames)
+        self._answer()
+        self.tracing.closed(200, "closed by the client")
         self._release()
         tell(self._reader, ChannelClosed(self._number))
         self.write(ChannelCloseOk())
@@ -235,9 +246,8 @@ class Channel(LoopActor):
         if self._is_released:
             return
         # What was confirmed before the mistake is still said.
-        frames = self._publisher.answers()
-        if frames:
-            tell(self._writer, frames)
+        self._answer()
+        self.tracing.closed(error.reply_code, error.reply_text)
         self._release()
         tell(self._reader, ChannelFailed(self._number, error))
         self.stop()

@@ -45,10 +45,9 @@ from ..amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
-from ..core.access import READ, Access
+from ..core.access import Access
 from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
-from ..core.permitted import check_permitted
 from ..core.publisher import Publisher
 from .channel_consuming import CONSUMING_METHODS
 from .channel_transaction import ChannelTransaction
@@ -146,7 +145,6 @@ class Commands:
             if isinstance(method, QueueBind) and not method.routing_key:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
-        check_permitted(self._access, method)
         tell(
             self._context.broker,
             TopologyCommand(self._channel.actor_ref, self._connection, self._access, method),
@@ -245,10 +243,8 @@ class Commands:
     # --- Names of queues
 
     def queue(self, name: str) -> QueueDefinition:
-        """The queue to read, or the last declared for ""; 403, 404 or 405 if it cannot be had."""
-        name = self._queue_name(name)
-        self._access.check(READ, "queue", name)
-        return self._access.topology.queue(name, self._connection)
+        """The queue of that name, or the last declared for ""; 404 or 405 if it cannot be had."""
+        return self._access.topology.queue(self._queue_name(name), self._connection)
 
     def _queue_name(self, name: str) -> str:
         if name:

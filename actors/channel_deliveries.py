@@ -69,6 +69,8 @@ class Deliveries:
             if not consumer.no_ack:
                 self._unacked.add(tag, delivery)
             window_bytes += span.wire_bytes()
+            if span.batch.traced is not None:
+                self._channel.tracing.delivered(queue.name, span, tag, consumer.consumer_tag)
             if span.attempts and queue.is_quorum:
                 span = counted(span)
             frames.append(
@@ -98,6 +100,9 @@ class Deliveries:
         if not no_ack:
             self._unacked.add(tag, delivery)
         span = delivery.span
+        if span.batch.traced is not None:
+            name = delivery.queue.name  # type: ignore[attr-defined]
+            self._channel.tracing.delivered(name, span, tag, b"\0")
         if delivery.queue.is_quorum:  # type: ignore[attr-defined]
             span = counted(span)
         frames = encode_get_ok(

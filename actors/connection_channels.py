@@ -66,6 +66,8 @@ class ConnectionChannels:
                 self._closing(number, method, writer)
         elif isinstance(event, ChannelInput):
             if event.batch is not None:
+                if self._context.trace.is_on:
+                    event.batch.received_ns = self._context.trace.now_ns()
                 self._shares[number].take(event.batch.wire_bytes())
             tell(channel, Input(event))
         elif isinstance(event, MethodFrame):

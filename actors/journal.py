@@ -18,12 +18,15 @@ from pykka.messages import _ActorStop
 
 from ..storage.journal import Journal
 from .messages import Append, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
+from .queue_tracing import commit_traced
 from .runtime import tell
 
 if TYPE_CHECKING:
     from typing import Self
 
     from structlog.typing import FilteringBoundLogger
+
+    from ..logs.trace import Trace
 
 
 class ThreadActor(pykka.ThreadingActor):
@@ -97,9 +100,11 @@ class JournalActor(ThreadActor):
         journal: Journal,
         log: FilteringBoundLogger,
         on_fatal: Callable[[str, BaseException], None],
+        trace: Trace | None = None,
     ) -> None:
         super().__init__(log, on_fatal)
         self._journal = journal
+        self._trace = trace
 
     def on_receive(self, message: object) -> None:
         """Take the whole mailbox, commit it, answer."""
@@ -121,7 +126,10 @@ class JournalActor(ThreadActor):
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
         # Fsync before confirm: nothing is answered until this has returned.
-        journal.commit()
+        if self._trace is not None and self._trace.is_on:
+            commit_traced(self._trace, journal, appends)
+        else:
+            journal.commit()
         for queue_ref, persisted in appends.items():
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..core.accounts import Accounts
 from ..core.handshake import Limits
 from ..core.peer import Subject
 from ..core.vhosts import Vhosts
+from ..logs.trace import Trace
 from .messages import Ref
 from .runtime import Runtime
 
@@ -26,6 +27,7 @@ class NodeContext:
     accounts: Accounts
     # Whom a client certificate's subject names, for the mechanism EXTERNAL.
     certificate_name: Callable[[Subject], str]
+    trace: Trace
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int
     publish_window_bytes_max: int
@@ -44,5 +46,3 @@ class NodeContext:
     journal: Ref
     catalog: Ref
     logins: Ref
-    # Readers whose vhost is open: what connections_max counts.
-    open_connections: set[Ref] = field(default_factory=set)

@@ -54,6 +54,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .queue_answers import QueueAnswers
+from .queue_tracing import QueueTracing
 from .runtime import LoopActor, TurnOver, tell
 
 
@@ -69,7 +70,8 @@ class Queue(LoopActor):
         self._broker = context.broker
         self._journal = context.journal
         self._dead_letters = context.dead_letters
-        self._answers = QueueAnswers(definition)
+        self._tracing = QueueTracing(context.trace, definition.name)
+        self._answers = QueueAnswers(definition, self._tracing)
         # Appends that the journal has not answered, in order.
         self._owed: dict[int, Append] = {}
         self._is_deleted = False
@@ -95,10 +97,12 @@ class Queue(LoopActor):
         effects = Effects()
         if isinstance(message, Publish):
             messages.publish(message.batch, message.indexes, effects)
+            self._tracing.enqueued(message, effects, messages.ready.message_count)
             self._carry_out(effects, message)
         elif isinstance(message, Persisted):
             for append in message.appends:
                 self._owed.pop(id(append), None)
+                self._tracing.step("message.persisted", append.batch, append.indexes)
                 self._answers.confirm(append.channel, append.batch, append.indexes)
         else:
             self._give_and_take(message, effects)
@@ -109,10 +113,12 @@ class Queue(LoopActor):
         messages = self._messages
         if isinstance(message, Settle):
             messages.settle(message.channel, message.parts, effects)
+            self._tracing.parts("message.settled", message.parts, "acked or rejected")
         elif isinstance(message, Sent):
             messages.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, Requeue):
             messages.requeue(message.channel, message.parts, effects)
+            self._tracing.parts("message.requeued", message.parts, "given back")
         elif isinstance(message, Discard):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, DeadLettersSafe):
@@ -121,6 +127,7 @@ class Queue(LoopActor):
             messages.dispatch(effects)
         elif isinstance(message, ChannelDown):
             self._answers.forget(message.channel)
+            self._tracing.given_back(messages, message.channel)
             had_consumers = messages.channel_down(message.channel, effects)
             self._check_unused(bool(had_consumers))
         else:
@@ -151,6 +158,8 @@ class Queue(LoopActor):
         if effects.dead:
             tell(self._dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered.items():
+            if consumer.no_ack:
+                self._tracing.not_acked(deliveries)
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
 
     def _record(self, effects: Effects) -> None:
@@ -257,7 +266,7 @@ class Queue(LoopActor):
     def _answer_for_all(self) -> None:
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
         answers = self._answers
-        answers.reject_unsent()
+        answers.reject_unsent(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
         for append in self._owed.values():
             answers.reject(append.channel, append.batch, append.indexes)
         self._owed.clear()

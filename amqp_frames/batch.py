@@ -42,7 +42,9 @@ class Batch:
         "keys",
         "number",
         "persistent",
+        "received_ns",
         "starts",
+        "traced",
         "wire",
         "wire_bytes_known",
     )
@@ -69,6 +71,9 @@ class Batch:
         # Indexes of the persistent messages that reached a durable queue; None means all.
         self.durable: Indexes | None = None
         self.journal_place: object | None = None
+        # Indexes of the messages whose hops are traced; None: of none. And when the read came.
+        self.traced: Indexes | None = None
+        self.received_ns = 0
 
     def __len__(self) -> int:
         return len(self.starts)

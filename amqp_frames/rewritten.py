@@ -18,6 +18,7 @@ def with_properties(batch: Batch, properties: Mapping[int, bytes]) -> Batch:
     made = Batch(b"", batch.channel_number)
     made.keys, made.distinct, made.persistent = batch.keys, batch.distinct, batch.persistent
     made.flagged = batch.flagged
+    made.received_ns = batch.received_ns
     largest = batch.frame_bytes_max
     wire = batch.wire
     pieces: list[bytes] = []

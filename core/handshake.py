@@ -97,6 +97,11 @@ class Handshake:
         self.vhost = ""
         self.client_properties: Table = {}
 
+    @property
+    def peer_name(self) -> str:
+        """The client's address and port."""
+        return self._peer.name
+
     def start(self) -> ConnectionStart:
         """The first method of all."""
         mechanisms = PASSWORD_MECHANISMS

@@ -8,7 +8,7 @@ channel that dies gives back exactly what it still held.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .consumers import Consumer
 from .span import Span
@@ -76,6 +76,12 @@ class InFlight:
             if not held:
                 del self._by_channel[channel]
         return True
+
+    def parts_of(self, channel: object) -> Iterator[tuple[Delivery, int, int]]:
+        """All that the channel holds, as parts of its deliveries."""
+        for delivery in self._by_channel.get(channel, ()):
+            for low, high in delivery.remaining:
+                yield delivery, low, high
 
     def remove_channel(self, channel: object) -> Iterable[Delivery]:
         """The channel is gone: everything that it still held."""

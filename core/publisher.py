@@ -27,11 +27,14 @@ from .unconfirmed import Unconfirmed
 class Routed(NamedTuple):
     """What to do with a batch: write `frames`, tell each queue its indexes, then fail if `error`.
 
-    Messages from the first error on are not published. What queues are told are indexes into
-    `batch`: the batch that was routed, or a copy in which properties that must not stay are gone.
+    Messages from the first error on are not published: `message_count` are before it. What queues
+    are told are indexes into `batch`: the batch that was routed, or a copy in which properties that
+    must not stay are gone.
     """
 
     batch: Batch
+    message_count: int
+    first_seq_no: int
     told: dict[QueueDefinition, Indexes]
     frames: bytes
     error: AmqpError | None
@@ -58,7 +61,6 @@ class Publisher:
         frame_max_bytes: int,
         user: str,
         tags_returns: bool,
-        check_write: Callable[[str], None],
     ) -> None:
         self.unconfirmed = Unconfirmed()
         self.confirm_mode = False
@@ -71,7 +73,7 @@ class Publisher:
         self._frame_max_bytes = frame_max_bytes
         self._properties = PublishProperties(user)
         self._tags_returns = tags_returns
-        self._routes = Routes(table, check_write)
+        self._routes = Routes(table)
 
     def route(self, batch: Batch) -> Routed:
         """Number and route a batch, and note what its queues owe."""
@@ -145,7 +147,8 @@ class Publisher:
                 dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
         unconfirmed.insert(batch, first_seq_no, told)
-        return Routed(batch, told, frames, error)
+        numbered_from = first_seq_no if self.confirm_mode else 0
+        return Routed(batch, count, numbered_from, told, frames, error)
 
     def answers(self) -> bytes:
         """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""

@@ -41,6 +41,9 @@ JOURNAL_MISSING: Final = "journal.missing"
 JOURNAL_LOST: Final = "journal.lost"
 JOURNAL_DROPPED: Final = "journal.dropped"
 
+# The trace could not be written; events are dropped and counted until it can.
+TRACE_FAILED: Final = "trace.failed"
+
 # The log itself: so many lines could not be written.
 LOG_LOST: Final = "log.lost"
 

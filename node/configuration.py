@@ -64,6 +64,13 @@ class Configuration:
     transaction_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
 
+    trace_one_of: int = 0  # 0 traces nothing
+    trace_queues: tuple[str, ...] = ()
+    trace_buffer_events_max: int = 100_000
+    trace_file_bytes_max: int = 64 * MIB
+    trace_file_age_seconds_max: int = 86_400
+    trace_files_max: int = 16
+
     default_user: str = "guest"
     default_password: str = field(default="guest", repr=False)
     loopback_users: tuple[str, ...] = ("guest",)
@@ -104,6 +111,11 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),
     "password_checks_waiting_max": (1, 1_000_000),
+    "trace_one_of": (0, 2**31 - 1),
+    "trace_buffer_events_max": (100, 2**31 - 1),
+    "trace_file_bytes_max": (4096, 2**40),
+    "trace_file_age_seconds_max": (1, 2**31 - 1),
+    "trace_files_max": (1, 2**31 - 1),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "log_level": ("debug", "info", "warning", "error"),
@@ -115,6 +127,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _MAY_BE_EMPTY = {
     "default_password",
     "loopback_users",
+    "trace_queues",
     "tls_certificate",
     "tls_key",
     "tls_ca_certificates",

@@ -33,6 +33,8 @@ from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .core.peer import common_name, distinguished_name
 from .core.vhosts import Vhosts
 from .listening import Listening
+from .logs.trace import Trace, TraceFilter
+from .logs.trace_files import TraceFiles
 from .open_accounts import new_password_hash, open_accounts
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
@@ -78,6 +80,7 @@ class Node:
         self._listening: Listening | None = None
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
+        self.trace = Trace(os.urandom(4).hex(), configuration.trace_buffer_events_max)
         self.host = configuration.host
         self.port = configuration.port
         # None: there is no TLS listener.
@@ -115,11 +118,14 @@ class Node:
             segment_bytes_max=configuration.segment_bytes_max,
         )
         self._report(recovered)
+        self._start_trace()
         runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log)
         context = self.context = self._context(
             runtime, vhosts, accounts, recovered.next_batch_number
         )
-        context.journal = JournalActor.start_alone(self._journal, self._log, self._on_fatal)
+        context.journal = JournalActor.start_alone(
+            self._journal, self._log, self._on_fatal, self.trace
+        )
         context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
         self._journal_actor, self._catalog_actor = context.journal, context.catalog
         self._dead_letters = DeadLetterPublisher(context)
@@ -163,6 +169,7 @@ class Node:
             version=VERSION,
             accounts=accounts,
             certificate_name=_CERTIFICATE_NAMES[configuration.tls_login_name],
+            trace=self.trace,
             next_batch_number=itertools.count(next_batch_number).__next__,
             message_size_max_bytes=configuration.message_size_max_bytes,
             publish_window_bytes_max=configuration.publish_window_bytes_max,
@@ -181,6 +188,21 @@ class Node:
             catalog=nobody,
             logins=self._start_logins(runtime, accounts),
         )
+
+    def _start_trace(self) -> None:
+        configuration = self._configuration
+        assert self._directory is not None
+        self.trace.sink = TraceFiles(
+            self.trace,
+            self._directory.path / "traces",
+            self._log,
+            configuration.trace_file_bytes_max,
+            configuration.trace_file_age_seconds_max,
+            configuration.trace_files_max,
+        )
+        if configuration.trace_one_of:
+            queues = frozenset(configuration.trace_queues)
+            self.trace.start(TraceFilter(configuration.trace_one_of, queues), "configured")
 
     def _report(self, recovered: Recovered) -> None:
         for line in recovered.report:
@@ -242,6 +264,7 @@ class Node:
 
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.trace.stop)
         if self._login_threads is not None:
             # Nobody is left to hear what they find.
             self._login_threads.shutdown(wait=False, cancel_futures=True)

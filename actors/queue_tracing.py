@@ -1,0 +1,122 @@
+"""What queues and the journal write into the trace at their hops.
+
+`Batch.traced` says which messages of a batch are traced. It is chosen once, by the channel that
+published them or by recovery, so every hop but the first costs one look at it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ..amqp_frames.batch import Batch, Indexes
+from ..core.message_queue import Effects, MessageQueue
+from ..core.unacked import Part
+from ..logs.trace import Trace, among, ranges
+from ..storage.replay import JournalPlace
+from .messages import Append, Publish
+
+if TYPE_CHECKING:
+    from ..core.in_flight import Delivery
+    from ..storage.journal import Journal
+    from ..storage.recovery import RecoveredRun
+
+
+class QueueTracing:
+    """One queue's share of the trace."""
+
+    def __init__(self, trace: Trace, queue: str) -> None:
+        self._trace = trace
+        self._queue = queue
+
+    def step(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
+        """An event about these messages, if any of them is traced."""
+        if batch.traced is not None:
+            queue_step(self._trace, event, self._queue, batch, indexes, **fields)
+
+    def enqueued(self, publish: Publish, effects: Effects, ready: int) -> None:
+        """The queue has taken messages; `ready` are now ready in it."""
+        batch = publish.batch
+        if batch.traced is None:
+            return
+        appended: Sequence[int] = () if effects.appended is None else effects.appended[0]
+        waits = ranges(among(batch.traced, appended))
+        self.step(
+            "message.enqueued", batch, publish.indexes, ready_after=ready, waits_for_sync=waits
+        )
+
+    def parts(self, event: str, parts: Iterable[Part], reason: str) -> None:
+        """An event about parts of deliveries."""
+        if self._trace.is_on:
+            for delivery, low, high in parts:
+                span = delivery.span
+                self.step(event, span.batch, span.indexes[low:high], reason=reason)
+
+    def given_back(self, messages: MessageQueue, channel: object) -> None:
+        """A channel ends: what it holds comes back."""
+        if self._trace.is_on:
+            held = messages.in_flight.parts_of(channel)
+            self.parts("message.requeued", held, "its channel ended")
+
+    def not_acked(self, deliveries: Iterable[Delivery]) -> None:
+        """A consumer without acks gets these: with that they are gone from the queue."""
+        for delivery in deliveries:
+            span = delivery.span
+            self.step("message.settled", span.batch, span.indexes, reason="no ack wanted")
+
+
+def queue_step(
+    trace: Trace, event: str, queue: str, batch: Batch, indexes: Indexes, **fields: object
+) -> None:
+    """An event of a queue about these messages, if any of them is traced."""
+    if batch.traced is not None and (traced := among(batch.traced, indexes)):
+        places = ranges(received(batch, traced))
+        trace.write(event, "queue", queue=queue, batch=batch.number, messages=places, **fields)
+
+
+def commit_traced(trace: Trace, journal: Journal, appends: Mapping[Any, Sequence[Append]]) -> None:
+    """The journal's commit, with the events of the traced batches in it."""
+    batches: dict[int, None] = {}
+    for append in chain.from_iterable(appends.values()):
+        batch = append.batch
+        if batch.traced is not None and (traced := among(batch.traced, append.indexes)):
+            batches[batch.number] = None
+            trace.write(
+                "journal.appended",
+                "journal",
+                queue_id=append.queue_id,
+                batch=batch.number,
+                messages=ranges(received(batch, traced)),
+            )
+    start_ns = trace.now_ns()
+    result = journal.commit()
+    if batches:
+        trace.write(
+            "journal.synced",
+            "journal",
+            batches=list(batches),
+            appends=sum(map(len, appends.values())),
+            records=result.records,
+            bytes=result.bytes,
+            duration_ns=trace.now_ns() - start_ns,
+        )
+
+
+def recovered_run(trace: Trace, queue: str, run: RecoveredRun) -> None:
+    """The journal gave messages back at the start; no client is known any more."""
+    batch = run.batch
+    if batch.traced is None:
+        places = received(batch, range(len(batch)))
+        chosen = trace.choose(batch.number, places[-1] + 1, "", "", [queue]) or ()
+        batch.traced = array("I", [at for at, place in enumerate(places) if place in chosen])
+    queue_step(trace, "message.recovered", queue, batch, run.indexes, attempt=run.attempts)
+
+
+def received(batch: Batch, indexes: Sequence[int]) -> Sequence[int]:
+    """Places in the batch as it was received: one that was read back may hold a part of it."""
+    place = batch.journal_place
+    if isinstance(place, JournalPlace) and place.received_indexes is not None:
+        return [place.received_indexes[index] for index in indexes]
+    return indexes

@@ -1,0 +1,133 @@
+"""What actors write their trace through: off it costs one look at a flag, and never a wait.
+
+An event is a tuple in a bounded buffer, taken by the thread of `trace_files.TraceFiles`; when the
+buffer is full, events are dropped and counted. Which messages are traced is decided once, by the
+channel that published them, so that all hops of a message are kept or none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+# A prime: which place in a batch is sampled changes from batch to batch.
+_STRIDE = 7919
+
+Entry = tuple[int, int, str, str, dict[str, object]]
+
+
+class TraceError(ValueError):
+    """A rate or filter that cannot be; one line for people."""
+
+
+@dataclass(frozen=True)
+class TraceFilter:
+    """Which messages: one of `every`, of these queues, users and connections (empty: of all)."""
+
+    every: int = 1
+    queues: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    connections: frozenset[str] = frozenset()
+
+    @classmethod
+    def with_rate(cls, rate: float, **names: Collection[str]) -> TraceFilter:
+        """`rate` is above 0 and at most 1; TraceError if not."""
+        if not 0 < rate <= 1:
+            raise TraceError(f"bad trace rate {rate}: it must be above 0 and at most 1")
+        return cls(round(1 / rate), **{name: frozenset(each) for name, each in names.items()})
+
+
+class Sink(Protocol):
+    """Who writes the events."""
+
+    def start(self) -> None:
+        """Be ready to write."""
+
+    def stop(self) -> None:
+        """Write what is there, and close."""
+
+
+class Trace:
+    """The trace of one node. Used on the event loop and by the journal's thread."""
+
+    def __init__(self, boot_id: str, buffer_events_max: int) -> None:
+        self.boot_id = boot_id
+        self.is_on = False
+        self.filter = TraceFilter()
+        # So many events may wait to be written.
+        self.buffer_events_max = buffer_events_max
+        self.entries: deque[Entry] = deque()
+        self.dropped = 0
+        # Who takes them; set by the node.
+        self.sink: Sink | None = None
+        self.now_ns: Callable[[], int] = time.monotonic_ns
+
+    def start(self, chosen: TraceFilter, reason: str) -> None:
+        """Trace from now on; if it is on, with another filter."""
+        self.filter = chosen
+        if not self.is_on and self.sink is not None:
+            self.sink.start()
+        self.is_on = True
+        self.write("trace.started", "trace", reason=reason)
+
+    def stop(self) -> None:
+        """Trace no more; what was traced is in the files when it returns."""
+        if not self.is_on:
+            return
+        self.write("trace.stopped", "trace")
+        self.is_on = False
+        if self.sink is not None:
+            self.sink.stop()
+
+    def choose(
+        self, batch_number: int, count: int, connection: str, user: str, queues: Collection[str]
+    ) -> range | None:
+        """Which places of a batch of `count` messages are traced; None if none is."""
+        chosen = self.filter
+        if (
+            (chosen.connections and connection not in chosen.connections)
+            or (chosen.users and user not in chosen.users)
+            or (chosen.queues and chosen.queues.isdisjoint(queues))
+        ):
+            return None
+        places = range(-batch_number * _STRIDE % chosen.every, count, chosen.every)
+        return places or None
+
+    def write(self, event: str, actor: str, /, **fields: object) -> None:
+        """One event, now or at the moment `at_ns` of the monotonic clock; never waits."""
+        if not self.is_on:
+            return
+        entries = self.entries
+        if len(entries) >= self.buffer_events_max:
+            self.dropped += 1
+            return
+        at_ns = fields.pop("at_ns", 0) or self.now_ns()
+        entries.append((cast("int", at_ns), time.time_ns(), event, actor, fields))
+
+
+def ranges(places: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers as [first, last] pairs."""
+    if not places:
+        return []
+    if places[-1] - places[0] == len(places) - 1:
+        return [[places[0], places[-1]]]
+    found = [[places[0], places[0]]]
+    for place in places[1:]:
+        if place == found[-1][1] + 1:
+            found[-1][1] = place
+        else:
+            found.append([place, place])
+    return found
+
+
+def among(chosen: Sequence[int], indexes: Sequence[int]) -> list[int]:
+    """Those of `indexes` that are traced."""
+    if isinstance(chosen, range):
+        if chosen.step == 1 and chosen.start == 0 and indexes and indexes[-1] < chosen.stop:
+            return list(indexes)
+        return [index for index in indexes if index in chosen]
+    few = set(chosen)
+    return [index for index in indexes if index in few]

@@ -1,0 +1,152 @@
+"""The trace on the disk: JSON lines in files that rotate, written by a thread of their own.
+
+The thread takes what has gathered, renders it and writes it in one go. A full disk or a stalled one
+costs events, which are counted and told of in the trace itself, and never holds the broker.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import structlog
+
+from .trace import Entry, Trace
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+_GATHER_SECONDS = 0.05
+# So many events are rendered and written in one go.
+_BLOCK_EVENTS = 5_000
+_SUFFIX = ".jsonl"
+# So long `stop` waits for a disk that stalls.
+_STOP_SECONDS_MAX = 5.0
+
+
+class TraceFiles:
+    """Writes one node's trace to `directory`: `trace-<when>-<boot>.jsonl`, older ones gzipped.
+
+    A file ends at `file_bytes_max` or when it is `file_age_seconds_max` old; of those that ended,
+    `files_max` are kept.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        directory: Path,
+        log: FilteringBoundLogger,
+        file_bytes_max: int,
+        file_age_seconds_max: float,
+        files_max: int,
+    ) -> None:
+        self._trace = trace
+        self._directory = directory
+        self._log = log
+        self._file_bytes_max = file_bytes_max
+        self._file_age_seconds_max = file_age_seconds_max
+        self._files_max = files_max
+        self._render = structlog.processors.JSONRenderer()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._file: BinaryIO | None = None
+        self._path = directory
+        self._written_bytes = 0
+        self._opened_at = 0.0
+        self._number = 0
+        self._told_dropped = 0
+        self._has_failed = False
+
+    def start(self) -> None:
+        """Start the thread; OSError if the directory cannot be made."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._ending.clear()
+        self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is there; return when it is in the file."""
+        if self._thread is not None:
+            self._ending.set()
+            self._thread.join(_STOP_SECONDS_MAX)
+            self._thread = None
+
+    def _run(self) -> None:
+        is_ending = False
+        while not is_ending:
+            is_ending = self._ending.wait(_GATHER_SECONDS)
+            while self._trace.entries or self._told_dropped < self._trace.dropped:
+                self._write_block()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write_block(self) -> None:
+        entries = self._trace.entries
+        block = [entries.popleft() for _ in range(min(len(entries), _BLOCK_EVENTS))]
+        dropped = self._trace.dropped - self._told_dropped
+        if dropped:
+            self._told_dropped += dropped
+            lost: dict[str, object] = {"dropped": dropped}
+            block.append((self._trace.now_ns(), time.time_ns(), "trace.lost", "trace", lost))
+        data = b"".join([self._line(entry) for entry in block])
+        try:
+            self._open_file().write(data)
+            self._written_bytes += len(data)
+        except OSError as error:
+            self._trace.dropped += len(block)
+            self._told_dropped += len(block) if len(block) == dropped else 0
+            if not self._has_failed:
+                self._log.error("trace.failed", error=str(error), directory=str(self._directory))
+            self._has_failed = True
+            # Not at once again: a disk that is full stays so for a while.
+            self._ending.wait(1.0)
+
+    def _line(self, entry: Entry) -> bytes:
+        at_ns, wall_ns, event, actor, fields = entry
+        moment = datetime.fromtimestamp(wall_ns / 1e9, UTC).isoformat(timespec="microseconds")
+        line = {
+            "t_ns": at_ns,
+            "time": moment,
+            "boot": self._trace.boot_id,
+            "event": event,
+            "actor": actor,
+            **fields,
+        }
+        rendered = self._render(None, "", line)
+        return (rendered if isinstance(rendered, bytes) else rendered.encode()) + b"\n"
+
+    def _open_file(self) -> BinaryIO:
+        is_old = time.monotonic() - self._opened_at > self._file_age_seconds_max
+        if self._file is not None and (self._written_bytes >= self._file_bytes_max or is_old):
+            self._file.close()
+            self._file = None
+            self._compress(self._path)
+        if self._file is None:
+            self._number += 1
+            when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+            name = f"trace-{when}-{self._trace.boot_id}-{self._number:06d}{_SUFFIX}"
+            self._path = self._directory / name
+            # Whoever reads the trace sees who talks to whom.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            opener = os.open(self._path, flags, 0o600)
+            self._file = os.fdopen(opener, "wb", buffering=0)
+            self._written_bytes = 0
+            self._opened_at = time.monotonic()
+        return self._file
+
+    def _compress(self, path: Path) -> None:
+        packed = path.with_name(path.name + ".gz")
+        with path.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as into:
+            shutil.copyfileobj(plain, into)
+        packed.chmod(0o600)
+        path.unlink()
+        ended = sorted(self._directory.glob(f"trace-*{_SUFFIX}.gz"))
+        for oldest in ended[: max(len(ended) - self._files_max, 0)]:
+            oldest.unlink()

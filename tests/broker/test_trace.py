@@ -1,0 +1,195 @@
+"""The trace of a live broker: every hop of a message, in order, with its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import leveret
+import pytest
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicNack,
+    BasicReturn,
+    QueueBind,
+    QueueBindOk,
+)
+from leveret.logs.trace_events import COMMON, EVENTS
+from leveret.logs.trace_reader import read_trace, trace_files
+from wire import PERSISTENT, TRANSIENT, Client, publish
+
+Line = dict[str, Any]
+
+
+@contextmanager
+def traced(directory: Path, **settings: object) -> Iterator[leveret.Broker]:
+    """A broker that traces every message, unless the settings say otherwise."""
+    chosen = {"password_hash_cost": 10, "log_level": "error", "trace_one_of": 1} | settings
+    with leveret.Broker(data_dir=directory / "data", port=0, **chosen) as broker:
+        yield broker
+
+
+@contextmanager
+def client_of(broker: leveret.Broker) -> Iterator[Client]:
+    with Client(broker.host, broker.port) as connected:
+        connected.log_in()
+        connected.open_channel(1, confirms=True)
+        yield connected
+
+
+def trace_of(directory: Path) -> list[Line]:
+    """All events, each checked against the table."""
+    lines = list(read_trace(trace_files([directory / "data" / "traces"])))
+    for line in lines:
+        event = EVENTS[line["event"]]
+        assert line["actor"] == event.actor
+        assert set(line) <= {*COMMON, *event.fields}, line
+        assert set(line) >= set(COMMON)
+    return lines
+
+
+def names(lines: list[Line]) -> list[str]:
+    return [line["event"] for line in lines]
+
+
+def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("testQueue", durable=True)
+        bind = QueueBind(queue="testQueue", exchange="amq.direct", routing_key="testQueue")
+        assert isinstance(client.ask(1, bind), QueueBindOk)
+        client.send(
+            publish("testQueue", b"hello", PERSISTENT, exchange="amq.direct", mandatory=True)
+        )
+        client.expect(1, BasicAck(delivery_tag=1))
+    lines = trace_of(tmp_path)
+    assert names(lines) == [
+        "trace.started",
+        "frame.received",
+        "command.assembled",
+        "message.routed",
+        "unconfirmed.inserted",
+        "message.enqueued",
+        "journal.appended",
+        "journal.synced",
+        "message.persisted",
+        "confirm.queued",
+        "confirm.sent",
+        "channel.closed",
+        "trace.stopped",
+    ]
+    by_name = {line["event"]: line for line in lines}
+    assert by_name["command.assembled"]["seq_no"] == [[1, 1]]
+    routed = by_name["message.routed"]
+    assert (routed["exchange"], routed["routing_key"]) == ("amq.direct", "testQueue")
+    assert (routed["mandatory"], routed["queues"]) == (True, ["testQueue"])
+    inserted = by_name["unconfirmed.inserted"]
+    assert (inserted["unconfirmed_before"], inserted["unconfirmed_after"]) == (0, 1)
+    assert by_name["message.enqueued"]["waits_for_sync"] == [[0, 0]]
+    assert by_name["journal.synced"]["batches"] == [routed["batch"]]
+    sent = by_name["confirm.sent"]
+    assert (sent["unconfirmed_before"], sent["unconfirmed_after"]) == (1, 0)
+    assert (sent["cumulative"], sent["singles"]) == (0, [[1, 1]])
+    assert by_name["channel.closed"]["seq_no"] == []
+    moments = [line["t_ns"] for line in lines]
+    assert moments == sorted(moments)
+
+
+def test_a_return_a_drop_and_a_transient_message(tmp_path: Path) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue")
+        client.send(
+            publish("nowhere", b"1", PERSISTENT, mandatory=True)
+            + publish("nowhere", b"2", PERSISTENT)
+            + publish("queue", b"3", TRANSIENT)
+        )
+        assert isinstance(client.read_method(1), BasicReturn)
+        client.read_content(1)
+        client.expect(1, *(BasicAck(delivery_tag=number) for number in (1, 2, 3)))
+    lines = trace_of(tmp_path)
+    by_name = {line["event"]: line for line in lines}
+    assert by_name["message.returned"]["seq_no"] == [[1, 1]]
+    assert by_name["message.dropped"]["seq_no"] == [[2, 2]]
+    assert by_name["unconfirmed.inserted"]["seq_no"] == [[3, 3]]
+    assert by_name["message.enqueued"]["waits_for_sync"] == []
+    # The return has its own ack behind it; the queue's confirm comes a turn later.
+    sent = [line["seq_no"] for line in lines if line["event"] == "confirm.sent"]
+    assert sent == [[[2, 2]], [[3, 3]]]
+
+
+def test_deliveries_acks_and_what_comes_back(tmp_path: Path) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True)
+        client.publish_all("queue", b"1", b"2", properties=PERSISTENT)
+        first = client.get("queue")
+        assert first is not None
+        client.send_methods(1, BasicAck(delivery_tag=1))
+        second = client.get("queue")
+        assert second is not None
+        client.send_methods(1, BasicNack(delivery_tag=2, requeue=True))
+        third = client.get("queue")
+        assert third is not None
+    lines = trace_of(tmp_path)
+    delivered = [line for line in lines if line["event"] == "message.delivered"]
+    assert [line["attempt"] for line in delivered] == [1, 1, 2]
+    assert [line["delivery_tag"] for line in delivered] == [[[1, 1]], [[2, 2]], [[3, 3]]]
+    assert [line["queue"] for line in delivered] == ["queue"] * 3
+    assert names(lines).count("message.settled") == 1
+    requeued = [line["reason"] for line in lines if line["event"] == "message.requeued"]
+    assert requeued == ["given back", "its channel ended"]
+    # The next start tells what it found.
+    with traced(tmp_path):
+        pass
+    again = [line for line in trace_of(tmp_path) if line["event"] == "message.recovered"]
+    assert len(again) == 1
+    assert again[0]["batch"] == delivered[1]["batch"]
+    assert again[0]["messages"] == delivered[1]["messages"]
+
+
+@pytest.mark.parametrize("one_of", [3, 10])
+def test_a_sampled_message_keeps_all_its_hops_and_another_has_none(
+    one_of: int, tmp_path: Path
+) -> None:
+    count = 60
+    with traced(tmp_path, trace_one_of=one_of) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True)
+        client.publish_all("queue", *[b"x"] * count, properties=PERSISTENT)
+    hops: dict[str, set[tuple[int, int]]] = {}
+    for line in trace_of(tmp_path):
+        for first, last in line.get("messages", ()):
+            places = {(line["batch"], place) for place in range(first, last + 1)}
+            hops.setdefault(line["event"], set()).update(places)
+    assert set(hops) == {
+        "frame.received",
+        "command.assembled",
+        "message.routed",
+        "unconfirmed.inserted",
+        "message.enqueued",
+        "journal.appended",
+        "message.persisted",
+        "confirm.queued",
+    }
+    (chosen, *others) = hops.values()
+    assert all(each == chosen for each in others)
+    assert count // one_of - 1 <= len(chosen) <= count // one_of + count
+
+
+def test_only_the_queues_that_were_asked_for(tmp_path: Path) -> None:
+    with traced(tmp_path, trace_queues=("this",)) as broker, client_of(broker) as client:
+        for queue in ("this", "that"):
+            client.declare(queue)
+            client.send(publish(queue, b"x", TRANSIENT))
+            client.read_method(1)
+    queues = [line["queue"] for line in trace_of(tmp_path) if "queue" in line]
+    assert set(queues) == {"this"}
+
+
+def test_nothing_is_written_while_it_is_off(
+    tmp_path: Path, connect: Callable[..., Client], broker: leveret.Broker
+) -> None:
+    client = connect()
+    client.open_channel(1, confirms=True)
+    client.declare("queue")
+    client.publish_all("queue", b"x")
+    assert not (tmp_path / "data" / "traces").exists()
