@@ -89,10 +89,25 @@ def close_arguments() -> bytes:
     return struct.pack(">HBHH", 200, 0, 0, 0)
 
 
-def queue_declare(channel: int, queue: str, durable: bool = True, passive: bool = False) -> bytes:
-    """Encode queue.declare."""
+def queue_declare(
+    channel: int,
+    queue: str,
+    durable: bool = True,
+    passive: bool = False,
+    arguments: dict[str, str | int] | None = None,
+) -> bytes:
+    """Encode queue.declare; arguments are texts and numbers."""
     bits = bytes([passive | durable << 1])
-    return method(channel, QUEUE_DECLARE, b"\0\0" + short(queue) + bits + long(b""))
+    fields = b"".join(
+        short(name)
+        + (
+            b"S" + long(value.encode())
+            if isinstance(value, str)
+            else struct.pack(">cq", b"l", value)
+        )
+        for name, value in (arguments or {}).items()
+    )
+    return method(channel, QUEUE_DECLARE, b"\0\0" + short(queue) + bits + long(fields))
 
 
 def queue_bind(channel: int, queue: str, exchange: str, key: str) -> bytes:
