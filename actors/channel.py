@@ -44,6 +44,7 @@ from .messages import (
     ConsumerCancelled,
     CreditChanged,
     Deliver,
+    DeliverReplies,
     Input,
     OversizedPublish,
     Publish,
@@ -85,7 +86,9 @@ class Channel(LoopActor):
             handshake.capability("return_delivery_tag"),
         )
         self.tracing = ChannelTracing(context.trace, handshake.peer_name, number, handshake.user)
-        self.consuming = Consuming(self, context, number, frame_max_bytes, handshake, outlet)
+        self.consuming = Consuming(
+            self, context, number, frame_max_bytes, handshake, outlet, self._publisher
+        )
         self.commands = Commands(self, context, access, self._publisher, reader)
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
@@ -123,6 +126,8 @@ class Channel(LoopActor):
                 self.tracing.closed(0, "its connection ended")
                 self._release()
                 self.stop()
+            elif isinstance(message, DeliverReplies):
+                self.consuming.replies.deliver(message)
             elif isinstance(message, CommitMore):
                 if self.transaction is not None:
                     self.transaction.commit_more()
@@ -221,6 +226,10 @@ class Channel(LoopActor):
             if not tell(handle, Publish(self.actor_ref, batch, indexes)):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self._reject(queue, batch, indexes)
+        for name, indexes in routed.replies.items():
+            channel = self._context.reply_consumers.find(name)
+            if channel is not None:
+                tell(channel, DeliverReplies(name, batch, indexes))
 
     def write(self, method: Method) -> None:
         """Send a method to the client."""

@@ -46,9 +46,10 @@ from ..amqp_frames.methods import (
     TxSelectOk,
 )
 from ..core.access import Access
-from ..core.declaration_checks import gone
+from ..core.declaration_checks import gone, stripped
 from ..core.definitions import QueueDefinition
 from ..core.publisher import Publisher
+from ..core.reply_consumers import is_pseudo_queue
 from .channel_consuming import CONSUMING_METHODS
 from .channel_transaction import ChannelTransaction
 from .messages import (
@@ -139,10 +140,13 @@ class Commands:
             raise
 
     def _topology(self, method: Method) -> None:
+        if isinstance(method, QueueDeclare) and is_pseudo_queue(method.queue):
+            self._declare_pseudo_queue(method)
+            return
         if isinstance(method, (QueueBind, QueueDelete, QueueUnbind)) and not method.queue:
             # "" is the queue declared last on this channel, and as a key its name.
-            name = self._queue_name("")
-            if isinstance(method, QueueBind) and not method.routing_key:
+            name = self.queue_name("")
+            if isinstance(method, (QueueBind, QueueUnbind)) and not method.routing_key:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
         tell(
@@ -150,6 +154,14 @@ class Commands:
             TopologyCommand(self._channel.actor_ref, self._connection, self._access, method),
         )
         self.await_answer(method)
+
+    def _declare_pseudo_queue(self, method: QueueDeclare) -> None:
+        """Passive in all but name: it is there, with its one consumer, or 404."""
+        name = stripped(method.queue)
+        if not self._context.reply_consumers.exists(name):
+            raise self._access.topology.table.not_found("queue", name)
+        self._last_queue = name
+        self.write_unless_no_wait(method, QueueDeclareOk(name, 0, 1))
 
     def _transact(self, method: Method) -> None:
         channel = self._channel
@@ -244,9 +256,10 @@ class Commands:
 
     def queue(self, name: str) -> QueueDefinition:
         """The queue of that name, or the last declared for ""; 404 or 405 if it cannot be had."""
-        return self._access.topology.queue(self._queue_name(name), self._connection)
+        return self._access.topology.queue(self.queue_name(name), self._connection)
 
-    def _queue_name(self, name: str) -> str:
+    def queue_name(self, name: str) -> str:
+        """That name, or the last declared one for ""; 404 if there is none."""
         if name:
             return name
         if not self._last_queue:

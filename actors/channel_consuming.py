@@ -36,7 +36,10 @@ from ..core.consumers import ChannelCredit, Consumer
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
+from ..core.publisher import Publisher
+from ..core.reply_consumers import REPLY_TO
 from .channel_deliveries import Deliveries, handle_of
+from .channel_replies import Replies
 from .messages import (
     AddConsumer,
     ChannelDown,
@@ -81,6 +84,7 @@ class Consuming:
         frame_max_bytes: int,
         handshake: Handshake,
         outlet: OutletShare,
+        publisher: Publisher,
     ) -> None:
         self._channel = channel
         self._context = context
@@ -90,6 +94,7 @@ class Consuming:
         self.deliveries = Deliveries(
             channel, number, frame_max_bytes, self._credit, self._offer_credit
         )
+        self.replies = Replies(channel, context, publisher, self.deliveries, outlet)
         # Consumer tag on the wire -> its queue.
         self._queues_by_tag: dict[str, QueueDefinition] = {}
         # Queues that hold consumers or deliveries of this channel.
@@ -144,16 +149,23 @@ class Consuming:
         self._channel.write(BasicQosOk())
 
     def _consume(self, method: BasicConsume) -> None:
-        queue = self._channel.commands.queue(method.queue)
+        # In RabbitMQ's order: the tag, how many there are, and only then the queue.
+        name = self._channel.commands.queue_name(method.queue)
         tag = method.consumer_tag
         if not tag:
             tag = f"amq.ctag-{self._channel.actor_urn[-36:]}-{self._next_generated_tag}"
             self._next_generated_tag += 1
-        if tag in self._queues_by_tag:
+        if tag in self._queues_by_tag or tag == self.replies.consumer_tag:
             raise HardError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
         limit = self._context.consumers_per_channel_max
         if limit and len(self._queues_by_tag) >= limit:
             raise HardError(NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+        if name == REPLY_TO:
+            self.replies.check(method.no_ack)
+            self.replies.consume(tag)
+            self._channel.commands.write_unless_no_wait(method, BasicConsumeOk(tag))
+            return
+        queue = self._channel.commands.queue(name)
         check_consumer_arguments(str(queue), method.arguments, queue.is_quorum)
         consumer = Consumer(
             self._channel.actor_ref,
@@ -180,6 +192,8 @@ class Consuming:
             self._queues_used.add(queue)
 
     def _cancel(self, method: BasicCancel) -> None:
+        if method.consumer_tag == self.replies.consumer_tag:
+            self.replies.cancel()
         queue = self._queues_by_tag.get(method.consumer_tag)
         if queue is not None:
             question = RemoveConsumer(
@@ -218,6 +232,7 @@ class Consuming:
 
     def release(self) -> None:
         """The channel ends: its queues take back what it held."""
+        self.replies.cancel()
         outlet = self._credit.outlet
         outlet.release()
         tell_opened(outlet.outlet)

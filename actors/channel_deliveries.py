@@ -6,11 +6,11 @@ ascend from 1 over all consumers of the channel and basic.get.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ..amqp_frames.batch import Acks
+from ..amqp_frames.batch import Acks, Batch
 from ..amqp_frames.deliveries import encode_deliveries, encode_get_ok
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.methods import BasicAck, BasicGetEmpty
@@ -117,6 +117,14 @@ class Deliveries:
         self._credit.outlet.take(len(frames))
         self._channel.write_frames(
             WriteDeliveries([frames], self._credit.outlet, len(frames), None, None)
+        )
+
+    def encode_replies(self, batch: Batch, indexes: Sequence[int], consumer_tag: bytes) -> bytes:
+        """The frames of direct replies; nothing of them is remembered."""
+        tag = self._next_delivery_tag
+        self._next_delivery_tag += len(indexes)
+        return encode_deliveries(
+            batch, indexes, tag, consumer_tag, False, self._number, self._frame_max_bytes
         )
 
     def is_outlet_closed(self) -> bool:

@@ -150,6 +150,14 @@ class Deliver(NamedTuple):
     deliveries: Sequence[Delivery]
 
 
+class DeliverReplies(NamedTuple):
+    """Channel -> Channel: direct replies for the reply consumer of this name, if it still is."""
+
+    name: str
+    batch: Batch
+    indexes: Sequence[int]
+
+
 class WriteDeliveries(NamedTuple):
     """Channel -> Writer: frames that windows count until the socket takes them.
 

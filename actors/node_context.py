@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..core.accounts import Accounts
 from ..core.handshake import Limits
 from ..core.peer import Subject
+from ..core.reply_consumers import ReplyConsumers
 from ..core.vhosts import Vhosts
 from ..logs.trace import Trace
 from .messages import Ref
@@ -34,12 +35,14 @@ class NodeContext:
     delivery_window_bytes_max: int
     write_buffer_bytes_max: int
     transaction_bytes_max: int
+    reply_window_bytes_max: int
     handshake_timeout_seconds: float
     close_timeout_seconds: float
     connections_max: int
     consumers_per_channel_max: int
     # An actor that the node cannot do without has failed.
     on_fatal: Callable[[str, BaseException], None]
+    reply_consumers: ReplyConsumers
     broker: Ref
     ticker: Ref
     dead_letters: Ref

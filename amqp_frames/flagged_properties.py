@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from typing import Final
 
-# In the first octet of the flags: headers and expiration; in the second: user_id.
+# In the first octet of the flags: headers, reply_to and expiration; in the second: user_id.
 _HEADERS_HIGH: Final = 0x20
+_REPLY_TO_HIGH: Final = 0x02
 _EXPIRATION_HIGH: Final = 0x01
 _USER_ID_LOW: Final = 0x10
 # Header names as on the wire: further routing keys (RabbitMQ's sender-selected distribution).
 _CC: Final = b"\x02CC"
 _BCC: Final = b"\x03BCC"
+# The value of reply_to, as on the wire, that asks for a direct reply.
+_DIRECT: Final = b"\x15amq.rabbitmq.reply-to"
 
 
 def must_look(properties: bytes) -> bool:
     """Do these properties, flags and values as on the wire, concern the broker?"""
     high = properties[0]
     if high & _EXPIRATION_HIGH or properties[1] & _USER_ID_LOW:
+        return True
+    if high & _REPLY_TO_HIGH and _DIRECT in properties:
         return True
     return bool(high & _HEADERS_HIGH) and (_CC in properties or _BCC in properties)

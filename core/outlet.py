@@ -58,6 +58,11 @@ class OutletShare:
             self._used_bytes += count
             self.outlet.add(count)
 
+    @property
+    def used_bytes(self) -> int:
+        """What the channel has out."""
+        return self._used_bytes
+
     def give_back(self, count: int) -> None:
         """The socket took so many of them."""
         self.take(-count)

@@ -3,7 +3,8 @@
 Only messages that the batch lists as flagged come here. The checks come in RabbitMQ's order, with
 its words (rabbit_channel, basic.publish; rabbit_basic, header_routes). The headers CC and BCC, each
 an array of strings, add routing keys; BCC is taken out before the message is stored or delivered,
-so that no receiver sees who else was meant.
+so that no receiver sees who else was meant. A `reply_to` that asks for a direct reply becomes the
+name of the channel's reply consumer (reply_consumers.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..amqp_frames.field_types import Field
 from ..amqp_frames.properties import Properties, decode_properties, encode_properties
 from .erlang_terms import as_text
 from .expiration import expiration_fault
+from .reply_consumers import REPLY_TO
 
 PUBLISH: Final = (60, 40)
 _ROUTING_HEADERS: Final = ("CC", "BCC")
@@ -38,9 +40,15 @@ class PublishProperties:
 
     def __init__(self, user: str) -> None:
         self._user = user
+        self._reply_name = ""
         # Looked into last, and sound: publishers repeat themselves.
         self._known_octets = b""
         self._known = Looked()
+
+    def set_reply_name(self, name: str) -> None:
+        """The secret name of the channel's reply consumer; "" if it has none."""
+        self._reply_name = name
+        self._known_octets = b""
 
     def look(self, octets: bytes) -> Looked:
         """Look into the flags and values of one message."""
@@ -52,6 +60,12 @@ class PublishProperties:
         return self._known
 
     def _look(self, properties: Properties) -> Looked:
+        rewritten = False
+        if properties.reply_to == REPLY_TO:
+            if not self._reply_name:
+                return _refused("fast reply consumer does not exist")
+            properties = properties._replace(reply_to=self._reply_name)
+            rewritten = True
         if properties.expiration is not None:
             fault = expiration_fault(properties.expiration)
             return _refused(f"invalid expiration '{properties.expiration}': {fault}")
@@ -70,10 +84,11 @@ class PublishProperties:
                 f"user_id property set to '{properties.user_id}' "
                 f"but authenticated user was '{self._user}'"
             )
-        rewritten = None
         if _DELETED_HEADER in headers:
-            rewritten = encode_properties(properties._replace(headers=_without_deleted(headers)))
-        return Looked(None, tuple(dict.fromkeys(routing_keys)), rewritten)
+            properties = properties._replace(headers=_without_deleted(headers))
+            rewritten = True
+        octets = encode_properties(properties) if rewritten else None
+        return Looked(None, tuple(dict.fromkeys(routing_keys)), octets)
 
 
 def _longstrs(fields: list[Field]) -> list[str]:

@@ -7,6 +7,7 @@ and the channel's actor tells every queue once. What the queues answer comes bac
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ class Routed(NamedTuple):
     told: dict[QueueDefinition, Indexes]
     frames: bytes
     error: AmqpError | None
+    # Names of reply consumers and the indexes that are theirs, at most once.
+    replies: Mapping[str, Indexes]
 
 
 class Held(NamedTuple):
@@ -148,7 +151,12 @@ class Publisher:
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
         unconfirmed.insert(batch, first_seq_no, told)
         numbered_from = first_seq_no if self.confirm_mode else 0
-        return Routed(batch, count, numbered_from, told, frames, error)
+        replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
+        return Routed(batch, count, numbered_from, told, frames, error, replies)
+
+    def set_reply_name(self, name: str) -> None:
+        """The secret name of the channel's reply consumer; "" if it has none."""
+        self._properties.set_reply_name(name)
 
     def answers(self) -> bytes:
         """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""
@@ -212,6 +220,18 @@ class Publisher:
                 )
             keys[index] = numbers[same]
         return keys
+
+
+def _divide_replies(
+    keys: Sequence[int], routes: Sequence[Route], count: int
+) -> Mapping[str, Indexes]:
+    """Each reply consumer's indexes."""
+    replies: dict[str, array[int]] = {}
+    if any(route.replies for route in routes):
+        for index, number in enumerate(keys[:count]):
+            for name in routes[number].replies:
+                replies.setdefault(name, array("I")).append(index)
+    return replies
 
 
 def _sound_count(batch: Batch, routes: Sequence[Route]) -> tuple[int, AmqpError | None]:

@@ -18,6 +18,7 @@ from ..amqp_frames.properties import decode_properties
 from .definitions import QueueDefinition
 from .exchange_table import ExchangeTable
 from .publish_properties import PUBLISH
+from .reply_consumers import reply_names
 
 _MANDATORY = 1
 _IMMEDIATE = 2
@@ -37,6 +38,8 @@ class Route(NamedTuple):
     error: AmqpError | None
     by_headers: bool = False
     further: Sequence[str] = ()
+    # Names of reply consumers; they are no queues.
+    replies: tuple[str, ...] = ()
 
 
 class Routes:
@@ -48,6 +51,8 @@ class Routes:
         self._version = -1
         # Whether any of those kept goes by headers; most channels never meet one.
         self._has_by_headers = False
+        # Whether any route ever led to a reply consumer; most channels never answer one.
+        self.has_replies = False
 
     def of_keys(self, batch: Batch) -> list[Route]:
         """The routes of the batch's distinct keys."""
@@ -56,8 +61,9 @@ class Routes:
     def with_keys(self, key: bytes, route: Route, further: Sequence[str]) -> Route:
         """The route of a message that has these routing keys, too; each queue gets it once."""
         exchange, routing_key = _names(key)
-        queues = self._table.route_message(exchange, (routing_key, *further), {})
-        return route._replace(queues=queues, further=further)
+        keys = (routing_key, *further)
+        queues = self._table.route_message(exchange, keys, {})
+        return route._replace(queues=queues, further=further, replies=self._replies(exchange, keys))
 
     def by_headers(
         self, batch: Batch, routes: list[Route], numbers: Sequence[int], count: int
@@ -106,7 +112,13 @@ class Routes:
             error.class_id, error.method_id = PUBLISH
             return Route((), False, error)
         by_headers = self._table.reads_headers(exchange)
-        return Route(queues, bool(key[-1] & _MANDATORY), None, by_headers)
+        replies = self._replies(exchange, (routing_key,))
+        return Route(queues, bool(key[-1] & _MANDATORY), None, by_headers, replies=replies)
+
+    def _replies(self, exchange: str, routing_keys: Sequence[str]) -> tuple[str, ...]:
+        replies = reply_names(exchange, routing_keys)
+        self.has_replies = self.has_replies or bool(replies)
+        return replies
 
     def _of_message(self, key: bytes, route: Route, properties: bytes) -> Route:
         exchange, routing_key = _names(key)

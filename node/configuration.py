@@ -62,6 +62,7 @@ class Configuration:
     delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
+    reply_window_bytes_max: int = 16 * MIB
     segment_bytes_max: int = 64 * MIB
 
     trace_one_of: int = 0  # 0 traces nothing
@@ -107,6 +108,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),
     "transaction_bytes_max": (65_536, 2**40),
+    "reply_window_bytes_max": (65_536, 2**40),
     "segment_bytes_max": (1 * MIB, 2**40),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),

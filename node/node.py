@@ -31,6 +31,7 @@ from .core.accounts import Accounts
 from .core.handshake import Limits
 from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .core.peer import common_name, distinguished_name
+from .core.reply_consumers import ReplyConsumers
 from .core.vhosts import Vhosts
 from .listening import Listening
 from .logs.trace import Trace, TraceFilter
@@ -176,11 +177,13 @@ class Node:
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
             transaction_bytes_max=configuration.transaction_bytes_max,
+            reply_window_bytes_max=configuration.reply_window_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
             connections_max=configuration.connections_max,
             consumers_per_channel_max=configuration.consumers_per_channel_max,
             on_fatal=self._on_fatal,
+            reply_consumers=ReplyConsumers(),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             dead_letters=nobody,

@@ -59,6 +59,7 @@ def test_connection_start_says_who_the_broker_is_and_what_it_can(
         "consumer_priorities": True,
         "authentication_failure_close": True,
         "per_consumer_qos": True,
+        "direct_reply_to": True,
     }
 
 

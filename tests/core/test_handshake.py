@@ -99,6 +99,7 @@ def test_start_announces_what_is_built() -> None:
         "consumer_priorities",
         "authentication_failure_close",
         "per_consumer_qos",
+        "direct_reply_to",
     }
     assert (start.version_major, start.version_minor) == (0, 9)
     assert (start.mechanisms, start.locales) == (b"PLAIN AMQPLAIN", b"en_US")

@@ -1,0 +1,158 @@
+"""Reply consumers: what becomes of their name, and of replies that they cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import leveret
+import pytest
+from insides import context_of, wait_until
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicReturn,
+    ChannelClose,
+    ChannelCloseOk,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+)
+from replies import REPLY_TO, asking, expect_reply, reply_name
+from wire import Client, publish
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def asker(connect: Connect) -> Client:
+    return asking(connect)
+
+
+def test_a_mandatory_reply_counts_as_not_routed_though_it_arrives(
+    asker: Client, client: Client
+) -> None:
+    # As RabbitMQ documents it: the name is no queue.
+    name = reply_name(asker, client)
+    client.send(publish(name, b"reply", mandatory=True))
+    client.expect(1, BasicReturn(312, "NO_ROUTE", "", name))
+    assert client.read_content(1).body == b"reply"
+    client.expect(1, BasicAck(1, False))
+    expect_reply(asker, 1, name, b"reply")
+
+
+def test_a_name_is_one_on_the_default_exchange_only(asker: Client, client: Client) -> None:
+    name = reply_name(asker, client)
+    client.send(publish(name, b"no", exchange="amq.fanout"), publish(name + "x", b"no"))
+    client.expect(1, BasicAck(2, True))
+    asker.nothing_more()
+
+
+def test_replies_after_the_cancel_are_dropped_and_a_new_consumer_has_a_new_name(
+    asker: Client, client: Client
+) -> None:
+    name = reply_name(asker, client)
+    assert asker.ask(1, BasicCancel("r")) == BasicCancelOk("r")
+    client.send(publish(name, b"late"))
+    client.expect(1, BasicAck(1, False))
+    asker.consume(REPLY_TO, "r", no_ack=True)
+    client.send(publish(name, b"late"))
+    client.expect(1, BasicAck(2, False))
+    asker.nothing_more()
+    assert reply_name(asker, client) != name
+
+
+@pytest.mark.parametrize("is_polite", [True, False])
+def test_nothing_is_left_of_a_channel_that_is_gone(
+    asker: Client, client: Client, broker: leveret.Broker, is_polite: bool
+) -> None:
+    name = reply_name(asker, client)
+    assert context_of(broker).reply_consumers.find(name) is not None
+    if is_polite:
+        assert asker.ask(1, ChannelClose(200, "bye")) == ChannelCloseOk()
+    else:
+        asker.drop()
+    wait_until(lambda: context_of(broker).reply_consumers.find(name) is None)
+    client.send(publish(name, b"late"))
+    client.expect(1, BasicAck(1, False))
+
+
+# --- The pseudo-queue
+
+
+def test_declaring_tells_whether_the_consumer_is_still_there(asker: Client, client: Client) -> None:
+    name = reply_name(asker, client)
+    for queue in (REPLY_TO, name):
+        for passive in (True, False):
+            declare = QueueDeclare(queue=queue, passive=passive, durable=True)
+            assert client.ask(1, declare) == QueueDeclareOk(queue, 0, 1)
+    # It is the queue declared last now, and yet none.
+    client.send_methods(1, QueueBind(exchange="amq.direct"))
+    text = f"NOT_FOUND - no queue '{name}' in vhost '/'"
+    client.expect(1, ChannelClose(404, text, 50, 20))
+
+
+def test_deleting_it_deletes_nothing(asker: Client, client: Client) -> None:
+    name = reply_name(asker, client)
+    assert client.ask(1, QueueDelete(queue=name)) == QueueDeleteOk(0)
+    client.send(publish(name, b"still"))
+    expect_reply(asker, 1, name, b"still")
+
+
+def test_a_generated_tag_and_no_wait(connect: Connect, client: Client) -> None:
+    asker = connect()
+    asker.open_channel(1)
+    asker.declare("work")
+    asker.send_methods(1, BasicConsume(queue=REPLY_TO, no_ack=True, no_wait=True))
+    name = reply_name(asker, client)
+    client.send(publish(name, b"reply"))
+    tag = asker.expect_type(1, BasicDeliver).consumer_tag
+    assert asker.read_content(1).body == b"reply"
+    assert asker.ask(1, BasicCancel(tag)) == BasicCancelOk(tag)
+    answer = asker.ask(1, BasicConsume(queue=REPLY_TO, no_ack=True))
+    assert isinstance(answer, BasicConsumeOk)
+    assert answer.consumer_tag not in ("", tag)
+
+
+# --- A client that does not read
+
+
+class TestWindow:
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"reply_window_bytes_max": 65_536, "write_buffer_bytes_max": 65_536}
+
+    def test_replies_to_who_does_not_read_are_dropped_past_the_window(
+        self, asker: Client, client: Client, broker: leveret.Broker
+    ) -> None:
+        name = reply_name(asker, client)
+        count = 400
+        for number in range(count):
+            client.send(publish(name, b"%5d" % number + bytes(100_000)))
+            # The one who answers is answered, whatever becomes of the reply.
+            client.expect(1, BasicAck(number + 1, False))
+        got: list[int] = []
+
+        def read_until(is_enough: Callable[[], bool]) -> None:
+            while not is_enough():
+                assert isinstance(asker.read_method(1), BasicDeliver)
+                got.append(int(asker.read_content(1).body[:5]))
+
+        read_until(lambda: asker_is_drained(broker))
+        # It reads, so it gets replies again.
+        client.send(publish(name, b"%5d" % count))
+        read_until(lambda: got[-1:] == [count])
+        # In order, without the ones for which there was no room.
+        assert got == sorted(set(got))
+        assert len(got) < count
+
+
+def asker_is_drained(broker: leveret.Broker) -> bool:
+    consumers = context_of(broker).reply_consumers
+    (channel,) = consumers._channels.values()
+    return channel.actor_inbox.actor.consuming.replies._outlet.used_bytes == 0
