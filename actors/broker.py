@@ -18,8 +18,10 @@ from ..amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from ..core.access import Access
 from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
+from ..core.permitted import check_planned
 from ..core.plan import Plan
 from ..core.topology import Topology
 from ..core.topology_methods import plan_method
@@ -140,15 +142,16 @@ class BrokerActor(LoopActor):
     def _command(self, task: TopologyCommand) -> Steps:
         topology, method, connection = task.access.topology, task.method, task.connection
         if isinstance(method, QueueDeclare):
-            return (yield from self._declare_queue(topology, method, connection))
+            return (yield from self._declare_queue(task.access, method, connection))
         if isinstance(method, QueueDelete):
             return (yield from self._delete_queue(topology, method, connection))
         plan, answer = plan_method(topology, method, connection)
+        check_planned(task.access, method, plan)
         yield from self._commit(topology, plan)
         return TopologyAnswer(answer)
 
-    def _declare_queue(self, topology: Topology, method: QueueDeclare, connection: object) -> Steps:
-        plan = topology.prepare_declare_queue(
+    def _declare_queue(self, access: Access, method: QueueDeclare, connection: object) -> Steps:
+        plan = access.topology.prepare_declare_queue(
             method.queue,
             connection,
             passive=method.passive,
@@ -161,7 +164,8 @@ class BrokerActor(LoopActor):
         assert queue is not None
         if queue in self._failed:
             raise gone(queue, has_crashed=True)
-        yield from self._commit(topology, plan)
+        check_planned(access, method, plan)
+        yield from self._commit(access.topology, plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
     def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:

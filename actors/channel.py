@@ -11,6 +11,7 @@ to the reader, which alone writes close methods; an exception of ours ends the c
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from ..amqp_frames.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.constants import (
@@ -24,7 +25,7 @@ from ..amqp_frames.methods import (
     Method,
     encode_method,
 )
-from ..core.access import Access
+from ..core.access import WRITE, Access
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake
 from ..core.outlet import OutletShare
@@ -84,6 +85,7 @@ class Channel(LoopActor):
             frame_max_bytes,
             handshake.user,
             handshake.capability("return_delivery_tag"),
+            partial(access.check, WRITE, "exchange"),
         )
         self.tracing = ChannelTracing(context.trace, handshake.peer_name, number, handshake.user)
         self.consuming = Consuming(

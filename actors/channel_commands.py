@@ -45,9 +45,10 @@ from ..amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
-from ..core.access import Access
+from ..core.access import READ, Access
 from ..core.declaration_checks import gone, stripped
 from ..core.definitions import QueueDefinition
+from ..core.permitted import check_permitted
 from ..core.publisher import Publisher
 from ..core.reply_consumers import is_pseudo_queue
 from .channel_consuming import CONSUMING_METHODS
@@ -149,6 +150,7 @@ class Commands:
             if isinstance(method, (QueueBind, QueueUnbind)) and not method.routing_key:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
+        check_permitted(self._access, method)
         tell(
             self._context.broker,
             TopologyCommand(self._channel.actor_ref, self._connection, self._access, method),
@@ -255,8 +257,10 @@ class Commands:
     # --- Names of queues
 
     def queue(self, name: str) -> QueueDefinition:
-        """The queue of that name, or the last declared for ""; 404 or 405 if it cannot be had."""
-        return self._access.topology.queue(self.queue_name(name), self._connection)
+        """The queue to read, or the last declared for ""; 403, 404 or 405 if it cannot be had."""
+        name = self.queue_name(name)
+        self._access.check(READ, "queue", name)
+        return self._access.topology.queue(name, self._connection)
 
     def queue_name(self, name: str) -> str:
         """That name, or the last declared one for ""; 404 if there is none."""

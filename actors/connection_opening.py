@@ -7,8 +7,10 @@ sends ahead of it is held back, and its socket is not read.
 
 from __future__ import annotations
 
-from ..amqp_frames.constants import PROTOCOL_HEADER
+from ..amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER
 from ..amqp_frames.decoder import Event
+from ..amqp_frames.errors import HardError
+from ..amqp_frames.methods import ConnectionOpen
 from ..core.access import Access
 from ..core.handshake import Handshake, State
 from ..core.peer import Peer
@@ -48,7 +50,13 @@ class Opening:
         tell(self._context.logins, LogIn(self._reader, self._host, user, password))
 
     def _open(self, user: str, vhost: str) -> None:
+        limit, connections = self._context.connections_max, self._context.open_connections
+        if limit and len(connections) >= limit:
+            # In the words of RabbitMQ 4; 3.10 has no such limit.
+            text = f"connection refused: node connection limit ({limit}) is reached"
+            raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
         self._context.accounts.check_open(user, vhost)
+        connections.add(self._reader)
         self.access = Access(self._context.accounts, user, self._context.vhosts[vhost])
 
     @property

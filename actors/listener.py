@@ -12,6 +12,10 @@ from .node_context import NodeContext
 from .reader import Reader
 from .runtime import LoopActor, tell
 
+# With connections_max, so many more sockets may be there: those that are being opened, or told that
+# they are too many. What comes beyond is dropped without a word.
+UNOPENED_MAX = 100
+
 
 class Listener(LoopActor):
     """Parent of the readers. `on_drained` is called when, after a Shutdown, the last has gone."""
@@ -27,8 +31,9 @@ class Listener(LoopActor):
         """Start a reader; called on the event loop, not through the mailbox. None: refused."""
         limit = self._context.connections_max
         peer = self._peer(transport)
-        if self._is_stopping or (limit and len(self._readers) >= limit):
-            self.runtime.log.warning("connection.refused", peer=peer.name, reason="connections_max")
+        if self._is_stopping or (limit and len(self._readers) >= limit + UNOPENED_MAX):
+            reason = "broker is stopping" if self._is_stopping else "connections_max"
+            self.runtime.log.warning("connection.refused", peer=peer.name, reason=reason)
             transport.abort()
             return None
         transport.set_write_buffer_limits(high=self._context.write_buffer_bytes_max)
@@ -51,6 +56,7 @@ class Listener(LoopActor):
         """Forget a reader that has gone; pass a Shutdown on to all."""
         if isinstance(message, Down):
             self._readers.pop(message.actor, None)
+            self._context.open_connections.discard(message.actor)
         elif isinstance(message, (Shutdown, Abandon)):
             self._is_stopping = True
             for reader in self._readers:

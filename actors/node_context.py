@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.accounts import Accounts
 from ..core.handshake import Limits
@@ -49,3 +49,5 @@ class NodeContext:
     journal: Ref
     catalog: Ref
     logins: Ref
+    # Readers whose vhost is open: what connections_max counts.
+    open_connections: set[Ref] = field(default_factory=set)

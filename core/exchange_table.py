@@ -149,6 +149,10 @@ class ExchangeTable:
         """404 for an exchange or a queue."""
         return SoftError(NOT_FOUND, f"no {resource(kind, name, self.vhost)}")
 
+    def forget_routes(self) -> None:
+        """Have channels look up their routes anew: what their users may do has changed."""
+        self.version += 1
+
     # --- Changes.
 
     def apply(self, changes: Iterable[Change]) -> None:

@@ -64,6 +64,7 @@ class Publisher:
         frame_max_bytes: int,
         user: str,
         tags_returns: bool,
+        check_write: Callable[[str], None],
     ) -> None:
         self.unconfirmed = Unconfirmed()
         self.confirm_mode = False
@@ -76,7 +77,7 @@ class Publisher:
         self._frame_max_bytes = frame_max_bytes
         self._properties = PublishProperties(user)
         self._tags_returns = tags_returns
-        self._routes = Routes(table)
+        self._routes = Routes(table, check_write)
 
     def route(self, batch: Batch) -> Routed:
         """Number and route a batch, and note what its queues owe."""

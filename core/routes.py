@@ -1,14 +1,14 @@
 """Where a channel's publishes lead: the routes of its keys, and of messages that have their own.
 
 A key (exchange, routing key and bits, as in a batch) has one route, which is kept until the
-topology changes: most publishers use few keys. Where headers decide, a route belongs to one
-message; those of one batch with the same properties share it.
+topology or what its user may do changes: most publishers use few keys. Where headers decide, a
+route belongs to one message; those of one batch with the same properties share it.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch
@@ -43,10 +43,11 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """The routes of one channel."""
+    """The routes of one channel. `check_write` raises 403 if its user may not write."""
 
-    def __init__(self, table: ExchangeTable) -> None:
+    def __init__(self, table: ExchangeTable, check_write: Callable[[str], None]) -> None:
         self._table = table
+        self._check_write = check_write
         self._kept: dict[bytes, Route] = {}
         self._version = -1
         # Whether any of those kept goes by headers; most channels never meet one.
@@ -107,6 +108,7 @@ class Routes:
         if key[-1] & _IMMEDIATE:
             return Route((), False, HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH))
         try:
+            self._check_write(exchange)
             queues = self._table.route(exchange, routing_key)
         except AmqpError as error:
             error.class_id, error.method_id = PUBLISH

@@ -35,14 +35,14 @@ class DataDirectory:
 
     def __init__(self, path: Path, files: Files, lock: int, boot_number: int) -> None:
         self.path = path
-        # 1 at the first start here, then one more each time.
+        # 1 at the first start here, then one more each time; 0 if this is none.
         self.boot_number = boot_number
         self._files = files
         self._lock = lock
 
     @classmethod
-    def open(cls, path: Path, files: Files | None = None) -> Self:
-        """Create the directory if need be, lock it, check its format, count this start.
+    def open(cls, path: Path, files: Files | None = None, *, is_start: bool = True) -> Self:
+        """Create the directory if need be, lock it, check its format, count the start if it is one.
 
         StorageError, or an OSError of the file system, if it cannot be used.
         """
@@ -56,7 +56,7 @@ class DataDirectory:
             raise DataDirectoryLocked(msg) from error
         try:
             _check_format(files, directory)
-            boot_number = _next_boot(files, directory)
+            boot_number = _next_boot(files, directory) if is_start else 0
         except BaseException:
             files.close(lock)
             raise

@@ -9,6 +9,7 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import readers, wait_until
+from leveret.actors import listener
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
@@ -24,6 +25,7 @@ from leveret.amqp_frames.methods import (
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
+    ConnectionTuneOk,
     QueueDeclare,
 )
 from wire import Client, methods_of, publish
@@ -142,19 +144,47 @@ def test_a_client_in_the_handshake_is_dropped_when_the_broker_stops(tmp_path: Pa
         stopping.join()
 
 
-def test_connections_above_the_limit_are_closed_at_once(tmp_path: Path) -> None:
+def test_a_connection_above_the_limit_is_told_so_when_it_opens_its_vhost(tmp_path: Path) -> None:
     with (
         leveret.Broker(
             data_dir=tmp_path / "data", port=0, log_level="error", connections_max=2
         ) as broker,
         Client(broker.host, broker.port) as first,
         Client(broker.host, broker.port) as second,
+        Client(broker.host, broker.port) as third,
+        Client(broker.host, broker.port) as unopened,
     ):
+        unopened.offer()
         first.log_in()
         second.log_in()
-        with Client(broker.host, broker.port) as third:
-            third.expect_closed()
+        third.offer()
+        tune = third.expect_type(0, ConnectionTune)
+        answer = ConnectionTuneOk(tune.channel_max, tune.frame_max, 0)
+        third.send_methods(0, answer, ConnectionOpen())
+        text = "NOT_ALLOWED - connection refused: node connection limit (2) is reached"
+        third.expect(0, ConnectionClose(530, text, 10, 40))
         second.close()
-        wait_until(lambda: len(readers(broker)) == 1)
-        with Client(broker.host, broker.port) as third:
-            third.log_in()
+        # The third still has its socket: it does not count.
+        wait_until(lambda: len(readers(broker)) == 3)
+        with Client(broker.host, broker.port) as fourth:
+            fourth.log_in()
+        first.open_channel()
+        first.nothing_more()
+
+
+def test_sockets_far_above_the_limit_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert listener.UNOPENED_MAX == 100
+    monkeypatch.setattr(listener, "UNOPENED_MAX", 1)
+    with (
+        leveret.Broker(
+            data_dir=tmp_path / "data", port=0, log_level="error", connections_max=1
+        ) as broker,
+        Client(broker.host, broker.port) as first,
+        Client(broker.host, broker.port) as second,
+        Client(broker.host, broker.port) as third,
+    ):
+        first.log_in()
+        second.offer()
+        third.expect_closed()

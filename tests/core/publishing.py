@@ -9,11 +9,15 @@ from leveret.amqp_frames.methods import Method, decode_method
 from leveret.core.publisher import Publisher, Routed
 
 
+def may_write(exchange: str) -> None:
+    """Its user may write everywhere."""
+
+
 def publisher_of(
     commands, channel: int = 1, frame_max: int = 4096, tags: bool = False
 ) -> Publisher:
     numbers = itertools.count(100).__next__
-    return Publisher(commands.table, numbers, channel, frame_max, "guest", tags)
+    return Publisher(commands.table, numbers, channel, frame_max, "guest", tags, may_write)
 
 
 def methods(frames: bytes) -> list[Method]:

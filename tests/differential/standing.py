@@ -14,4 +14,38 @@ class Difference(NamedTuple):
     leveret: list[str]
 
 
-STANDING: list[Difference] = []
+STANDING: list[Difference] = [
+    Difference(
+        "test_what_waits_when_the_active_consumer_is_cancelled",
+        "single active consumer",
+        [],
+        [
+            "connection 3, channel 1: basic.deliver(consumer_tag='second', delivery_tag=1, "
+            "redelivered=False, exchange='', routing_key='q')",
+            "connection 3, channel 1: header(priority=2)",
+            "connection 3, channel 1: body(b'1:2')",
+        ],
+    ),
+    Difference(
+        "test_priorities_that_come_in_one_read_while_a_consumer_has_room",
+        "priorities in one read",
+        [],
+        [
+            "connection 2, channel 1: header(priority=9)",
+            "connection 2, channel 1: body(b'')",
+            "connection 2, channel 1: basic.deliver(consumer_tag='c', delivery_tag=2, "
+            "redelivered=False, exchange='', routing_key='q')",
+        ],
+    ),
+    Difference(
+        "test_priorities_that_come_in_one_read_while_a_consumer_has_room",
+        "priorities in one read",
+        [
+            "connection 2, channel 1: basic.deliver(consumer_tag='c', delivery_tag=2, "
+            "redelivered=False, exchange='', routing_key='q')",
+            "connection 2, channel 1: header(priority=9)",
+            "connection 2, channel 1: body(b'')",
+        ],
+        [],
+    ),
+]

@@ -1,0 +1,89 @@
+"""Messages with priorities: which leaves first, and where one that comes back goes."""
+
+from __future__ import annotations
+
+import client_frames
+import pytest
+from both_brokers import BothBrokers, compared
+from leveret.amqp_frames.field_types import Field
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicGet,
+    BasicNack,
+    BasicReject,
+    Method,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+)
+from leveret.amqp_frames.properties import Properties
+from ranked import GET, Q, by_priority, consumer, publish, publisher
+from scripted_session import Session
+
+# What is asked on one channel, one after the other; the answer to each is compared.
+SESSIONS: dict[str, list[Method]] = {
+    "a maximum of 0": [by_priority(0)],
+    "a maximum of 255": [by_priority(255), by_priority(255, "short")],
+    "a maximum of 256": [by_priority(256)],
+    "a negative maximum": [by_priority(-1)],
+    "a maximum that is text": [
+        QueueDeclare(queue="q", arguments={"x-max-priority": Field("longstr", "9")})
+    ],
+    "a maximum that is a boolean": [
+        QueueDeclare(queue="q", arguments={"x-max-priority": Field("bool", True)})
+    ],
+    "another maximum": [by_priority(9), by_priority(8)],
+    "a maximum and none": [by_priority(9), Q],
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_one_channel(both: BothBrokers, name: str) -> None:
+    def script(session: Session) -> None:
+        session.channel().ask(*SESSIONS[name])
+
+    both.compare(name, script)
+
+
+@compared
+def test_messages_leave_by_priority_and_in_order_within_one(session: Session) -> None:
+    channel = publisher(session, by_priority(10))
+    publish(channel, None, 5, 10, 5, 0, 200, 11)
+    channel.ask(*[GET] * 8)
+
+
+@compared
+def test_what_is_requeued_is_in_its_old_place_within_its_priority(session: Session) -> None:
+    channel = publisher(session, by_priority(9))
+    publish(channel, 3, 3, 9, 3, 0)
+    for _ in range(4):
+        channel.ask(BasicGet(queue="q"))
+    channel.send(BasicReject(3, True), BasicNack(2, True, True))
+    channel.settled()
+    publish(channel, 3)
+    for _ in range(5):
+        channel.ask(BasicGet(queue="q"))
+    channel.ask(QueuePurge(queue="q"), QueueDelete(queue="q"))
+
+
+@compared
+def test_a_consumer_with_room_for_one_gets_the_highest_each_time(session: Session) -> None:
+    sending = publisher(session, by_priority(9))
+    receiving = consumer(session, "c", prefetch=1)
+    publish(sending, 0)
+    receiving.read()
+    publish(sending, 1, 9, None, 5)
+    for tag in range(1, 5):
+        receiving.send(BasicAck(tag, False))
+        receiving.read()
+
+
+@compared
+def test_priorities_that_come_in_one_read_while_a_consumer_has_room(session: Session) -> None:
+    """Leveret sorts what it read in one go, RabbitMQ delivers each message as it comes."""
+    sending = publisher(session, by_priority(9))
+    receiving = consumer(session, "c")
+    low, high = Properties(priority=1), Properties(priority=9)
+    sending.send(*(client_frames.publish("q", b"", each) for each in (low, high)))
+    sending.confirms(2)
+    receiving.read(2)
