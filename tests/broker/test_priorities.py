@@ -11,6 +11,7 @@ import pika
 import pytest
 from gated_files import GatedFiles
 from insides import fail, queue_actor
+from leveret.amqp_frames.batch import Batch, Indexes
 from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -23,6 +24,7 @@ from leveret.amqp_frames.methods import (
     QueuePurgeOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.core.message_queue import Effects, MessageQueue
 from served import Served
 from wire import Client, publish
 
@@ -210,3 +212,42 @@ def test_pika_publishes_with_priorities_and_consumes_in_their_order(
                 break
         assert channel.cancel() == 0
         assert got == sorted(got, key=lambda each: (-each[0], each[1]))
+
+
+def test_a_queue_that_fails_within_a_batch_of_several_priorities_nacks_all_of_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.declare("q", arguments=priorities(9))
+    rows: list[list[int]] = []
+    real = MessageQueue.publish
+
+    def failing(queue: MessageQueue, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+        rows.append(list(indexes))
+        if len(rows) == 2:
+            raise RuntimeError("the second row")
+        real(queue, batch, indexes, effects)
+
+    monkeypatch.setattr(MessageQueue, "publish", failing)
+    client.send(*(publish("q", b"", Properties(priority=each)) for each in (1, 9, 5, 9)))
+    client.expect(1, BasicNack(4, True, True))
+    client.nothing_more()
+    assert rows == [[1, 3], [2]]
+
+
+@pytest.mark.parametrize(
+    ("overflow", "kept"), [("drop-head", ["1:1", "2:1"]), ("reject-publish", ["0:9", "1:1"])]
+)
+def test_a_limit_counts_all_priorities(client: Client, overflow: str, kept: list[str]) -> None:
+    limits = {"x-max-length": Field("signedint", 2), "x-overflow": Field("longstr", overflow)}
+    client.declare("q", arguments=priorities(9) | limits)
+    frames = [
+        publish("q", f"{at}:{each}".encode(), Properties(priority=each))
+        for at, each in enumerate((9, 1, 1))
+    ]
+    client.send(*frames)
+    if overflow == "drop-head":
+        # The head is the highest, in RabbitMQ, too.
+        client.expect_acks(range(1, 4))
+    else:
+        client.expect(1, BasicAck(2, True), BasicNack(3, False, True))
+    assert drained(client) == kept

@@ -87,3 +87,45 @@ def test_priorities_that_come_in_one_read_while_a_consumer_has_room(session: Ses
     sending.send(*(client_frames.publish("q", b"", each) for each in (low, high)))
     sending.confirms(2)
     receiving.read(2)
+
+
+@compared
+def test_a_full_queue_drops_its_head_which_is_of_the_highest_priority(session: Session) -> None:
+    limit = {"x-max-priority": Field("byte", 9), "x-max-length": Field("byte", 2)}
+    channel = publisher(session, QueueDeclare(queue="q", arguments=limit))
+    publish(channel, 1, 1, 9, 5)
+    channel.ask(GET, GET, GET)
+
+
+@compared
+def test_a_full_queue_rejects_what_comes_whatever_its_priority(session: Session) -> None:
+    limit = {
+        "x-max-priority": Field("byte", 9),
+        "x-max-length": Field("byte", 2),
+        "x-overflow": Field("longstr", "reject-publish"),
+    }
+    channel = publisher(session, QueueDeclare(queue="q", arguments=limit))
+    publish(channel, 1, 1, 9)
+    channel.ask(GET)
+    publish(channel, 9)
+    channel.ask(GET, GET, GET)
+
+
+@compared
+def test_what_is_rejected_out_of_a_queue_with_priorities_is_a_dead_letter(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(QueueDeclare(queue="dead", arguments={"x-max-priority": Field("byte", 5)}))
+    dead = {
+        "x-max-priority": Field("byte", 9),
+        "x-dead-letter-exchange": Field("longstr", ""),
+        "x-dead-letter-routing-key": Field("longstr", "dead"),
+    }
+    channel.ask(QueueDeclare(queue="q", arguments=dead))
+    channel.confirm_select()
+    publish(channel, 1, 9, 7)
+    for tag in (1, 2, 3):
+        channel.ask(BasicGet(queue="q"))
+        channel.send(BasicReject(tag, False))
+    channel.wait_for_counts("dead", 3)
+    # There, 9 and 7 are 5 alike.
+    channel.ask(*[BasicGet(queue="dead", no_ack=True)] * 3)
