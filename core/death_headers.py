@@ -62,12 +62,16 @@ def headers_of_dead(headers: Table | None, death: Death) -> Table:
         headers["x-first-death-reason"] = _longstr(death.reason)
         headers["x-first-death-queue"] = _longstr(death.queue)
         headers["x-first-death-exchange"] = _longstr(death.exchange)
-    deaths: list[Field] = known.value if known and isinstance(known.value, list) else []
-    same = [entry for entry in deaths if _is_of(entry, death)]
-    others = [entry for entry in deaths if not _is_of(entry, death)]
-    newest = _counted_up(same) if same else _first(death)
+    newest, others = _entry_of(death), []
+    if known is not None and isinstance(known.value, list):
+        same = [entry for entry in known.value if _is_of(entry, death)]
+        others = [entry for entry in known.value if not _is_of(entry, death)]
+        if len(known.value) > 1:
+            others = [_with_count(entry) for entry in others]
+        # RabbitMQ sorts the fields of any but the first.
+        newest = _sorted(_counted_up(same) if same else newest)
     headers["x-death"] = Field("array", [Field("table", newest), *others])
-    return dict(sorted(headers.items(), key=_octets))
+    return _sorted(headers)
 
 
 def is_cycle(queue: str, headers: Table) -> bool:
@@ -88,7 +92,7 @@ def is_cycle(queue: str, headers: Table) -> bool:
     return False
 
 
-def _first(death: Death) -> Table:
+def _entry_of(death: Death) -> Table:
     entry: Table = {
         "count": Field("long", 1),
         "reason": _longstr(death.reason),
@@ -110,8 +114,18 @@ def _counted_up(same: Sequence[Field]) -> Table:
     count = len(same)
     if counted is not None and isinstance(counted.value, int):
         count = counted.value
-    entry = {**entry, "count": Field("long", min(count + 1, _COUNT_MAX))}
-    return dict(sorted(entry.items(), key=_octets))
+    return {**entry, "count": Field("long", min(count + 1, _COUNT_MAX))}
+
+
+def _with_count(entry: Field) -> Field:
+    """One that a client made up may lack it."""
+    if not isinstance(entry.value, dict) or "count" in entry.value:
+        return entry
+    return Field("table", {"count": Field("long", 1), **entry.value})
+
+
+def _sorted(table: Table) -> Table:
+    return dict(sorted(table.items(), key=_octets))
 
 
 def _is_of(entry: Field, death: Death) -> bool:

@@ -58,6 +58,10 @@ def test_the_newest_death_stands_first_and_the_first_one_is_remembered() -> None
     headers = headers_of_dead(headers, Death("expired", "r", 2, "y", ["l"], None))
     headers = headers_of_dead(headers, Death("maxlen", "s", 3, "z", ["m"], None))
     assert deaths(headers) == [("s", "maxlen", 1), ("r", "expired", 1), ("q", "rejected", 1)]
+    # Sorted, but for the first, as RabbitMQ has it.
+    fields = [list(entry.value) for entry in headers["x-death"].value]
+    assert fields[:2] == [sorted(fields[0]), sorted(fields[1])]
+    assert fields[2] == ["count", "reason", "queue", "time", "exchange", "routing-keys"]
     assert headers["x-first-death-queue"] == longstr("q")
     assert headers["x-first-death-reason"] == longstr("rejected")
     assert headers["x-first-death-exchange"] == longstr("x")
@@ -68,7 +72,7 @@ def test_a_death_of_the_same_queue_and_reason_is_counted_and_moves_to_the_front(
     headers = headers_of_dead(headers, Death("expired", "r", 2, "y", ["l"], None))
     headers = headers_of_dead(headers, FIRST._replace(time_seconds=9, exchange="other"))
     assert deaths(headers) == [("q", "rejected", 2), ("r", "expired", 1)]
-    # Its other fields are those of the first time.
+    # Its other fields are those of the first time, sorted.
     entry = headers["x-death"].value[0].value
     assert entry["time"].value == 1_700_000_000
     assert entry["exchange"] == longstr("x")

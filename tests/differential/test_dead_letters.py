@@ -1,0 +1,269 @@
+"""Dead letters: where they go and what their headers say; quorum queues' limit and count."""
+
+from __future__ import annotations
+
+from both_brokers import compared
+from leveret.amqp_frames.field_types import Field, Table
+from leveret.amqp_frames.methods import (
+    BasicConsume,
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+    BasicReject,
+    ChannelClose,
+    ChannelOpen,
+    ExchangeDeclare,
+    QueueBind,
+    QueueDeclare,
+)
+from leveret.amqp_frames.properties import Properties
+from scripted_session import Channel, Session
+
+
+def text(value: str) -> Field:
+    return Field("longstr", value)
+
+
+def texts(*values: str) -> Field:
+    return Field("array", [text(value) for value in values])
+
+
+def number(value: int) -> Field:
+    return Field("signedint", value)
+
+
+def dead_lettered(
+    queue: str, exchange: str = "", key: str | None = None, **arguments: Field
+) -> QueueDeclare:
+    table: Table = {"x-dead-letter-exchange": text(exchange)}
+    if key is not None:
+        table["x-dead-letter-routing-key"] = text(key)
+    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
+    return QueueDeclare(queue=queue, arguments=table)
+
+
+def quorum(queue: str, **arguments: Field) -> QueueDeclare:
+    table = {name.replace("_", "-"): value for name, value in arguments.items()}
+    return QueueDeclare(
+        queue=queue, durable=True, arguments={"x-queue-type": text("quorum")} | table
+    )
+
+
+def reject(channel: Channel, queue: str, *, nacks: bool = False) -> None:
+    """Take the one message of the queue and reject it; both are written down."""
+    channel.wait_for_counts(queue, 1)
+    got = channel.ask(BasicGet(queue=queue))
+    assert isinstance(got, BasicGetOk), got
+    tag = got.delivery_tag
+    channel.send(BasicNack(tag, False, False) if nacks else BasicReject(tag, False))
+
+
+def take(channel: Channel, queue: str, count: int = 1) -> None:
+    """Write down these messages of the queue, once they are there."""
+    channel.wait_for_counts(queue, count)
+    for _ in range(count):
+        channel.ask(BasicGet(queue=queue, no_ack=True))
+
+
+@compared
+def test_a_rejected_message(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(
+        ExchangeDeclare(exchange="dlx", type="topic"),
+        dead_lettered("q", "dlx"),
+        QueueDeclare(queue="dead"),
+        QueueBind(queue="dead", exchange="dlx", routing_key="#"),
+    )
+    everything = Properties(
+        "text/plain", "utf-8", {"z": number(1), "a": text("b")}, 2, 3, "c", "r", None, "m", 7, "t"
+    )
+    for properties in (Properties(), everything, Properties(headers={})):
+        channel.publish("q", b"body", properties, mandatory=True)
+        reject(channel, "q")
+        take(channel, "dead")
+    channel.publish("q", bytes(200_000))
+    reject(channel, "q", nacks=True)
+    take(channel, "dead")
+
+
+@compared
+def test_many_at_once(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(dead_lettered("q", key="dead"), QueueDeclare(queue="dead"))
+    for index in range(5):
+        channel.publish("q", b"%d" % index)
+    channel.wait_for_counts("q", 5)
+    for _ in range(5):
+        channel.ask(BasicGet(queue="q"))
+    channel.send(BasicNack(2, True, False), BasicNack(4, False, False), BasicNack(0, True, True))
+    take(channel, "dead", 3)
+    take(channel, "q", 2)
+
+
+@compared
+def test_keys(session: Session) -> None:
+    """The queue's own key replaces the message's, and CC; without it they are heeded again."""
+    channel = session.channel()
+    channel.ask(
+        ExchangeDeclare(exchange="dlx", type="direct"),
+        dead_lettered("with", "dlx", "new"),
+        dead_lettered("without", "dlx"),
+        *(QueueDeclare(queue=name) for name in ("one", "two", "three")),
+        QueueBind(queue="one", exchange="dlx", routing_key="new"),
+        QueueBind(queue="two", exchange="dlx", routing_key="without"),
+        QueueBind(queue="three", exchange="dlx", routing_key="copy"),
+    )
+    headers = {"CC": texts("copy", "with no queue"), "kept": number(1)}
+    for name, targets in (("with", ["one"]), ("without", ["two", "three"])):
+        channel.publish(name, b"1", Properties(headers=headers))
+        reject(channel, name)
+        for target in targets:
+            take(channel, target)
+
+
+@compared
+def test_deaths_of_one_message(session: Session) -> None:
+    """Twice in one queue it is counted; in another queue it is another entry."""
+    channel = session.channel()
+    channel.ask(dead_lettered("a", key="b"), dead_lettered("b", key="a"))
+    channel.publish("a", b"1")
+    for queue in ("a", "b", "a", "b"):
+        reject(channel, queue)
+    take(channel, "a")
+
+
+@compared
+def test_another_reason_is_another_death(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(
+        dead_lettered("q", key="full"),
+        dead_lettered("full", key="dead", x_max_length=number(0)),
+        QueueDeclare(queue="dead"),
+    )
+    channel.publish("q", b"1")
+    reject(channel, "q")
+    take(channel, "dead")
+
+
+@compared
+def test_nowhere_to_go(session: Session) -> None:
+    channel = session.channel()
+    channel.confirm_select()
+    channel.ask(
+        ExchangeDeclare(exchange="dlx", type="direct"),
+        dead_lettered("no-exchange", "missing"),
+        dead_lettered("no-queue", "dlx"),
+    )
+    for queue in ("no-exchange", "no-queue"):
+        channel.publish(queue, b"1", mandatory=True)
+        channel.confirms(1)
+        reject(channel, queue)
+        channel.settled()
+        channel.wait_for_counts(queue, 0)
+
+
+@compared
+def test_internal_and_alternate_exchanges(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(
+        ExchangeDeclare(exchange="last", type="fanout", internal=True),
+        ExchangeDeclare(
+            exchange="dlx",
+            type="direct",
+            internal=True,
+            arguments={"alternate-exchange": text("last")},
+        ),
+        dead_lettered("q", "dlx"),
+        QueueDeclare(queue="dead"),
+        QueueBind(queue="dead", exchange="last"),
+    )
+    channel.publish("q", b"1")
+    reject(channel, "q")
+    take(channel, "dead")
+
+
+@compared
+def test_cycles(session: Session) -> None:
+    """Nobody rejects: dropped. Somebody did: round once more, and then dropped."""
+    channel = session.channel()
+    channel.ask(
+        dead_lettered("alone", key="alone", x_max_length=number(0)),
+        dead_lettered("one", key="two", x_max_length=number(0)),
+        dead_lettered("two", key="one", x_max_length=number(0)),
+        dead_lettered("begin", key="one"),
+    )
+    for queue in ("alone", "one"):
+        channel.publish(queue, b"1")
+    channel.publish("begin", b"1")
+    reject(channel, "begin")
+    for queue in ("alone", "one", "two", "begin"):
+        channel.wait_for_counts(queue, 0)
+
+
+@compared
+def test_headers_that_a_client_made_up(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(dead_lettered("q", key="dead"), QueueDeclare(queue="dead"))
+    mine = {"queue": text("q"), "reason": text("rejected"), "count": Field("long", 41)}
+    other = {"queue": text("other"), "reason": text("expired"), "mine": number(1)}
+    for made_up in (
+        text("a text"),
+        Field("array", []),
+        Field("array", [Field("table", mine), Field("table", other)]),
+        Field("array", [Field("table", other), Field("table", mine)]),
+    ):
+        headers = {"x-death": made_up, "x-first-death-queue": text("made up")}
+        channel.publish("q", b"1", Properties(headers=headers))
+        reject(channel, "q")
+        take(channel, "dead")
+
+
+@compared
+def test_delivery_counts_and_the_limit_of_a_quorum_queue(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(
+        quorum(
+            "q",
+            x_delivery_limit=number(2),
+            x_dead_letter_exchange=text(""),
+            x_dead_letter_routing_key=text("dead"),
+        ),
+        QueueDeclare(queue="dead"),
+    )
+    channel.publish("q", b"1", Properties(headers={"z": number(1), "a": number(2)}))
+    for _ in range(3):
+        channel.wait_for_counts("q", 1)
+        got = channel.ask(BasicGet(queue="q"))
+        assert isinstance(got, BasicGetOk)
+        channel.send(BasicNack(got.delivery_tag, False, True))
+    take(channel, "dead")
+    channel.publish("q", b"2")
+    channel.wait_for_counts("q", 1)
+    channel.ask(BasicGet(queue="q"))
+    channel.ask(ChannelClose(200, "", 0, 0), ChannelOpen())
+    channel.ask(BasicConsume(queue="q", consumer_tag="c"))
+    channel.read()
+
+
+@compared
+def test_declarations(session: Session) -> None:
+    channel = session.channel()
+    wrong = [
+        QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": number(1)}),
+        QueueDeclare(queue="q", arguments={"x-dead-letter-routing-key": text("k")}),
+        dead_lettered("q", x_dead_letter_routing_key=number(1)),
+        quorum("q", x_max_priority=number(-1)),
+        quorum("q", x_dead_letter_strategy=text("never")),
+        quorum("q", x_queue_mode=text("lazy")),
+        QueueDeclare(queue="q", arguments={"x-dead-letter-strategy": text("never")}),
+        QueueDeclare(queue="q", arguments={"x-delivery-limit": number(-1)}),
+    ]
+    channel.ask(*wrong)
+    channel.ask(
+        dead_lettered("q", "x", "k"),
+        dead_lettered("q", "x", "k"),
+        dead_lettered("q", "x", "other"),
+        dead_lettered("q", "other", "k"),
+        dead_lettered("q", "x"),
+        QueueDeclare(queue="q"),
+    )
