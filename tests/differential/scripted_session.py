@@ -239,6 +239,8 @@ class Channel:
         """
         for _ in range(count):
             command = self.connection.read(self.number)
+            if isinstance(command.method, BasicAck | BasicNack):
+                self._answered = max(self._answered, command.method.delivery_tag)
             if isinstance(command.method, ChannelClose):
                 self.send(ChannelCloseOk(), ChannelOpen())
                 self.connection.take(self.number)

@@ -3,7 +3,7 @@
 A line is the whole content of a method, header and body; one that does not encode back to the
 very bytes that came shows those bytes as well. So equal lines are equal bytes, except for:
 
-- names the broker makes: `amq.gen-...` and `amq.ctag-...` of 22 characters, and
+- names the broker makes: `amq.gen-...` of 22 characters, `amq.ctag-...` of at least as many, and
   `amq.rabbitmq.reply-to....`, are numbered as they appear in the session;
 - the properties in connection.start: only `capabilities` is compared, as the rest is the
   broker's own name, version and licence;
@@ -27,7 +27,8 @@ from leveret.amqp_frames.methods import ConnectionStart, Method, encode_method
 from leveret.amqp_frames.properties import Properties, encode_properties
 
 MADE_NAMES = re.compile(
-    r"amq\.(?:gen|ctag)-[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])|amq\.rabbitmq\.reply-to\.[^'\" ]+"
+    r"amq\.gen-[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])|amq\.ctag-[A-Za-z0-9_-]{22,}|"
+    r"amq\.rabbitmq\.reply-to\.[^'\" ]+"
 )
 NOW_SECONDS = 60
 BODY_SHOWN_BYTES_MAX = 100
