@@ -50,6 +50,8 @@ class ConnectionChannels:
         self._reader = reader
         self._channels: dict[int, Ref | None] = {}
         self._shares: dict[int, WindowShare] = {}
+        # Those whose client has said channel.close, which is on its way to the actor.
+        self._left: set[int] = set()
 
     def take(self, event: Event, writer: Ref) -> None:
         """Hand a channel what is its own; HardError if there is no such channel."""
@@ -73,6 +75,8 @@ class ConnectionChannels:
         elif isinstance(event, MethodFrame):
             window_bytes = COMMAND_BYTES_MIN + COMMAND_BYTES_FACTOR * event.frame_bytes
             self._shares[number].take(window_bytes)
+            if isinstance(event.method, ChannelClose):
+                self._left.add(number)
             tell(channel, Command(event.method, window_bytes))
         elif isinstance(event, Oversized):
             tell(channel, OversizedPublish(event.body_bytes))
@@ -116,8 +120,15 @@ class ConnectionChannels:
         self._decoder.channel_closed(number)
         return True
 
+    def answer_crossing(self, number: int, writer: Ref) -> None:
+        """Answer a channel.close that was said before the broker's own could be heard."""
+        if number in self._left:
+            self._left.remove(number)
+            tell(writer, encode_method(number, ChannelCloseOk()))
+
     def forget(self, number: int) -> None:
         """The number is free."""
+        self._left.discard(number)
         self._channels.pop(number, None)
         self._shares.pop(number, None)
 

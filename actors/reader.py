@@ -221,6 +221,7 @@ class Reader(LoopActor):
         elif self._channels.close(number):
             self._log.warning("channel.closed", channel=number, error=str(error))
             self._write_close(number, ChannelClose, error)
+            self._channels.answer_crossing(number, self._writer)
 
     def _fail(self, error: AmqpError) -> None:
         """Say connection.close for this error: the one place where it is said."""

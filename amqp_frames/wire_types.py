@@ -191,7 +191,8 @@ class Layout:
             text = values[at]
             assert isinstance(text, str)
             if not is_utf8(text):
-                raise self._frame_error("Malformed UTF-8 in shortstr")
+                # RabbitMQ names no method here.
+                raise HardError(FRAME_ERROR, "Malformed UTF-8 in shortstr")
         for at in self._tables:
             octets = values[at]
             assert isinstance(octets, bytes)

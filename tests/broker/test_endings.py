@@ -45,6 +45,15 @@ def test_both_sides_may_close_a_channel_at_once(client: Client) -> None:
     client.open_channel(1)
 
 
+def test_a_channel_close_sent_right_behind_a_mistake_is_answered(client: Client) -> None:
+    client.send_methods(1, MISTAKE, ChannelClose(200, "bye"))
+    # A client that waits for its close-ok would wait for ever without it.
+    client.expect(1, NOT_FOUND, ChannelCloseOk())
+    client.send_methods(1, ChannelCloseOk())
+    client.open_channel(1)
+    client.nothing_more()
+
+
 def test_both_sides_may_close_a_connection_at_once(client: Client) -> None:
     client.send_methods(0, ConnectionOpen())
     assert client.expect_type(0, ConnectionClose).reply_code == 504

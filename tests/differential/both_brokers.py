@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from command_socket import ScriptEnded
@@ -19,9 +20,11 @@ from standing import STANDING
 
 Script = Callable[[Session], None]
 Hunk = tuple[list[str], list[str]]
+Transcripts = dict[str, tuple[list[str], list[str]]]
 
 LOCKED = 405
 DELETE_ATTEMPTS_MAX = 100
+SCRIPTS_AT_ONCE = 16
 
 
 class BothBrokers:
@@ -32,7 +35,21 @@ class BothBrokers:
 
     def compare(self, name: str, script: Script) -> None:
         """Run the script against both; their answers differ in what is known to, and no more."""
+        self.judge(name, self.transcripts(script))
+
+    def transcripts(self, script: Script) -> tuple[list[str], list[str]]:
+        """RabbitMQ's answers and Leveret's."""
         theirs, ours = (transcript_of(script, port) for port in self._ports)
+        return theirs, ours
+
+    def transcripts_at_once(self, scripts: Mapping[str, Script]) -> Transcripts:
+        """For scripts that share nothing and in which a broker takes its time."""
+        with ThreadPoolExecutor(SCRIPTS_AT_ONCE) as pool:
+            return dict(zip(scripts, pool.map(self.transcripts, scripts.values()), strict=True))
+
+    def judge(self, name: str, transcripts: tuple[list[str], list[str]]) -> None:
+        """They must differ as `standing` says, and in nothing else."""
+        theirs, ours = transcripts
         expected = [(each.rabbitmq, each.leveret) for each in STANDING if each.script == name]
         if hunks(theirs, ours) != expected:
             pytest.fail(
@@ -69,6 +86,8 @@ def transcript_of(script: Script, port: int) -> list[str]:
 
 def clear(session: Session) -> None:
     """Delete what the script declared, once its connections have gone."""
+    if not session.queues and not session.exchanges:
+        return
     names = [QueueDelete(queue=name) for name in session.queues if name]
     mine = [each for each in session.exchanges if each and not each.startswith("amq.")]
     deletes = [*names, *(ExchangeDelete(exchange=name) for name in mine)]

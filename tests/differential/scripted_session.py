@@ -8,21 +8,14 @@ as well and the script ends there.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 
-from client_frames import FRAME_MAX_BYTES, TRANSIENT, methods_of, publish
-from command_socket import SILENCE_SECONDS, Command, CommandSocket, ScriptEnded
+from client_frames import FRAME_MAX_BYTES, methods_of
+from command_socket import Command, CommandSocket, ScriptEnded
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
-    BasicAck,
-    BasicNack,
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelFlow,
     ChannelOpen,
-    ConfirmSelect,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
@@ -34,7 +27,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from leveret.amqp_frames.properties import Properties
+from scripted_channel import Channel
 from transcript import Names
 
 CAPABILITIES = ("basic.nack", "consumer_cancel_notify", "authentication_failure_close")
@@ -100,6 +93,7 @@ class Connection(CommandSocket):
         super().__init__(session.port)
         self.session = session
         self.name = name
+        self._is_open = False
         self._waiting: deque[Command] = deque()
 
     # --- Out
@@ -129,6 +123,7 @@ class Connection(CommandSocket):
         self.send(ConnectionTuneOk(channel_max, frame_max_bytes, 0))
         self.send(ConnectionOpen(virtual_host=vhost))
         self.take(0)
+        self._is_open = True
 
     def channel(self, number: int) -> Channel:
         """A channel, opened; that is not written down."""
@@ -149,6 +144,8 @@ class Connection(CommandSocket):
     def close(self) -> None:
         """The polite way, as far as the broker still listens; nothing is written down."""
         try:
+            if not self._is_open:
+                raise ScriptEnded
             self.send(ConnectionClose(200, "Goodbye"))
             while not isinstance(self.take(0, quietly=True).method, ConnectionCloseOk):
                 pass
@@ -198,105 +195,3 @@ class Connection(CommandSocket):
             command = self._waiting.popleft()
             for line in command.lines:
                 self.session.record(f"{self.name}, channel {command.channel}, unasked", line)
-
-
-class Channel:
-    """One channel of a connection."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection = connection
-        self.number = number
-        self._answered = 0
-
-    # --- Out
-
-    def send(self, *what: bytes | Method) -> None:
-        """In one write: frames as they are, and methods of this channel."""
-        for each in what:
-            if isinstance(each, Method):
-                self.connection.session.note(each)
-        pieces = [
-            methods_of(self.number, each) if isinstance(each, Method) else each for each in what
-        ]
-        self.connection.send(*pieces)
-
-    def publish(
-        self,
-        routing_key: str,
-        body: bytes = b"body",
-        properties: Properties = TRANSIENT,
-        **bits: object,
-    ) -> None:
-        """basic.publish with its content; exchange, mandatory and immediate as keywords."""
-        self.send(publish(routing_key, body, properties, channel=self.number, **bits))  # type: ignore[arg-type]
-
-    # --- In
-
-    def read(self, count: int = 1) -> Command:
-        """The next commands of this channel, written down; gives the last.
-
-        A channel that the broker closes is opened again.
-        """
-        for _ in range(count):
-            command = self.connection.read(self.number)
-            if isinstance(command.method, BasicAck | BasicNack):
-                self._answered = max(self._answered, command.method.delivery_tag)
-            if isinstance(command.method, ChannelClose):
-                self.send(ChannelCloseOk(), ChannelOpen())
-                self.connection.take(self.number)
-                self._answered = 0
-        return command
-
-    def ask(self, *methods: bytes | Method) -> Method:
-        """Send each and write down its one answer; gives the last."""
-        for method in methods:
-            self.send(method)
-            answer = self.read().method
-        return answer
-
-    def confirm_select(self) -> None:
-        self.ask(ConfirmSelect())
-
-    def confirms(self, count: int) -> None:
-        """Until the next `count` publishes are answered: which numbers were acked, which nacked."""
-        open_numbers = set(range(self._answered + 1, self._answered + count + 1))
-        self._answered += count
-        acked: list[int] = []
-        nacked: list[int] = []
-        while open_numbers:
-            command = self.connection.take(self.number)
-            method = command.method
-            if not isinstance(method, BasicAck | BasicNack):
-                self.connection.session.record(str(self), f"instead of a confirm: {command.lines}")
-                return
-            tag = method.delivery_tag
-            low = min(open_numbers) if method.multiple else tag
-            answered = open_numbers & set(range(low, tag + 1))
-            open_numbers -= answered
-            (acked if isinstance(method, BasicAck) else nacked).extend(answered)
-        line = f"acked {sorted(acked)}, nacked {sorted(nacked)}"
-        self.connection.session.record(str(self), line)
-
-    def settled(self) -> None:
-        """The channel has looked at all that was sent; what came of it is written down."""
-        self.send(ChannelFlow(True))
-        while self.read().method.name != "channel.flow-ok":
-            pass
-
-    def counts(self, queue: str) -> tuple[int, int]:
-        """Ready messages and consumers; not written down."""
-        self.send(QueueDeclare(queue=queue, passive=True))
-        answer = self.connection.take(self.number).method
-        assert isinstance(answer, QueueDeclareOk), answer
-        return answer.message_count, answer.consumer_count
-
-    def wait_for_counts(self, queue: str, ready: int, consumers: int = 0) -> None:
-        """Ask until it is so, for what another connection or the clock sets off."""
-        deadline = time.monotonic() + SILENCE_SECONDS
-        counts = self.counts(queue)
-        while counts != (ready, consumers) and time.monotonic() < deadline:
-            counts = self.counts(queue)
-        self.connection.session.record(str(self), f"{queue} has ready, consumers = {counts}")
-
-    def __str__(self) -> str:
-        return f"{self.connection.name}, channel {self.number}"

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Difference(NamedTuple):
-    """In the transcript of this script, these lines of RabbitMQ's are those of Leveret's."""
-
-    script: str
-    row: str
-    rabbitmq: list[str]
-    leveret: list[str]
-
+from difference import Difference
+from standing_protocol import BROKEN_PROTOCOL
 
 STANDING: list[Difference] = [
+    *BROKEN_PROTOCOL,
     Difference(
         "test_what_waits_when_the_active_consumer_is_cancelled",
         "single active consumer",

@@ -150,6 +150,7 @@ def test_a_channel_that_closes_gives_its_messages_back(session: Session) -> None
     channel.ask(BasicQos(0, 3), CONSUME)
     channel.read(3)
     channel.send(BasicAck(2))
+    channel.read()
     channel.connection.close()
     other = session.channel()
     other.wait_for_counts("q", 3)

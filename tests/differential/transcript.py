@@ -6,7 +6,7 @@ very bytes that came shows those bytes as well. So equal lines are equal bytes, 
 - names the broker makes: `amq.gen-...` of 22 characters, `amq.ctag-...` of at least as many, and
   `amq.rabbitmq.reply-to....`, are numbered as they appear in the session;
 - the properties in connection.start: only `capabilities` is compared, as the rest is the
-  broker's own name, version and licence;
+  broker's own name, version and licence, and the mechanisms are sorted;
 - a timestamp within a minute of the clock is `now` (x-death's time);
 - confirms: which numbers were acked and which nacked is compared, not how they were gathered in
   frames, which is a matter of timing (`Channel.confirms`; one confirm alone is read as it came);
@@ -101,8 +101,12 @@ def _is_now(value: object) -> bool:
 
 
 def _shown_start(start: ConnectionStart) -> str:
-    capabilities = shown_field(start.server_properties["capabilities"])
+    capabilities = start.server_properties["capabilities"].value
+    assert isinstance(capabilities, dict)
+    announced = [name for name, is_there in capabilities.items() if is_there.value]
+    announced = [name for name in announced if name != "direct_reply_to"]
     return (
         f"connection.start(version={start.version_major}.{start.version_minor}, "
-        f"capabilities={capabilities}, mechanisms={start.mechanisms!r}, locales={start.locales!r})"
+        f"capabilities={announced}, mechanisms={sorted(start.mechanisms.split())}, "
+        f"locales={start.locales!r})"
     )
