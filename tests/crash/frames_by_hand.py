@@ -159,10 +159,17 @@ def nack(channel: int, delivery_tag: int, multiple: bool = False, requeue: bool 
 
 
 def content_header(
-    channel: int, body_bytes: int, delivery_mode: int = PERSISTENT, class_id: int = 60
+    channel: int,
+    body_bytes: int,
+    delivery_mode: int = PERSISTENT,
+    class_id: int = 60,
+    priority: int | None = None,
 ) -> bytes:
-    """Encode a content header with nothing but the delivery mode."""
-    return frame(2, channel, struct.pack(">HHQHB", class_id, 0, body_bytes, 1 << 12, delivery_mode))
+    """Encode a content header with nothing but the delivery mode, and the priority if any."""
+    flags, octets = 1 << 12, bytes([delivery_mode])
+    if priority is not None:
+        flags, octets = flags | 1 << 11, octets + bytes([priority])
+    return frame(2, channel, struct.pack(">HHQH", class_id, 0, body_bytes, flags) + octets)
 
 
 def publish_method(channel: int, exchange: str, key: str, mandatory: bool = False) -> bytes:
@@ -180,9 +187,10 @@ def publish(
     delivery_mode: int = PERSISTENT,
     mandatory: bool = False,
     frame_max: int = 131072,
+    priority: int | None = None,
 ) -> bytes:
     """Encode a whole publish; a body above the frame size goes in several frames."""
     chunk = frame_max - 8
     content = [frame(3, channel, body[at : at + chunk]) for at in range(0, len(body), chunk)]
-    header = content_header(channel, len(body), delivery_mode)
+    header = content_header(channel, len(body), delivery_mode, priority=priority)
     return b"".join((publish_method(channel, exchange, key, mandatory), header, *content))

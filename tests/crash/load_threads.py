@@ -90,13 +90,14 @@ class Publisher(LoadThread):
                 ledger.sent.add(key)
             # A message that no ledger expects after a crash is a transient one.
             mode = wire.PERSISTENT if ledgers else wire.TRANSIENT
-            pieces.append(
-                wire.publish(
-                    1, self._exchange, routing_key, body_of(key), mode, frame_max=self._frame_max
-                )
-            )
+            pieces.append(self._encoded(key, routing_key, mode))
         self.sent += count
         client.send(b"".join(pieces))
+
+    def _encoded(self, key: int, routing_key: str, mode: int) -> bytes:
+        return wire.publish(
+            1, self._exchange, routing_key, body_of(key), mode, frame_max=self._frame_max
+        )
 
     def _answer(self, found: Frame) -> None:
         raise_if_close(found)
