@@ -11,15 +11,17 @@ the type they are sent as, so a signedint 1 is a long 1 and a double 1.0, a long
 with the same octets, but true is not 1. Inside arrays and tables the types count too, and in
 tables the order of the fields. RabbitMQ 4.x, stricter, tells 1 from 1.0.
 
-Bindings are found by what they ask for, not one after the other: a message costs as much as the
-criteria that its headers meet, however many bindings there are.
+Bindings are found by what they ask for, not one after the other: one that asks for any of its
+arguments under each of them, one that asks for all under the one that the fewest others are found
+under. So what a message costs depends on the headers it has, and hardly on how many bindings there
+are.
 
 Facts from rabbit_exchange_type_headers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from ..amqp_frames.constants import PRECONDITION_FAILED
@@ -37,28 +39,37 @@ _ALL, _ANY, _ALL_WITH_X, _ANY_WITH_X = "all", "any", "all-with-x", "any-with-x"
 # A header's name, and its value as `comparable` makes it, or that it is there at all.
 _Criterion = tuple[str, object]
 _PRESENT: Final = object()
+# The criteria, and whether a message must meet all of them or one.
+_PatternKey = tuple[frozenset[_Criterion], bool]
+_ANYTHING: Final[_PatternKey] = (frozenset(), True)
 
 
 class _Pattern:
     """What some bindings ask for in common, and where they lead."""
 
-    __slots__ = ("criteria", "destinations", "needed")
+    __slots__ = ("criteria", "destinations", "found_under", "needs_all")
 
-    def __init__(self, criteria: frozenset[_Criterion], needed: int) -> None:
+    def __init__(
+        self,
+        criteria: frozenset[_Criterion],
+        needs_all: bool,
+        found_under: Collection[_Criterion],
+    ) -> None:
         self.criteria = criteria
-        # How many of the criteria a message must meet.
-        self.needed = needed
+        self.needs_all = needs_all
+        # A message that it takes meets at least one of these.
+        self.found_under = found_under
         self.destinations = Destinations()
 
 
 class HeadersExchange(Exchange):
-    """Patterns by what they ask for; a message's hits are counted."""
+    """Patterns by what they ask for."""
 
     reads_headers = True
 
     def __init__(self, definition: ExchangeDefinition) -> None:
         super().__init__(definition)
-        self._patterns: dict[tuple[frozenset[_Criterion], int], _Pattern] = {}
+        self._patterns: dict[_PatternKey, _Pattern] = {}
         # Ordered sets, so that routes are stable.
         self._by_criterion: dict[_Criterion, dict[_Pattern, None]] = {}
 
@@ -85,30 +96,34 @@ class HeadersExchange(Exchange):
         return self._matching(headers)
 
     def _matching(self, headers: Table) -> tuple[Destination, ...]:
-        hits: dict[_Pattern, int] = {}
-        anything = self._patterns.get((frozenset(), 0))
+        met = dict.fromkeys(_criteria_met(headers))
+        patterns: dict[_Pattern, None] = {}
+        anything = self._patterns.get(_ANYTHING)
         if anything is not None:
-            hits[anything] = 0
-        for criterion in _criteria_met(headers):
+            patterns[anything] = None
+        for criterion in met:
             for pattern in self._by_criterion.get(criterion, ()):
-                hits[pattern] = hits.get(pattern, 0) + 1
-        found = [
-            pattern.destinations.in_order()
-            for pattern, count in hits.items()
-            if count >= pattern.needed
-        ]
+                if not pattern.needs_all or met.keys() >= pattern.criteria:
+                    patterns[pattern] = None
+        found = [pattern.destinations.in_order() for pattern in patterns]
         if len(found) == 1:
             return found[0]
         return tuple(dict.fromkeys(each for destinations in found for each in destinations))
 
     def _add_route(self, binding: BindingDefinition, destination: Destination) -> None:
-        key = criteria, needed = _pattern_key(binding.arguments)
+        key = criteria, needs_all = _pattern_key(binding.arguments)
         pattern = self._patterns.get(key)
         if pattern is None:
-            pattern = self._patterns[key] = _Pattern(criteria, needed)
-            for criterion in criteria:
+            found_under: Collection[_Criterion] = criteria
+            if needs_all and criteria:
+                found_under = (min(criteria, key=self._pattern_count),)
+            pattern = self._patterns[key] = _Pattern(criteria, needs_all, found_under)
+            for criterion in found_under:
                 self._by_criterion.setdefault(criterion, {})[pattern] = None
         pattern.destinations.add(destination)
+
+    def _pattern_count(self, criterion: _Criterion) -> int:
+        return len(self._by_criterion.get(criterion, ()))
 
     def _remove_route(self, binding: BindingDefinition, destination: Destination) -> None:
         key = _pattern_key(binding.arguments)
@@ -117,14 +132,14 @@ class HeadersExchange(Exchange):
         if pattern.destinations:
             return
         del self._patterns[key]
-        for criterion in pattern.criteria:
+        for criterion in pattern.found_under:
             patterns = self._by_criterion[criterion]
             del patterns[pattern]
             if not patterns:
                 del self._by_criterion[criterion]
 
 
-def _pattern_key(arguments: Table) -> tuple[frozenset[_Criterion], int]:
+def _pattern_key(arguments: Table) -> _PatternKey:
     match = arguments.get(_MATCH)
     how = _ALL if match is None else match.value
     with_x = how in (_ALL_WITH_X, _ANY_WITH_X)
@@ -133,7 +148,7 @@ def _pattern_key(arguments: Table) -> tuple[frozenset[_Criterion], int]:
         for name, argument in arguments.items()
         if name != _MATCH and (with_x or not name.startswith(_LEFT_OUT_PREFIX))
     )
-    return criteria, 1 if how in (_ANY, _ANY_WITH_X) else len(criteria)
+    return criteria, how not in (_ANY, _ANY_WITH_X)
 
 
 def _criteria_met(headers: Table) -> Iterator[_Criterion]:

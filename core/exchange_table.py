@@ -68,6 +68,8 @@ class ExchangeTable:
             Destination, dict[BindingIdentity, BindingDefinition]
         ] = {}
         self._queues_by_owner: dict[object, dict[QueueDefinition, None]] = {}
+        # What was found out about exchanges that are not plain, until the next change.
+        self._reads_headers: dict[str, bool] = {}
         for name, type_name in PREDECLARED:
             self._add_exchange(ExchangeDefinition(name, type_name, durable=True, vhost=vhost))
 
@@ -107,7 +109,12 @@ class ExchangeTable:
         if not exchange_name:
             return False
         exchange = self.exchange(exchange_name)
-        return not exchange.is_plain and leads_to_headers(self, exchange)
+        if exchange.is_plain:
+            return False
+        found = self._reads_headers.get(exchange_name)
+        if found is None:
+            found = self._reads_headers[exchange_name] = leads_to_headers(self, exchange)
+        return found
 
     # --- For Topology.
 
@@ -158,6 +165,7 @@ class ExchangeTable:
     def apply(self, changes: Iterable[Change]) -> None:
         """Make the changes, each of which must be possible, in their order."""
         self.version += 1
+        self._reads_headers.clear()
         for change in changes:
             self._apply(change)
 

@@ -21,6 +21,7 @@ from leveret.amqp_frames.methods import (
     QueueBindOk,
 )
 from leveret.amqp_frames.properties import Properties
+from served import Served
 from wire import Client, publish
 
 
@@ -28,7 +29,7 @@ def start(tmp_path: Path) -> leveret.Broker:
     return leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error")
 
 
-def connected(broker: leveret.Broker) -> Client:
+def connected(broker: leveret.Broker | Served) -> Client:
     client = Client(broker.host, broker.port).log_in()
     client.open_channel(1, confirms=True)
     return client
@@ -89,6 +90,26 @@ def test_headers_alternates_and_bindings_between_exchanges_survive(tmp_path: Pat
             # The same declarations are the same exchanges and bindings.
             declare(client, "spare", "direct", durable=True, arguments=alternate)
             join(client, "match", "in", a=1)
+
+
+def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
+    with Served(tmp_path) as served, connected(served) as client:
+        client.declare("q", durable=True)
+        alternate = table_of({"alternate-exchange": "in"})
+        declare(client, "spare", "direct", durable=True, arguments=alternate)
+        declare(client, "in", "headers", durable=True)
+        declare(client, "gone", durable=True, auto_delete=True)
+        bind(client, "q", "amq.fanout")
+        join(client, "amq.fanout", "in", a=1)
+        join(client, "amq.fanout", "gone")
+        unbind = ExchangeUnbind(0, "amq.fanout", "gone")
+        assert client.ask(1, unbind) == ExchangeUnbindOk()
+        served.process.kill()
+    with Served(tmp_path) as served, connected(served) as client:
+        assert is_routed(client, "spare", a=1)
+        assert not is_routed(client, "spare", a=2)
+        # It may be declared as another one.
+        declare(client, "gone", "topic")
 
 
 def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:

@@ -153,6 +153,17 @@ def test_both_predeclared_headers_exchanges_are_of_use(commands, name):
     assert commands.route_message(name, a=1) == []
 
 
+def test_bindings_with_something_in_common_are_told_apart_by_the_rest(commands):
+    for n in range(200):
+        commands.declare_queue(f"q{n}")
+        commands.bind(f"q{n}", "amq.headers", "", kind="invoice", paid=True, number=n)
+    assert commands.route_message("amq.headers", kind="invoice", paid=True, number=7) == ["q7"]
+    assert commands.route_message("amq.headers", kind="invoice", paid=False, number=7) == []
+    # However many they are, a message is compared with few of them.
+    found = commands.table.exchange("amq.headers")._by_criterion.values()
+    assert max(map(len, found)) <= 3
+
+
 # --- The model.
 
 FIELDS = st.sampled_from(

@@ -214,3 +214,19 @@ def test_an_exchange_that_needs_none_of_this_is_plain(commands, type_name):
     assert not commands.table.exchange("x").is_plain
     commands.unbind_exchange("amq.fanout", "x")
     assert commands.table.exchange("x").is_plain
+
+
+def test_whether_headers_count_is_found_out_once_until_something_changes(commands, monkeypatch):
+    commands.declare_exchange("x", "fanout")
+    commands.bind_exchange("amq.match")
+    asked = []
+    monkeypatch.setattr(
+        "leveret.core.exchange_table.leads_to_headers",
+        lambda _, exchange: asked.append(exchange.definition.name) or True,
+    )
+    for _ in range(3):
+        assert commands.table.reads_headers("x")
+    assert asked == ["x"]
+    commands.declare_queue()
+    assert commands.table.reads_headers("x")
+    assert asked == ["x", "x"]

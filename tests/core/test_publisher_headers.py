@@ -135,3 +135,12 @@ def test_an_alternate_takes_what_no_key_of_the_message_finds_a_place_for(
         )
     )
     assert told(publisher.route(batch)) == {"a": [0], "b": [1]}
+
+
+def test_a_transaction_is_routed_by_headers_when_it_is_committed(commands, publisher) -> None:
+    publisher.confirm_mode, publisher.transactional = False, True
+    held = publisher.hold(batch_of(to("a"), to("b"), publish("b"), to("c", mandatory=True)))
+    commands.unbind("b", "amq.headers", to="b")
+    routed = publisher.route_held(held)
+    assert told(routed) == {"a": [0], "b": [2]}
+    assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "amq.headers", "k")]
