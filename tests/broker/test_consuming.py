@@ -113,6 +113,14 @@ def test_an_empty_tag_asks_for_one_and_every_one_is_another(client: Client) -> N
     assert client.expect_type(1, BasicDeliver).consumer_tag in tags
 
 
+def test_no_local_is_ignored_as_rabbitmq_ignores_it(client: Client) -> None:
+    client.declare("q")
+    client.consume("q", no_local=True, no_ack=True)
+    client.send(publish("q", b"my own"))
+    client.expect_delivery(BasicDeliver("c", 1, False, "", "q"), b"my own")
+    client.expect(1, BasicAck(1, False))
+
+
 def test_the_same_tag_may_be_used_on_another_channel(client: Client) -> None:
     client.declare("q")
     client.open_channel(2)

@@ -63,7 +63,11 @@ def test_an_empty_name_elsewhere_is_the_queue_that_the_channel_declared_last(
     assert client.ask(1, QueueBind(exchange="amq.direct")) == QueueBindOk()
     client.send(publish(name, b"4", exchange="amq.direct", mandatory=True))
     assert client.read_method(1).name == "basic.ack"
-    assert client.ask(1, QueueUnbind(exchange="amq.direct", routing_key=name)) == QueueUnbindOk()
+    assert client.ask(1, QueueUnbind(exchange="amq.direct")) == QueueUnbindOk()
+    client.send(publish(name, b"5", exchange="amq.direct", mandatory=True))
+    assert client.read_method(1).name == "basic.return"
+    assert client.read_content(1).body == b"5"
+    assert client.read_method(1).name == "basic.ack"
     assert client.ask(1, QueuePurge()) == QueuePurgeOk(3)
     assert client.ask(1, BasicConsume(consumer_tag="c")) == BasicConsumeOk("c")
     assert client.counts(name) == (0, 1)

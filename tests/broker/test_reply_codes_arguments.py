@@ -6,6 +6,8 @@ import pytest
 from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
+    BasicCancel,
+    BasicCancelOk,
     BasicConsume,
     ChannelClose,
     ChannelCloseOk,
@@ -241,6 +243,29 @@ def test_what_was_published_before_one_that_is_too_large_is_kept(client: Client)
         "NOT_ALLOWED - reached maximum (2) of consumers per channel",
         [Q, BasicConsume(queue="q"), BasicConsume(queue="q")],
     ),
+    Mistake(
+        "third consumer of no queue",
+        BasicConsume(queue="missing"),
+        530,
+        "NOT_ALLOWED - reached maximum (2) of consumers per channel",
+        [Q, BasicConsume(queue="q"), BasicConsume(queue="q")],
+    ),
+    Mistake(
+        "third consumer takes replies",
+        BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True),
+        530,
+        "NOT_ALLOWED - reached maximum (2) of consumers per channel",
+        [Q, BasicConsume(queue="q"), BasicConsume(queue="q")],
+    ),
 )
 def test_more_consumers_than_a_channel_may_have(client: Client, mistake: Mistake) -> None:
     assert_closes_the_connection(client, mistake)
+
+
+def test_a_consumer_that_is_cancelled_makes_room_for_another(client: Client) -> None:
+    client.declare("q")
+    for tag in "ab":
+        client.consume("q", tag)
+    assert client.ask(1, BasicCancel("a")) == BasicCancelOk("a")
+    client.consume("q", "c")
+    assert client.counts("q") == (0, 2)

@@ -19,6 +19,7 @@ from leveret.amqp_frames.methods import (
     BasicPublish,
     BasicQos,
     BasicRecover,
+    BasicRecoverAsync,
     BasicReject,
     ChannelClose,
     QueueDeclare,
@@ -160,6 +161,14 @@ def test_an_exclusive_consumer_is_alone_across_connections(connect: Callable[...
     ),
     Mistake("prefetch size", BasicQos(1, 0), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)"),
     Mistake("recover", BasicRecover(False), 540, "NOT_IMPLEMENTED - requeue=false"),
+    Mistake("recover async", BasicRecoverAsync(False), 540, "NOT_IMPLEMENTED - requeue=false"),
+    Mistake(
+        "tag used again where there is no queue",
+        BasicConsume(queue="missing", consumer_tag="c"),
+        530,
+        REUSED,
+        [Q, BasicConsume(queue="q", consumer_tag="c")],
+    ),
 )
 def test_a_consumer_s_mistake_that_closes_the_connection(client: Client, mistake: Mistake) -> None:
     assert_closes_the_connection(client, mistake)

@@ -40,4 +40,30 @@ STANDING: list[Difference] = [
         ],
         [],
     ),
+    Difference(
+        "several_replies",
+        "delivery tags of direct replies",
+        [
+            "connection 1, channel 1: basic.deliver(consumer_tag='r', delivery_tag=1, "
+            "redelivered=False, exchange='', routing_key='<rabbitmq.reply-to 1>')"
+        ],
+        [
+            "connection 1, channel 1: basic.deliver(consumer_tag='r', delivery_tag=2, "
+            "redelivered=False, exchange='', routing_key='<rabbitmq.reply-to 1>')"
+        ],
+    ),
+    Difference(
+        "several_mistakes_in_one_publish",
+        "a publish with a wrong user_id and another mistake",
+        [
+            "connection 1, channel 1: channel.close(reply_code=406, "
+            "reply_text=\"PRECONDITION_FAILED - user_id property set to 'other' but authenticated "
+            "user was 'guest'\", failing_class_id=60, failing_method_id=40)"
+        ],
+        [
+            "connection 1, channel 1: channel.close(reply_code=406, "
+            "reply_text=\"PRECONDITION_FAILED - invalid expiration 'x': no_integer\", "
+            "failing_class_id=60, failing_method_id=40)"
+        ],
+    ),
 ]
