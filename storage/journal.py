@@ -26,17 +26,16 @@ from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.publishes import decode_publishes
+from .entries_record import encode_entries, entries_bytes_at_most
 from .files import Files, OperatingSystemFiles
-from .live_entries import EntryIds
+from .live_entries import Deadlines, EntryIds
 from .records import (
     DELIVERED,
     SETTLE,
     body_bytes_at_most,
     encode_body,
-    encode_entries,
     encode_ranges,
     encode_removed,
-    entries_bytes_at_most,
     ranges_bytes,
 )
 from .recovery import Decode, Recovered, Recovery
@@ -101,15 +100,23 @@ class Journal:
         recovery.run()
         return cls(directory, files, segment_bytes_max, recovery), recovery.recovered
 
-    def append(self, queue_id: int, batch: Batch, indexes: Indexes, entry_ids: EntryIds) -> None:
+    def append(
+        self,
+        queue_id: int,
+        batch: Batch,
+        indexes: Indexes,
+        entry_ids: EntryIds,
+        deadlines: Deadlines = 0,
+    ) -> None:
         """Messages of the batch become entries of the queue; on the disk after the next commit.
 
         `indexes` and `entry_ids` are aligned, ascending and not empty, and the ids lie above all
-        that were appended to the queue before.
+        that were appended to the queue before. `deadlines`: when the entries expire, and aligned
+        if not all expire at once.
         """
         place = batch.journal_place
         writer = self._writer
-        size = entries_bytes_at_most(len(indexes))
+        size = entries_bytes_at_most(len(indexes), deadlines)
         # A batch outlives its body if it is appended again after all its entries were settled.
         if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
             writer.make_room(size)
@@ -120,7 +127,9 @@ class Journal:
         if place.received_indexes is not None:
             received = place.received_indexes
             indexes = array("I", [received[index] for index in indexes])
-        record = encode_entries(queue_id, batch.number, indexes, entry_ids, writer.number)
+        record = encode_entries(
+            queue_id, batch.number, indexes, entry_ids, writer.number, deadlines
+        )
         self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
         writer.take(record)
         self._must_sync = True

@@ -20,6 +20,8 @@ from typing import Generic, Self, TypeVar
 
 # Ascending entry ids: a range where there are no gaps, else array('Q').
 EntryIds = range | array  # type: ignore[type-arg]
+# When entries expire, in milliseconds since the epoch, 0 being never: one for all, or each's.
+Deadlines = int | array  # type: ignore[type-arg]
 
 
 class Block:

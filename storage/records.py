@@ -15,7 +15,6 @@ were received, without a copy.
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections.abc import Sequence
 from itertools import chain
@@ -25,21 +24,17 @@ from typing import NamedTuple
 from isal.isal_zlib import crc32
 
 from ..amqp_frames.batch import Batch, Indexes
+from .entries_record import ENTRIES, INDEXES_LISTED, EntriesRecord, decode_entries
 from .files import Buffer
-from .live_entries import EntryIds
+from .number_lists import little_endian, read_array
 from .segment_ledger import EntryRange
 
 # Kinds. 0 is never one.
 SEGMENT = 1
 BODY = 2
-ENTRIES = 3
 SETTLE = 4
 DELIVERED = 5
 REMOVED = 6
-
-# Forms of a body or entries record: numbers listed one by one, not only first and count.
-INDEXES_LISTED = 1
-ENTRY_IDS_LISTED = 2
 
 RECORD_BYTES_MAX = 0xFFFF_FFFF
 HEAD = Struct("<II")
@@ -47,13 +42,9 @@ HEAD_BYTES = HEAD.size
 
 _segment = Struct("<BIQQ")
 _body = Struct("<BBIQI")
-_entries = Struct("<BBIQQIQ")
 _ranges = Struct("<BIQ")
 _one_range = Struct("<BIQQQ")
 _head_pack = HEAD.pack
-_entries_pack = _entries.pack
-_LISTED_INDEX = array("I").itemsize
-assert _LISTED_INDEX == 4, "array('I') is 32 bits wide wherever CPython runs today"
 
 
 class SegmentRecord(NamedTuple):
@@ -73,15 +64,6 @@ class BodyRecord(NamedTuple):
     indexes: Indexes
     wire_start: int
     wire_end: int
-
-
-class EntriesRecord(NamedTuple):
-    """Messages of a batch that became entries of a queue."""
-
-    queue_id: int
-    batch_number: int
-    indexes: Indexes
-    entry_ids: EntryIds
 
 
 class RangesRecord(NamedTuple):
@@ -115,11 +97,6 @@ def body_bytes_at_most(batch: Batch) -> int:
     return HEAD_BYTES + _body.size + 4 * len(batch) + batch.wire_bytes()
 
 
-def entries_bytes_at_most(count: int) -> int:
-    """The size of an entries record of so many entries, or more."""
-    return HEAD_BYTES + _entries.size + 12 * count
-
-
 def ranges_bytes(count: int) -> int:
     """The size of a record of so many ranges."""
     return HEAD_BYTES + _ranges.size + 16 * count
@@ -134,7 +111,7 @@ def encode_body(batch: Batch, segment_number: int) -> tuple[bytes, Buffer]:
     if last - first + 1 == count:
         fixed = _body.pack(BODY, 0, count, batch.number, first)
     else:
-        fixed = _body.pack(BODY, INDEXES_LISTED, count, batch.number, first) + _little_endian(
+        fixed = _body.pack(BODY, INDEXES_LISTED, count, batch.number, first) + little_endian(
             array("I", indexes)
         )
     starts, ends = batch.starts, batch.ends
@@ -162,26 +139,6 @@ def _crc_of(wire: Buffer, crc: int) -> int:
     return crc
 
 
-def encode_entries(
-    queue_id: int, batch_number: int, indexes: Indexes, entry_ids: EntryIds, segment_number: int
-) -> bytes:
-    """The record that makes messages of a batch entries of a queue."""
-    count = len(indexes)
-    first_index, first_id = indexes[0], entry_ids[0]
-    listed = b""
-    form = 0
-    if indexes[-1] - first_index + 1 != count:
-        form = INDEXES_LISTED
-        listed = _little_endian(array("I", indexes))
-    if entry_ids[-1] - first_id + 1 != count:
-        form |= ENTRY_IDS_LISTED
-        listed += _little_endian(array("Q", entry_ids))
-    covered = _entries_pack(ENTRIES, form, count, queue_id, batch_number, first_index, first_id)
-    if form:
-        covered += listed
-    return _head_pack(len(covered), crc32(covered, segment_number)) + covered
-
-
 def encode_ranges(
     kind: int, queue_id: int, ranges: Sequence[EntryRange], segment_number: int
 ) -> bytes:
@@ -207,7 +164,7 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
         if kind == BODY:
             return _decode_body(data, start, end)
         if kind == ENTRIES:
-            return _decode_entries(data, start, end)
+            return decode_entries(data, start, end)
         if kind in (SETTLE, DELIVERED):
             _, count, queue_id = _ranges.unpack_from(data, start)
             ranges = _read_ranges(data, start + _ranges.size, count, end)
@@ -230,28 +187,9 @@ def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
     position = start + _body.size
     if form & INDEXES_LISTED:
         return BodyRecord(
-            batch_number, _read_array("I", data, position, count), position + 4 * count, end
+            batch_number, read_array("I", data, position, count), position + 4 * count, end
         )
     return BodyRecord(batch_number, range(first, first + count), position, end)
-
-
-def _decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
-    _, form, count, queue_id, batch_number, first_index, first_id = _entries.unpack_from(
-        data, start
-    )
-    position = start + _entries.size
-    indexes: Indexes = range(first_index, first_index + count)
-    entry_ids: EntryIds = range(first_id, first_id + count)
-    if form & INDEXES_LISTED:
-        indexes = _read_array("I", data, position, count)
-        position += 4 * count
-    if form & ENTRY_IDS_LISTED:
-        entry_ids = _read_array("Q", data, position, count)
-        position += 8 * count
-    if position != end or not count:
-        msg = f"entries record of {end - start} bytes ends at {position - start}"
-        raise ValueError(msg)
-    return EntriesRecord(queue_id, batch_number, indexes, entry_ids)
 
 
 def _whole(covered: bytes, segment_number: int) -> bytes:
@@ -259,29 +197,12 @@ def _whole(covered: bytes, segment_number: int) -> bytes:
 
 
 def _listed(ranges: Sequence[EntryRange]) -> bytes:
-    return _little_endian(array("Q", chain.from_iterable(ranges)))
-
-
-def _little_endian(numbers: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def _read_array(typecode: str, data: bytes, start: int, count: int) -> array[int]:
-    numbers = array(typecode)
-    numbers.frombytes(data[start : start + count * numbers.itemsize])
-    if len(numbers) != count:
-        msg = f"{count} numbers announced, {len(numbers)} there"
-        raise ValueError(msg)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+    return little_endian(array("Q", chain.from_iterable(ranges)))
 
 
 def _read_ranges(data: bytes, start: int, count: int, end: int) -> list[EntryRange]:
     if end - start != 16 * count:
         msg = f"{count} ranges announced, {end - start} bytes there"
         raise ValueError(msg)
-    numbers = _read_array("Q", data, start, 2 * count)
+    numbers = read_array("Q", data, start, 2 * count)
     return list(zip(numbers[::2], numbers[1::2], strict=True))

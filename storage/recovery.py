@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
 from .files import Files
+from .live_entries import Deadlines
 from .records import RemovedRecord
 from .replay import RecoveredBlock, Replay, StoredBody
 from .segment_files import Damage, SegmentReader, segment_numbers, segment_path
@@ -42,12 +43,16 @@ class ReportLine(NamedTuple):
 
 
 class RecoveredRun(NamedTuple):
-    """Entries with ids without gaps, from `first_entry_id` on, that were delivered as often."""
+    """Entries with ids without gaps, from `first_entry_id` on, that were delivered as often.
+
+    `deadlines`: when they expire, aligned with them if not all expire at once.
+    """
 
     batch: Batch
     indexes: Indexes
     first_entry_id: int
     attempts: int
+    deadlines: Deadlines = 0
 
 
 class Recovered(NamedTuple):
@@ -228,11 +233,17 @@ def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
     indexes = _positions(block.indexes, body.place.received_indexes, len(batch))
     if indexes is None:
         return None
-    ids = block.entry_ids
+    ids, deadlines = block.entry_ids, block.deadlines
     if ids[-1] - ids[0] + 1 == len(ids):
-        return [RecoveredRun(batch, indexes, ids[0], block.attempts)]
+        return [RecoveredRun(batch, indexes, ids[0], block.attempts, deadlines)]
     return [
-        RecoveredRun(batch, indexes[start:end], ids[start], block.attempts)
+        RecoveredRun(
+            batch,
+            indexes[start:end],
+            ids[start],
+            block.attempts,
+            deadlines if isinstance(deadlines, int) else deadlines[start:end],
+        )
         for start, end in _stretches(ids)
     ]
 

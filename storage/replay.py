@@ -12,11 +12,11 @@ from collections.abc import Set
 from typing import NamedTuple, Self
 
 from ..amqp_frames.batch import Batch, Indexes
-from .live_entries import Block, EntryIds
+from .entries_record import EntriesRecord
+from .live_entries import Block, Deadlines, EntryIds
 from .records import (
     DELIVERED,
     BodyRecord,
-    EntriesRecord,
     RangesRecord,
     Record,
     RemovedRecord,
@@ -50,11 +50,11 @@ class StoredBody:
 class RecoveredBlock(Block):
     """Live entries that know their messages and how often they were delivered.
 
-    `indexes`, aligned with the entry ids, are those of the batch as it was received. A body of
-    None: no record of it verified.
+    `indexes`, aligned with the entry ids, are those of the batch as it was received, and so are
+    `deadlines`, if several. A body of None: no record of it verified.
     """
 
-    __slots__ = ("attempts", "batch_number", "body", "indexes")
+    __slots__ = ("attempts", "batch_number", "body", "deadlines", "indexes")
 
     def __init__(
         self,
@@ -63,12 +63,14 @@ class RecoveredBlock(Block):
         batch_number: int,
         body: StoredBody | None,
         indexes: Indexes,
+        deadlines: Deadlines,
     ) -> None:
         body_segment = body.place.segment_number if body else entries_segment
         super().__init__(entry_ids, body_segment, entries_segment)
         self.batch_number = batch_number
         self.body = body
         self.indexes = indexes
+        self.deadlines = deadlines
         self.attempts = 0
 
     def split(self, position: int) -> Self:
@@ -76,6 +78,10 @@ class RecoveredBlock(Block):
         rest = super().split(position)
         rest.indexes = self.indexes[position:]
         self.indexes = self.indexes[:position]
+        rest.deadlines = self.deadlines
+        if not isinstance(self.deadlines, int):
+            rest.deadlines = self.deadlines[position:]
+            self.deadlines = self.deadlines[:position]
         rest.batch_number = self.batch_number
         rest.body = self.body
         rest.attempts = self.attempts
@@ -130,6 +136,7 @@ class Replay:
             record.batch_number,
             self._bodies.get(record.batch_number),
             record.indexes,
+            record.deadlines,
         )
         ledger.append(record.queue_id, block)
         # The body record may be lost; its number is not to be used again all the same.

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from isal.isal_zlib import crc32
 
+from .entries_record import EntriesRecord
 from .errors import StorageError
 from .files import Files, write_all
 from .records import (
     HEAD,
     HEAD_BYTES,
     BodyRecord,
-    EntriesRecord,
     RangesRecord,
     Record,
     SegmentRecord,
@@ -33,7 +33,9 @@ from .segment_ledger import EntryRange
 
 # A file no longer than this, in which not even the first bytes verify, was never a segment.
 TORN_HEADER_BYTES_MAX = 4096
-FORMAT_VERSION = 1
+# What is written. Version 2 added deadlines to entries records.
+FORMAT_VERSION = 2
+FORMAT_VERSIONS_READ = (1, 2)
 MAGIC = b"LEVERETJ"
 
 _prefix = Struct("<8sII")
@@ -117,10 +119,10 @@ class SegmentReader:
 
     def __init__(self, data: bytes, number: int) -> None:
         prefix = decode_prefix(data)
-        if prefix is not None and prefix.version != FORMAT_VERSION:
+        if prefix is not None and prefix.version not in FORMAT_VERSIONS_READ:
             msg = (
                 f"journal segment {number} has format version {prefix.version}; "
-                f"this broker reads version {FORMAT_VERSION}"
+                f"this broker reads versions {' and '.join(map(str, FORMAT_VERSIONS_READ))}"
             )
             raise JournalVersionError(msg)
         self.number = number

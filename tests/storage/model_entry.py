@@ -12,6 +12,7 @@ class Entry:
     """What happened to one entry, each with how far it has got to the disk."""
 
     wire: bytes
+    deadline: int = 0
     appended: int = BUFFERED
     settled: int | None = None
     delivered: list[int] = field(default_factory=list)

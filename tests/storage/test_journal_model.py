@@ -1,7 +1,8 @@
 """The journal against a model, through kills and power cuts at any moment.
 
 What the model demands of every start, and of the start after that:
-- an entry whose append was synced, and that nobody settled, is there, its bytes unaltered;
+- an entry whose append was synced, and that nobody settled, is there, its bytes and its deadline
+  unaltered;
 - an entry whose settle or queue's end was synced is not there;
 - what was not synced may have happened or not; a kill, unlike a power cut, loses nothing written;
 - attempts lie between those synced and those asked for;
@@ -37,6 +38,8 @@ from publishes import batch_of, message
 DIRECTORY = "/journal"
 randoms = st.randoms(use_true_random=False)
 small = st.integers(0, 40)
+# An entry's wire bytes, attempts and deadline.
+Found = tuple[bytes, int, int]
 
 
 def some_of(random: Random, indexes: Indexes) -> Indexes:
@@ -95,10 +98,13 @@ class JournalAgainstModel(RuleBasedStateMachine):
         if random.random() < 0.3:
             ids = array("Q", sorted(random.sample(range(first, first + 2 * count), count)))
         self.next_ids[queue_id] = ids[-1] + 1
-        self.journal.append(queue_id, batch, indexes, ids)
+        expiring = random.choice((0, random.randrange(1, 2**48), None))
+        each = array("Q", [random.choice((0, 5, 2**48)) for _ in ids])
+        self.journal.append(queue_id, batch, indexes, ids, each if expiring is None else expiring)
         self.must_sync = True
-        for index, entry_id in zip(indexes, ids, strict=True):
-            self.queues[queue_id][entry_id] = Entry(message(batch, index))
+        for position, (index, entry_id) in enumerate(zip(indexes, ids, strict=True)):
+            deadline = each[position] if expiring is None else expiring
+            self.queues[queue_id][entry_id] = Entry(message(batch, index), deadline)
 
     @rule(random=randoms, synced=st.sampled_from((False, False, True)), oldest=st.booleans())
     def settle(self, random: Random, synced: bool, oldest: bool) -> None:
@@ -242,31 +248,31 @@ class JournalAgainstModel(RuleBasedStateMachine):
             assert next_id > max(entries, default=0)
             self.next_ids[queue_id] = next_id
             self.queues[queue_id] = {
-                entry_id: Entry(wire, SYNCED, None, [SYNCED] * attempts)
-                for entry_id, (wire, attempts) in entries.items()
+                entry_id: Entry(wire, deadline, SYNCED, None, [SYNCED] * attempts)
+                for entry_id, (wire, attempts, deadline) in entries.items()
             }
 
-    def check(self, recovered: Recovered, certain: int) -> dict[int, dict[int, tuple[bytes, int]]]:
+    def check(self, recovered: Recovered, certain: int) -> dict[int, dict[int, Found]]:
         assert recovered.next_batch_number >= self.next_batch_number_synced
-        found: dict[int, dict[int, tuple[bytes, int]]] = {queue_id: {} for queue_id in self.queues}
+        found: dict[int, dict[int, Found]] = {queue_id: {} for queue_id in self.queues}
         for queue_id, runs in recovered.queues.items():
             for run in runs:
                 assert run.batch.number < recovered.next_batch_number
                 for position, index in enumerate(run.indexes):
                     entry_id = run.first_entry_id + position
                     assert entry_id > max(found[queue_id], default=0)
-                    found[queue_id][entry_id] = message(run.batch, index), run.attempts
+                    several = run.deadlines
+                    deadline = several if isinstance(several, int) else several[position]
+                    found[queue_id][entry_id] = message(run.batch, index), run.attempts, deadline
         for queue_id, entries in self.queues.items():
             self.check_queue(entries, found[queue_id], certain)
         return found
 
     @staticmethod
-    def check_queue(
-        entries: dict[int, Entry], found: dict[int, tuple[bytes, int]], certain: int
-    ) -> None:
-        for entry_id, (wire, attempts) in found.items():
+    def check_queue(entries: dict[int, Entry], found: dict[int, Found], certain: int) -> None:
+        for entry_id, (wire, attempts, deadline) in found.items():
             entry = entries[entry_id]
-            assert entry.wire == wire
+            assert (entry.wire, entry.deadline) == (wire, deadline)
             assert entry.settled is None or entry.settled < certain
             sure = sum(1 for level in entry.delivered if level >= certain)
             assert sure <= attempts <= len(entry.delivered)

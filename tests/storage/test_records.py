@@ -6,23 +6,25 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leveret.storage.entries_record import (
+    EntriesRecord,
+    encode_entries,
+    entries_bytes_at_most,
+)
 from leveret.storage.records import (
     DELIVERED,
     HEAD,
     SETTLE,
     BodyRecord,
-    EntriesRecord,
     RangesRecord,
     RemovedRecord,
     SegmentRecord,
     body_bytes_at_most,
     decode_record,
     encode_body,
-    encode_entries,
     encode_ranges,
     encode_removed,
     encode_segment,
-    entries_bytes_at_most,
     ranges_bytes,
 )
 from publishes import batch_of, publish
@@ -72,6 +74,33 @@ def test_what_is_contiguous_is_a_range_and_takes_no_room() -> None:
     assert encode_entries(1, 2, array("I", range(1000)), range(5, 1005), SEGMENT_NUMBER) == many
     assert decode_record(many, HEAD.size, len(many)) == EntriesRecord(
         1, 2, range(1000), range(5, 1005)
+    )
+
+
+@given(each=st.lists(numbers, min_size=1, max_size=5), data=st.data())
+def test_deadlines_come_back_one_for_all_or_one_for_each(
+    each: list[int], data: st.DataObject
+) -> None:
+    count = len(each)
+    all_at_once = data.draw(numbers)
+    for deadlines in (array("Q", each), all_at_once):
+        # In every form that indexes and ids can have.
+        for indexes in (range(2, 2 + count), array("I", range(0, 2 * count, 2))):
+            for ids in (range(1, 1 + count), array("Q", range(1, 2 * count, 2))):
+                record = encode_entries(1, 2, indexes, ids, SEGMENT_NUMBER, deadlines)
+                assert len(record) <= entries_bytes_at_most(count, deadlines)
+                covered = verified(record)
+                decoded = decode_record(covered, 0, len(covered))
+                assert isinstance(decoded, EntriesRecord)
+                assert decoded.deadlines == deadlines
+                assert list(decoded.indexes) == list(indexes)
+                assert list(decoded.entry_ids) == list(ids)
+
+
+def test_an_entries_record_without_deadlines_is_as_it_was_in_format_version_1() -> None:
+    record = encode_entries(1, 2, range(3), range(5, 8), SEGMENT_NUMBER)
+    assert record[HEAD.size :] == bytes.fromhex(
+        "03 00 03000000 0100000000000000 0200000000000000 00000000 0500000000000000"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from struct import pack
+from struct import pack, unpack_from
 from zlib import crc32
 
 import pytest
@@ -100,13 +100,23 @@ def test_zeros_written_ahead_are_no_torn_tail() -> None:
 
 def test_a_segment_of_a_newer_format_stops_the_start() -> None:
     files, _ = in_three_segments()
-    prefix = pack("<8sII", MAGIC, 2, 500)
+    prefix = pack("<8sII", MAGIC, 3, 500)
     files.names[segment_path(DIRECTORY, 2)].content[:20] = prefix + pack("<I", crc32(prefix))
     with pytest.raises(JournalVersionError) as caught:
         opened(files)
     assert str(caught.value) == (
-        "journal segment 2 has format version 2; this broker reads version 1"
+        "journal segment 2 has format version 3; this broker reads versions 1 and 2"
     )
+
+
+def test_segments_of_format_version_1_are_read() -> None:
+    """A version-1 segment is one of today's without deadlines but for the number in its prefix."""
+    files, held = in_three_segments()
+    for number in (1, 2, 3):
+        content = files.names[segment_path(DIRECTORY, number)].content
+        prefix = pack("<8sII", MAGIC, 1, *unpack_from("<I", content, 12))
+        content[:20] = prefix + pack("<I", crc32(prefix))
+    assert started_twice(files) == (held, [])
 
 
 def test_recovery_syncs_what_it_accepts_before_it_returns() -> None:
