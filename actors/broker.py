@@ -23,6 +23,7 @@ from ..core.declaration_checks import gone
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.permitted import check_planned
 from ..core.plan import Plan
+from ..core.queue_structures import refill
 from ..core.topology import Topology
 from ..core.topology_methods import plan_method
 from ..storage.recovery import Recovered
@@ -71,10 +72,10 @@ class BrokerActor(LoopActor):
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
         for queue in self._vhosts.queues():
-            messages = new_messages(self._context, queue)
-            for run in recovered.queues.get(queue.queue_id, ()):
-                messages.restore(run.batch, run.indexes, run.first_entry_id, run.attempts)
-                if self._context.trace.is_on:
+            runs = recovered.queues.get(queue.queue_id, ())
+            messages = refill(new_messages(self._context, queue), runs)
+            if self._context.trace.is_on:
+                for run in runs:
                     recovered_run(self._context.trace, queue.name, run)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)

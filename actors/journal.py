@@ -113,7 +113,9 @@ class JournalActor(ThreadActor):
         answers: list[SettleSynced] = []
         for each in self.drained(message):
             if isinstance(each, Append):
-                journal.append(each.queue_id, each.batch, each.indexes, each.entry_ids)
+                journal.append(
+                    each.queue_id, each.batch, each.indexes, each.entry_ids, each.deadlines
+                )
                 appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):
                 if each.delivered:

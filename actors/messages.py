@@ -114,6 +114,8 @@ class Append(NamedTuple):
     batch: Batch
     indexes: Indexes
     entry_ids: range | array[int]
+    # When they expire, in milliseconds since the epoch: all of them, or aligned; 0 is never.
+    deadlines: int | array[int] = 0
 
 
 class Persisted(NamedTuple):

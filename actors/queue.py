@@ -2,9 +2,8 @@
 
 The rules are core/message_queue.py's; this shell carries out the effects, in a fixed order:
 append, confirm, reject, record, dead-letter, deliver. A persistent message of a durable queue is
-confirmed only when the journal says that it is on disk: fsync before confirm. A queue that is
-deleted or fails answers for everything that it owes: each publish is nacked, each question gets its
-404.
+confirmed only when the journal says that it is on disk: fsync before confirm. A queue that goes or
+fails answers for everything that it owes: each publish is nacked, each question gets its 404.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
 from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
+from ..core.expiring_queue import ExpiringQueue
 from ..core.message_queue import Effects, MessageQueue
 from .messages import (
     AddConsumer,
@@ -51,9 +51,11 @@ from .messages import (
     Settle,
     SettleSynced,
     Status,
+    Woken,
 )
 from .node_context import NodeContext
-from .queue_answers import QueueAnswers
+from .queue_answers import QueueAnswers, refuse
+from .queue_expiry import QueueExpiry
 from .queue_tracing import QueueTracing
 from .runtime import LoopActor, TurnOver, tell
 
@@ -67,13 +69,13 @@ class Queue(LoopActor):
         super().__init__()
         self._definition = definition
         self._messages = messages
+        self._ticker = context.ticker
+        self._expiry: QueueExpiry | None = None  # only of a queue whose messages may expire
         self._broker = context.broker
         self._journal = context.journal
         self._dead_letters = context.dead_letters
         self._tracing = QueueTracing(context.trace, definition.name)
         self._answers = QueueAnswers(definition, self._tracing)
-        # Appends that the journal has not answered, in order.
-        self._owed: dict[int, Append] = {}
         self._is_deleted = False
         # While a delete is decided on: what came since its counts were told.
         self._is_held = False
@@ -82,10 +84,19 @@ class Queue(LoopActor):
         self._at_hand: object = None
 
     def on_start(self) -> None:
-        """What came back from the journal may be more than the queue's limits allow."""
+        """What came back from the journal may be too much for the queue's limits, or too old."""
+        if isinstance(self._messages, ExpiringQueue):
+            self._begin_expiry(self._messages)
         effects = Effects()
         self._messages.dispatch(effects)
         self._carry_out(effects)
+        if self._expiry is not None:
+            self._expiry.watch()
+
+    def _begin_expiry(self, messages: ExpiringQueue) -> None:
+        self._messages = messages
+        self._expiry = QueueExpiry(messages, self.actor_ref, self._ticker, self.runtime)
+        self._expiry.read_clock()
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first."""
@@ -93,20 +104,22 @@ class Queue(LoopActor):
             self._held_back.append(message)
             return
         self._at_hand = message
-        messages = self._messages
+        if self._expiry is not None:
+            self._expiry.read_clock()
         effects = Effects()
         if isinstance(message, Publish):
-            messages.publish(message.batch, message.indexes, effects)
-            self._tracing.enqueued(message, effects, messages.ready.message_count)
+            if message.batch.ttls_ms is not None and self._expiry is None:
+                self._begin_expiry(ExpiringQueue.continuing(self._messages))
+            self._messages.publish(message.batch, message.indexes, effects)
+            self._tracing.enqueued(message, effects, self._messages.ready.message_count)
             self._carry_out(effects, message)
         elif isinstance(message, Persisted):
-            for append in message.appends:
-                self._owed.pop(id(append), None)
-                self._tracing.step("message.persisted", append.batch, append.indexes)
-                self._answers.confirm(append.channel, append.batch, append.indexes)
+            self._answers.persisted(message.appends)
         else:
             self._give_and_take(message, effects)
             self._carry_out(effects)
+        if self._expiry is not None:
+            self._expiry.watch()
         self._at_hand = None
 
     def _give_and_take(self, message: object, effects: Effects) -> None:
@@ -147,8 +160,9 @@ class Queue(LoopActor):
                     publish.channel,
                     publish.batch,
                     *effects.appended,
+                    effects.deadlines,
                 )
-                self._owed[id(append)] = append
+                self._answers.owe(append)
                 self._journal.tell(append)
             if effects.confirmed is not None:
                 self._answers.confirm(publish.channel, publish.batch, effects.confirmed)
@@ -208,6 +222,9 @@ class Queue(LoopActor):
         elif isinstance(message, Delete):
             self._is_deleted = True
             self.stop()
+        elif isinstance(message, Woken) and self._expiry is not None:
+            self._expiry.woken()
+            messages.dispatch(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
         consumers = self._messages.consumers
@@ -241,8 +258,7 @@ class Queue(LoopActor):
         if self._is_deleted:
             self._answer_for_all()
             for consumer in self._messages.consumers.all():
-                cancelled = ConsumerCancelled(consumer.consumer_tag)
-                tell(consumer.channel, cancelled)  # type: ignore[arg-type]
+                tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
             self._drop()
 
     def _drop(self) -> None:
@@ -266,21 +282,11 @@ class Queue(LoopActor):
     def _answer_for_all(self) -> None:
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
         answers = self._answers
-        answers.reject_unsent(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
-        for append in self._owed.values():
-            answers.reject(append.channel, append.batch, append.indexes)
-        self._owed.clear()
+        answers.reject_all(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
         for message in (self._at_hand, *self._held_back, *self._drained()):
-            if isinstance(message, Publish):
-                answers.reject(message.channel, message.batch, message.indexes)
-            elif isinstance(message, RemoveConsumer):
-                tell(message.channel, ConsumerRemoved(message.consumer_tag))
-            elif isinstance(message, (AddConsumer, Get)):
-                tell(message.channel, Refused(self._gone()))
-            elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
-                tell(message.reply_to, Refused(self._gone()))
-            elif isinstance(message, Delete):
+            if isinstance(message, Delete):
                 self._is_deleted = True
+            refuse(message, answers, self._gone())
         answers.send()
 
     def _drained(self) -> Iterable[object]:

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.errors import SoftError
 from ..core.definitions import QueueDefinition
-from .messages import Confirm, Ref, Reject
+from .messages import (
+    AddConsumer,
+    Append,
+    Confirm,
+    ConsumerRemoved,
+    Get,
+    PrepareDelete,
+    Publish,
+    Purge,
+    Ref,
+    Refused,
+    Reject,
+    RemoveConsumer,
+    ReportStatus,
+)
 from .queue_tracing import QueueTracing
 from .runtime import tell
 
@@ -21,6 +38,19 @@ class QueueAnswers:
         self._reason = "the queue is full"
         self._confirms: Items = {}
         self._rejects: Items = {}
+        # Appends that the journal has not answered, in order.
+        self._owed: dict[int, Append] = {}
+
+    def owe(self, append: Append) -> None:
+        """Confirm these when the journal has them."""
+        self._owed[id(append)] = append
+
+    def persisted(self, appends: Sequence[Append]) -> None:
+        """The journal has these."""
+        for append in appends:
+            self._owed.pop(id(append), None)
+            self._tracing.step("message.persisted", append.batch, append.indexes)
+            self.confirm(append.channel, append.batch, append.indexes)
 
     def confirm(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
         """The queue has these, on disk where that is promised."""
@@ -48,8 +78,8 @@ class QueueAnswers:
                 tell(channel, Reject(self._queue, items))
             self._rejects.clear()
 
-    def reject_unsent(self, reason: str) -> None:
-        """What is on disk but not yet said to be will not be kept: not confirmed after all.
+    def reject_all(self, reason: str) -> None:
+        """The queue goes: what is on disk but not yet said to be is not kept, so not confirmed.
 
         `reason` is why, of these and of all that is rejected from now on.
         """
@@ -58,3 +88,18 @@ class QueueAnswers:
         for channel, items in confirms.items():
             for batch, indexes in items:
                 self.reject(channel, batch, indexes)
+        for append in self._owed.values():
+            self.reject(append.channel, append.batch, append.indexes)
+        self._owed.clear()
+
+
+def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
+    """Answer what a queue that goes will not handle any more; `error` says that it is gone."""
+    if isinstance(message, Publish):
+        answers.reject(message.channel, message.batch, message.indexes)
+    elif isinstance(message, RemoveConsumer):
+        tell(message.channel, ConsumerRemoved(message.consumer_tag))
+    elif isinstance(message, (AddConsumer, Get)):
+        tell(message.channel, Refused(error))
+    elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
+        tell(message.reply_to, Refused(error))

@@ -20,6 +20,10 @@ from .methods import Method
 Indexes = range | array  # type: ignore[type-arg]
 
 
+# Above every time to live: none.
+TTL_NONE = 2**64 - 1
+
+
 class Batch:
     """Consecutive publishes of one channel, as bytes and columns.
 
@@ -45,6 +49,7 @@ class Batch:
         "received_ns",
         "starts",
         "traced",
+        "ttls_ms",
         "wire",
         "wire_bytes_known",
     )
@@ -67,6 +72,9 @@ class Batch:
         self.flagged: list[int] | None = None
         # What `wire_bytes` has found; queues ask again and again.
         self.wire_bytes_known = -1
+        # Per message how long it may live in a queue, in milliseconds, if any says so in its
+        # `expiration`; TTL_NONE for those that do not. The channel that routes it fills this in.
+        self.ttls_ms: array[int] | None = None
         self.number = 0
         # Indexes of the persistent messages that reached a durable queue; None means all.
         self.durable: Indexes | None = None

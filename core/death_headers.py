@@ -20,6 +20,7 @@ from ..amqp_frames.short_strings import decode_text, encode_text
 
 REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
+EXPIRED: Final = "expired"
 DELIVERY_LIMIT: Final = "delivery_limit"
 _COUNT_MAX: Final = 2**63 - 1
 

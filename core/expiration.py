@@ -1,8 +1,4 @@
-"""The `expiration` of a message: what is wrong with it, as RabbitMQ prints it.
-
-Nothing expires yet, so a valid one is refused too, rather than ignored: the client would believe
-that its message goes.
-"""
+"""The `expiration` of a message: what is wrong with it, as RabbitMQ prints it."""
 
 from __future__ import annotations
 
@@ -15,8 +11,8 @@ from .arguments import EXPIRY_MS_MAX
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
-def expiration_fault(expiration: str) -> str:
-    """Why a message with this expiration cannot be published."""
+def expiration_fault(expiration: str) -> str | None:
+    """Why a message with this expiration cannot be published; None: it is milliseconds, as text."""
     found = _INTEGER.match(expiration)
     if found is None:
         return "no_integer"
@@ -28,4 +24,4 @@ def expiration_fault(expiration: str) -> str:
         return f"{{value_negative,{milliseconds}}}"
     if milliseconds > EXPIRY_MS_MAX:
         return f"{{value_too_large,{milliseconds}}}"
-    return "not implemented"
+    return None

@@ -43,7 +43,9 @@ class LimitedQueue(MessageQueue):
         self, identity: object, durable: bool, delivery_window_bytes_max: int, limits: Limits
     ) -> None:
         super().__init__(identity, durable, delivery_window_bytes_max)
-        ready_max, ready_bytes_max, self._rejects, self._dead_letters_rejected = limits
+        ready_max, ready_bytes_max = limits.ready_max, limits.ready_bytes_max
+        self._rejects = limits.rejects
+        self._dead_letters_rejected = limits.dead_letters_rejected
         self._ready_max = _UNLIMITED if ready_max is None else ready_max
         self._ready_bytes_max = _UNLIMITED if ready_bytes_max is None else ready_bytes_max
         # Bodies are looked at only if they are limited.
@@ -52,18 +54,18 @@ class LimitedQueue(MessageQueue):
 
     # --- Counting what is ready
 
-    def restore(self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int) -> None:
+    def restore(self, span: Span) -> None:
         """As any queue; what is too much goes with the first dispatch."""
-        super().restore(batch, indexes, first_entry_id, attempts)
-        self._count(batch, indexes)
+        super().restore(span)
+        self._count(span.batch, span.indexes)
 
     def purge(self) -> tuple[int, list[EntryRange]]:
         """As any queue."""
         self._ready_bytes = 0
         return super().purge()
 
-    def _take(self, count: int, effects: Effects) -> Span:
-        span = super()._take(count, effects)
+    def _take(self, count: int) -> Span:
+        span = super()._take(count)
         self._uncount(span)
         return span
 
@@ -88,12 +90,16 @@ class LimitedQueue(MessageQueue):
             return
         first = self.next_entry_id
         stored = self._take_in(batch, indexes, effects)
-        self._append(Span(batch, indexes, first, 0, stored), effects)
-        self._drop_overflow(effects)
+        self._append(batch, indexes, first, stored)
+        self._deliver_new(effects)
+        self._trim(effects)
 
-    def _append(self, span: Span, effects: Effects) -> None:
-        self.ready.append(span)
-        self._count(span.batch, span.indexes)
+    def _append(self, batch: Batch, indexes: Indexes, first_entry_id: int, stored: bool) -> None:
+        self.ready.append(Span(batch, indexes, first_entry_id, 0, stored))
+        self._count(batch, indexes)
+
+    def _deliver_new(self, effects: Effects) -> None:
+        """Give consumers with room what has just been appended, before anything is too much."""
         super()._dispatch(effects)
 
     def _publish_or_reject(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
@@ -110,9 +116,10 @@ class LimitedQueue(MessageQueue):
             fitting = self._fitting(batch, indexes, position)
             if fitting:
                 row = indexes[position : position + fitting]
-                span = Span(batch, row, first + len(accepted), 0, stored)
+                self._append(batch, row, first + len(accepted), stored)
                 accepted.extend(row)
-                self._append(span, effects)
+                self._deliver_new(effects)
+                self._trim(effects)
             elif self.ready.message_count >= self._ready_max:
                 rejected.extend(indexes[position:])
                 break
@@ -144,20 +151,20 @@ class LimitedQueue(MessageQueue):
 
     def _dispatch(self, effects: Effects) -> None:
         # Something may have been requeued: what is too much by that is not delivered again.
-        self._drop_overflow(effects)
+        self._trim(effects)
         super()._dispatch(effects)
 
-    def _drop_overflow(self, effects: Effects) -> None:
+    def _trim(self, effects: Effects) -> None:
         """With drop-head: drop the oldest until no limit is exceeded."""
         ready = self.ready
         if self._rejects:
             return
         while ready.message_count > self._ready_max:
-            self._drop(ready.message_count - self._ready_max, effects)
+            self._drop(ready.message_count - self._ready_max, MAXLEN, effects)
         while self._ready_bytes > self._ready_bytes_max:
             head = ready.head()
             assert head is not None
-            self._drop(self._excess_of(head), effects)
+            self._drop(self._excess_of(head), MAXLEN, effects)
 
     def _excess_of(self, head: Span) -> int:
         """How many of the row must go, at most, until the bytes are within the limit."""
@@ -168,7 +175,7 @@ class LimitedQueue(MessageQueue):
                 return count
         return len(head)
 
-    def _drop(self, count: int, effects: Effects) -> None:
+    def _drop(self, count: int, reason: str, effects: Effects) -> None:
         span = self.ready.take(count)
         self._uncount(span)
-        self._leave(span, MAXLEN, effects)
+        self._leave(span, reason, effects)

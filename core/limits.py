@@ -17,17 +17,21 @@ class Limits(NamedTuple):
     rejects: bool = False
     # What is rejected goes to the dead-letter exchange.
     dead_letters_rejected: bool = False
+    # How long a message may wait, in milliseconds.
+    ttl_ms: int | None = None
 
 
 def limits_of(arguments: Table) -> Limits | None:
     """The limits in a declaration's arguments, which are valid; None if it sets none."""
     ready_max = _number(arguments, "x-max-length")
     ready_bytes_max = _number(arguments, "x-max-length-bytes")
-    if ready_max is None and ready_bytes_max is None:
+    ttl_ms = _number(arguments, "x-message-ttl")
+    if ready_max is None and ready_bytes_max is None and ttl_ms is None:
         return None
     overflow = arguments.get("x-overflow")
     rule = "drop-head" if overflow is None else overflow.value
-    return Limits(ready_max, ready_bytes_max, rule != "drop-head", rule == "reject-publish-dlx")
+    rejects = rule != "drop-head"
+    return Limits(ready_max, ready_bytes_max, rejects, rule == "reject-publish-dlx", ttl_ms)
 
 
 def _number(arguments: Table, name: str) -> int | None:

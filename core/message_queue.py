@@ -27,6 +27,7 @@ class Effects:
         "appended",
         "confirmed",
         "dead",
+        "deadlines",
         "delivered",
         "delivered_entries",
         "rejected",
@@ -36,6 +37,9 @@ class Effects:
     def __init__(self) -> None:
         # Persistent messages for the journal: their indexes and entry ids, aligned.
         self.appended: tuple[Indexes, range | array[int]] | None = None
+        # When these expire, in milliseconds since the epoch: one time for all, 0 for never, or
+        # aligned with them.
+        self.deadlines: int | array[int] = 0
         # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
         # "maxlen" or "delivery_limit". Not settled until the dead letters are safe.
         self.dead: list[tuple[Span, str]] = []
@@ -80,10 +84,10 @@ class MessageQueue:
         self.consumers = Consumers(delivery_window_bytes_max, identity)
         self.next_entry_id = 1
 
-    def restore(self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int) -> None:
+    def restore(self, span: Span) -> None:
         """Take back what the journal kept; in the order of entry ids."""
-        self.ready.append(Span(batch, indexes, first_entry_id, attempts, stored=True))
-        self.next_entry_id = max(self.next_entry_id, first_entry_id + len(indexes))
+        self.ready.append(span)
+        self.next_entry_id = max(self.next_entry_id, span.first_entry_id + len(span))
 
     def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
@@ -137,7 +141,7 @@ class MessageQueue:
         ready = self.ready
         shared: Batch | None = None
         share = 0
-        while ready.message_count:
+        while self._has_next(effects):
             choice = self.consumers.next()
             if choice is None:
                 return
@@ -150,7 +154,7 @@ class MessageQueue:
                 share = max(share, even) if head.batch is shared else even
                 shared = head.batch
                 room = min(room, share)
-            span = self._take(room, effects)
+            span = self._take(room)
             delivery = Delivery(span, self.identity, consumer)
             wire_bytes = span.wire_bytes()
             consumer.window_bytes += wire_bytes
@@ -163,15 +167,19 @@ class MessageQueue:
             consumer.channel_credit.in_use += len(span)
             self._delivered(consumer.channel, delivery, effects)
 
-    def _take(self, count: int, _effects: Effects) -> Span:
+    def _has_next(self, _effects: Effects) -> bool:
+        """Is there a message to be delivered?"""
+        return self.ready.message_count > 0
+
+    def _take(self, count: int) -> Span:
         """Up to `count` messages from the head, to be delivered."""
         return self.ready.take(count)
 
     def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
         """Deliver one message by basic.get; it takes no credit."""
-        if not self.ready.message_count:
+        if not self._has_next(effects):
             return None
-        span = self._take(1, effects)
+        span = self._take(1)
         delivery = Delivery(span, self.identity, None)
         if no_ack:
             self._settled(span, 0, 1, effects)

@@ -33,6 +33,8 @@ class Looked(NamedTuple):
     routing_keys: tuple[str, ...] = ()
     # Flags and values to be put in place of the message's own.
     rewritten: bytes | None = None
+    # How long it may live, in milliseconds.
+    ttl_ms: int | None = None
 
 
 class PublishProperties:
@@ -60,6 +62,7 @@ class PublishProperties:
         return self._known
 
     def _look(self, properties: Properties) -> Looked:
+        ttl_ms = None
         rewritten = False
         if properties.reply_to == REPLY_TO:
             if not self._reply_name:
@@ -68,7 +71,9 @@ class PublishProperties:
             rewritten = True
         if properties.expiration is not None:
             fault = expiration_fault(properties.expiration)
-            return _refused(f"invalid expiration '{properties.expiration}': {fault}")
+            if fault is not None:
+                return _refused(f"invalid expiration '{properties.expiration}': {fault}")
+            ttl_ms = int(properties.expiration)
         headers = properties.headers or {}
         routing_keys: list[str] = []
         for name in _ROUTING_HEADERS:
@@ -88,7 +93,7 @@ class PublishProperties:
             properties = properties._replace(headers=_without_deleted(headers))
             rewritten = True
         octets = encode_properties(properties) if rewritten else None
-        return Looked(None, tuple(dict.fromkeys(routing_keys)), octets)
+        return Looked(None, tuple(dict.fromkeys(routing_keys)), octets, ttl_ms)
 
 
 def _longstrs(fields: list[Field]) -> list[str]:

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.batch import TTL_NONE, Batch, Indexes
 from ..amqp_frames.deliveries import BASIC_ACK, BASIC_NACK, encode_answers
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.rewritten import with_properties
@@ -190,6 +190,7 @@ class Publisher:
         """
         further: dict[int, Sequence[str]] = {}
         rewritten: dict[int, bytes] = {}
+        ttls_ms: array[int] | None = None
         for index in flagged:
             if index >= count:
                 break
@@ -201,8 +202,13 @@ class Publisher:
                 further[index] = looked.routing_keys
             if looked.rewritten is not None:
                 rewritten[index] = looked.rewritten
+            if looked.ttl_ms is not None:
+                if ttls_ms is None:
+                    ttls_ms = array("Q", [TTL_NONE]) * len(batch)
+                ttls_ms[index] = looked.ttl_ms
         if rewritten:
             batch = with_properties(batch, rewritten)
+        batch.ttls_ms = ttls_ms
         return count, error, further, batch
 
     def _with_further(

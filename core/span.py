@@ -44,3 +44,32 @@ class Span:
         if len(indexes) == len(batch):
             return batch.wire_bytes()
         return batch.wire_bytes() * len(indexes) // len(batch)
+
+
+class ExpiringSpan(Span):
+    """A row whose messages all expire at `deadline_ms`, in milliseconds since the epoch."""
+
+    __slots__ = ("deadline_ms",)
+
+    def __init__(
+        self,
+        batch: Batch,
+        indexes: Indexes,
+        first_entry_id: int,
+        attempts: int,
+        stored: bool,
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(batch, indexes, first_entry_id, attempts, stored)
+        self.deadline_ms = deadline_ms
+
+    def part(self, low: int, high: int) -> Span:
+        """As of any row; what is requeued keeps its deadline."""
+        return ExpiringSpan(
+            self.batch,
+            self.indexes[low:high],
+            self.first_entry_id + low,
+            self.attempts,
+            self.stored,
+            self.deadline_ms,
+        )

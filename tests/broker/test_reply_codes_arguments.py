@@ -81,7 +81,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
 
 @parametrized(
     bad("x-expires", number(1000), NOT_BUILT),
-    bad("x-message-ttl", number(0), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
@@ -134,7 +133,7 @@ def test_a_quorum_queue_is_a_durable_queue(client: Client) -> None:
             "received '2' but current is '1'",
             [QueueDeclare(queue="q", arguments={name: number(1)})],
         )
-        for name in ("x-max-length", "x-max-length-bytes")
+        for name in ("x-max-length", "x-max-length-bytes", "x-message-ttl")
     ),
     Mistake(
         "x-overflow again without",

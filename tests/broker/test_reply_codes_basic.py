@@ -188,7 +188,7 @@ def invalid_expiration(value: str, reason: str) -> Mistake:
     invalid_expiration("", "no_integer"),
     invalid_expiration("10x", '{leftover_string,"x"}'),
     invalid_expiration("-1", "{value_negative,-1}"),
-    invalid_expiration("1000", "not implemented"),
+    invalid_expiration("315360000001", "{value_too_large,315360000001}"),
 )
 def test_an_expiration(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)

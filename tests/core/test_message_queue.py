@@ -10,6 +10,7 @@ from leveret.amqp_frames.properties import Properties
 from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.in_flight import Delivery
 from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.span import Span
 
 WINDOW = 1 << 20
 TRANSIENT = Properties()
@@ -103,7 +104,7 @@ def test_all_of_a_mixed_batch_that_came_here_may_be_persistent() -> None:
 
 def test_what_the_journal_kept_is_there_again_with_its_attempts() -> None:
     queue = queue_of()
-    queue.restore(numbered(3), range(3), 7, 2)
+    queue.restore(Span(numbered(3), range(3), 7, 2, stored=True))
     assert queue.next_entry_id == 10
     effects = Effects()
     delivery = queue.get("a", False, effects)

@@ -121,8 +121,8 @@ def test_only_a_queue_that_asks_for_it_has_it() -> None:
 def test_what_is_restored_is_in_the_order_of_priorities() -> None:
     queue = MessageQueue("the queue", True, WINDOW_BYTES_MAX)
     equip(queue, table_of({"x-max-priority": PRIORITY_MAX}), WINDOW_BYTES_MAX)
-    queue.restore(batch_with(None, 2, 2, 9), range(4), 11, 1)
-    queue.restore(batch_with(3), range(1), 20, 0)
+    queue.restore(Span(batch_with(None, 2, 2, 9), range(4), 11, 1, stored=True))
+    queue.restore(Span(batch_with(3), range(1), 20, 0, stored=True))
     assert [(entries(each), each.attempts) for each in queue.ready] == [
         ([14], 1),
         ([20], 0),

@@ -71,10 +71,9 @@ def test_queue_declared_otherwise_is_refused(commands, refused, how, words):
 def test_queue_argument_that_is_not_built_is_refused(commands, refused):
     with refused(
         406,
-        "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q' in vhost '/': "
-        "not implemented",
+        "PRECONDITION_FAILED - invalid arg 'x-expires' for queue 'q' in vhost '/': not implemented",
     ):
-        commands.declare_queue(arguments=table_of({"x-message-ttl": 1000}))
+        commands.declare_queue(arguments=table_of({"x-expires": 1000}))
     assert commands.table.find_queue("q") is None
 
 
