@@ -17,8 +17,10 @@ from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Rejec
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
 
-# So many are made, at about 10 microseconds each, before the event loop looks at its sockets.
+# So many are made, at about 10 microseconds each and so many bytes to copy, before the event loop
+# looks at its sockets; one at the least.
 DEAD_LETTERS_PER_ROUND_MAX: Final = 256
+DEAD_LETTER_BYTES_PER_ROUND_MAX: Final = 1 << 20
 
 
 class DeadLetterPublisher(LoopActor):
@@ -62,16 +64,19 @@ class DeadLetterPublisher(LoopActor):
     def _publish_some(self) -> None:
         """Publish up to a bound of what waits; the rest when the event loop has been round."""
         waiting = self._waiting
-        room = DEAD_LETTERS_PER_ROUND_MAX
-        while waiting and room:
+        room, room_bytes = DEAD_LETTERS_PER_ROUND_MAX, DEAD_LETTER_BYTES_PER_ROUND_MAX
+        while waiting and room > 0 and room_bytes > 0:
             source = waiting[0][0]
             dead: list[Dead] = []
-            while waiting and room and waiting[0][0] is source:
+            while waiting and room > 0 and room_bytes > 0 and waiting[0][0] is source:
                 span, reason = waiting.popleft()[1]
-                if len(span) > room:
-                    waiting.appendleft((source, (span.part(room, len(span)), reason)))
-                    span = span.part(0, room)
+                fitting = room_bytes * len(span) // span.wire_bytes()
+                count = max(1, min(room, fitting))
+                if count < len(span):
+                    waiting.appendleft((source, (span.part(count, len(span)), reason)))
+                    span = span.part(0, count)
                 room -= len(span)
+                room_bytes -= span.wire_bytes()
                 dead.append((span, reason))
             self._publish(source, dead)
         if waiting:

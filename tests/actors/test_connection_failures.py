@@ -139,7 +139,7 @@ def test_a_broker_whose_connection_died_stops_as_any_other(
 # --- What a node cannot do without
 
 
-@pytest.mark.parametrize("whose", ["broker", "ticker", "listener"])
+@pytest.mark.parametrize("whose", ["broker", "ticker", "listener", "dead letters"])
 def test_a_node_ends_without_a_confirm_when_an_actor_fails_that_it_cannot_do_without(
     connect: Connect, broker: leveret.Broker, files: GatedFiles, whose: str
 ) -> None:
@@ -152,7 +152,13 @@ def test_a_node_ends_without_a_confirm_when_an_actor_fails_that_it_cannot_do_wit
     context = context_of(broker)
     assert broker.node is not None
     listener = broker.node._listener
-    fail({"broker": context.broker, "ticker": context.ticker, "listener": listener}[whose])
+    actors = {
+        "broker": context.broker,
+        "ticker": context.ticker,
+        "listener": listener,
+        "dead letters": context.dead_letters,
+    }
+    fail(actors[whose])
     client.expect_closed()
     files.release()
     broker.stop()

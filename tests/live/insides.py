@@ -32,6 +32,7 @@ MALFORMED: dict[str, Any] = {
     "Channel": Confirm(_nothing, _nothing),
     "Reader": ChannelFailed([], _nothing),  # type: ignore[arg-type]
     "Writer": StartHeartbeats(_nothing),
+    "DeadLetterPublisher": Confirm(_nothing, _nothing),
     "Ticker": WakeAt(_nothing, _nothing, _nothing),
     "Listener": Down([], ""),  # type: ignore[arg-type]
     "BrokerActor": TopologyCommand(_nothing, _nothing, _nothing, _nothing),

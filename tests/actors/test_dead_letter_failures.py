@@ -1,0 +1,133 @@
+"""A dead letter whose target is deleted, full or failing: what becomes of it and its original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import leveret
+import pytest
+from gated_files import GatedFiles
+from insides import context_of, fail, queue_actor, wait_until
+from leveret.actors.dead_letter_publisher import (
+    DEAD_LETTER_BYTES_PER_ROUND_MAX,
+    DEAD_LETTERS_PER_ROUND_MAX,
+)
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import BasicNack, BasicReject, QueueDelete, QueueDeleteOk
+from wire import PERSISTENT, Client
+
+TO_DEAD = table_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+
+
+def rejected_while_syncing(client: Client, files: GatedFiles) -> None:
+    """The dead letter is in the queue "dead", and its sync has not come back."""
+    client.declare("q", durable=True, arguments=TO_DEAD)
+    client.declare("dead", durable=True)
+    client.publish_all("q", b"1", properties=PERSISTENT)
+    got = client.get("q")
+    assert got is not None
+    files.hold()
+    client.send_methods(1, BasicReject(got.delivery_tag, False))
+    client.wait_for_counts("dead", (1, 0))
+    files.wait_until_syncing()
+
+
+def left_in(data_dir: Path, *queues: str) -> list[int]:
+    """How many messages a start on the directory finds in each of these queues."""
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error") as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1)
+        return [client.counts(queue)[0] for queue in queues]
+
+
+def test_a_dead_letter_goes_with_the_queue_that_is_deleted(tmp_path: Path) -> None:
+    files = GatedFiles()
+    data_dir = tmp_path / "data"
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error", files=files) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        rejected_while_syncing(client, files)
+        assert client.ask(1, QueueDelete(queue="dead")) == QueueDeleteOk(1)
+        files.release()
+    assert left_in(data_dir, "q") == [0]
+
+
+def test_the_original_stays_when_the_target_fails_before_it_has_the_dead_letter(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles()
+    data_dir = tmp_path / "data"
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error", files=files) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        rejected_while_syncing(client, files)
+        fail(queue_actor(broker, "dead"))
+        wait_until(lambda: not queue_actor(broker, "dead").is_alive())
+        files.release()
+        # And one that dies when its target has failed already.
+        client.publish_all("q", b"2", properties=PERSISTENT)
+        got = client.get("q")
+        assert got is not None
+        client.send_methods(1, BasicReject(got.delivery_tag, False))
+        client.nothing_more()
+    # The first dead letter was on disk after all: it is in both places, the other in its own.
+    assert left_in(data_dir, "q", "dead") == [2, 1]
+
+
+def test_a_target_that_is_full_and_rejects_drops_the_dead_letter(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error") as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        client.declare("q", durable=True, arguments=TO_DEAD)
+        full = table_of({"x-max-length": 1, "x-overflow": "reject-publish"})
+        client.declare("dead", durable=True, arguments=full)
+        client.publish_all("q", b"1", b"2", properties=PERSISTENT)
+        for _ in range(2):
+            got = client.get("q")
+            assert got is not None
+            client.send_methods(1, BasicReject(got.delivery_tag, False))
+        client.wait_for_counts("dead", (1, 0))
+        client.wait_for_counts("q", (0, 0))
+    assert left_in(data_dir, "q", "dead") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("count", "body_bytes", "left"),
+    [
+        (3 * DEAD_LETTERS_PER_ROUND_MAX, 10, [512, 256]),
+        # One fills a round.
+        (3, DEAD_LETTER_BYTES_PER_ROUND_MAX, [2, 1]),
+    ],
+)
+def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
+    broker: leveret.Broker, client: Client, count: int, body_bytes: int, left: list[int]
+) -> None:
+    client.declare("q", arguments=TO_DEAD)
+    client.declare("dead")
+    client.publish_all("q", *(b"%d" % index + bytes(body_bytes) for index in range(count)))
+    client.consume("q")
+    for _ in range(count):
+        client.read_method(1)
+        client.read_content(1)
+    waiting: list[int] = []
+    letters: Any = context_of(broker).dead_letters.actor_inbox.actor
+    go_on = letters._go_on
+
+    def noted() -> None:
+        waiting.append(sum(len(span) for _, (span, _) in letters._waiting))
+        go_on()
+
+    letters._go_on = noted
+    client.send_methods(1, BasicNack(0, True, False))
+    client.wait_for_counts("dead", (count, 0))
+    assert waiting == left
