@@ -144,3 +144,20 @@ def test_a_transaction_is_routed_by_headers_when_it_is_committed(commands, publi
     routed = publisher.route_held(held)
     assert told(routed) == {"a": [0], "b": [2]}
     assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "amq.headers", "k")]
+
+
+def test_only_messages_that_need_it_pay_for_it(commands, publisher, monkeypatch) -> None:
+    """Neither headers nor a walk for plain exchanges, though the channel uses others, too."""
+    publisher.route(batch_of(to("a")))
+    for kind in ("direct", "fanout", "topic"):
+        commands.bind("a", f"amq.{kind}", "k")
+    publisher.route(batch_of(to("a")))
+
+    def fail(*_arguments: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("leveret.core.routes.decode_properties", fail)
+    monkeypatch.setattr("leveret.core.exchange_table.walk", fail)
+    monkeypatch.setattr(type(commands.table), "route_message", fail)
+    batch = batch_of(*(to("a", f"amq.{kind}") for kind in ("direct", "fanout", "topic")))
+    assert told(publisher.route(batch)) == {"a": [0, 1, 2]}
