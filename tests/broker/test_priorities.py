@@ -10,7 +10,9 @@ import leveret
 import pika
 import pytest
 from gated_files import GatedFiles
-from insides import fail, queue_actor
+from insides import fail, on_loop, queue_actor
+from leveret.actors.messages import PrepareDelete, Resume
+from leveret.actors.runtime import tell
 from leveret.amqp_frames.batch import Batch, Indexes
 from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
@@ -232,6 +234,20 @@ def test_a_queue_that_fails_within_a_batch_of_several_priorities_nacks_all_of_it
     client.expect(1, BasicNack(4, True, True))
     client.nothing_more()
     assert rows == [[1, 3], [2]]
+
+
+def test_what_was_held_back_while_a_delete_was_decided_on_is_taken_in_as_it_came(
+    client: Client, broker: leveret.Broker
+) -> None:
+    client.declare("q", arguments=priorities(9))
+    queue = queue_actor(broker, "q")
+    on_loop(broker, lambda: tell(queue, PrepareDelete(queue)))
+    for row in ((1, 9, 5), (5, 9, 1)):
+        client.send(*(publish("q", b"%d" % each, Properties(priority=each)) for each in row))
+        client.nothing_more()
+    on_loop(broker, lambda: tell(queue, Resume()))
+    client.expect_acks(range(1, 7))
+    assert drained(client) == ["9", "9", "5", "5", "1", "1"]
 
 
 @pytest.mark.parametrize(

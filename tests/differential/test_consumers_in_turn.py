@@ -228,3 +228,42 @@ def test_what_waits_when_the_active_consumer_is_cancelled(session: Session) -> N
     first.read()
     first.ask(BasicCancel("first"))
     second.settled()
+
+
+QUORUM = {"x-queue-type": Field("longstr", "quorum")}
+
+
+@compared
+def test_a_quorum_queue_s_consumers_by_priority(session: Session) -> None:
+    sending = publisher(session, QueueDeclare(queue="q", durable=True, arguments=QUORUM))
+    low, high = consumer(session, "low", prefetch=5), consumer(session, "high", 5, prefetch=1)
+    publish(sending, 1)
+    high.read()
+    publish(sending, 2)
+    low.read()
+    high.send(BasicAck(1, False))
+    high.settled()
+    publish(sending, 3)
+    high.read()
+
+
+@compared
+def test_a_quorum_queue_s_active_consumer_hands_over(session: Session) -> None:
+    arguments = QUORUM | SINGLE
+    sending = publisher(session, QueueDeclare(queue="q", durable=True, arguments=arguments))
+    first, second, third = (consumer(session, tag, prefetch=5) for tag in "abc")
+    publish(sending, 1)
+    first.read()
+    first.send(BasicAck(1, False))
+    first.settled()
+    first.ask(BasicCancel("a"))
+    publish(sending, 2)
+    second.read()
+    second.connection.drop()
+    third.read()
+
+
+@compared
+def test_a_quorum_queue_has_no_maximum_priority(session: Session) -> None:
+    arguments = QUORUM | {"x-max-priority": Field("byte", 5)}
+    session.channel().ask(QueueDeclare(queue="q", durable=True, arguments=arguments))
