@@ -86,6 +86,7 @@ class Channel(LoopActor):
             handshake.user,
             handshake.capability("return_delivery_tag"),
             partial(access.check, WRITE, "exchange"),
+            access.may_impersonate,
         )
         self.tracing = ChannelTracing(context.trace, handshake.peer_name, number, handshake.user)
         self.consuming = Consuming(

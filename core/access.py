@@ -13,7 +13,7 @@ from typing import Final
 
 from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
-from .accounts import Accounts
+from .accounts import IMPERSONATOR, Accounts
 from .definitions import resource
 from .topology import Topology
 
@@ -52,6 +52,11 @@ class Access:
                 text = f"{wanted} access to {named} refused for user '{self.user}'"
                 raise SoftError(ACCESS_REFUSED, text)
             self._allowed.add(asked)
+
+    def may_impersonate(self) -> bool:
+        """May the user's messages name another user?"""
+        user = self._accounts.users.get(self.user)
+        return user is not None and IMPERSONATOR in user.tags
 
     def _forget(self) -> None:
         self._version = self._accounts.version

@@ -19,6 +19,8 @@ from .password_hash import check_password_hash
 
 DEFAULT_VHOST: Final = "/"
 ADMINISTRATOR: Final = "administrator"
+# Its publishes may say any user_id.
+IMPERSONATOR: Final = "impersonator"
 # As a short string on the wire.
 _NAME_BYTES_MAX: Final = 255
 _TAGS_MAX: Final = 32
@@ -26,7 +28,7 @@ _PATTERN_CHARACTERS_MAX: Final = 4096
 
 
 class User(NamedTuple):
-    """A user. `tags` say what a management interface lets it do; AMQP asks for none."""
+    """A user. `tags` say what a management interface lets it do; AMQP asks for IMPERSONATOR."""
 
     name: str
     password_hash: str

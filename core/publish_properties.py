@@ -9,7 +9,7 @@ name of the channel's reply consumer (reply_consumers.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ..amqp_frames.constants import PRECONDITION_FAILED
@@ -38,10 +38,14 @@ class Looked(NamedTuple):
 
 
 class PublishProperties:
-    """Looks into properties for one channel, whose connection logged in as `user`."""
+    """Looks into properties for one channel, whose connection logged in as `user`.
 
-    def __init__(self, user: str) -> None:
+    `may_impersonate` says whether messages may name another.
+    """
+
+    def __init__(self, user: str, may_impersonate: Callable[[], bool]) -> None:
         self._user = user
+        self._may_impersonate = may_impersonate
         self._reply_name = ""
         # Looked into last, and sound: publishers repeat themselves.
         self._known_octets = b""
@@ -84,7 +88,8 @@ class PublishProperties:
                 reason = f'{{unacceptable_type_in_header,"{name}",{field.kind}}}'
                 return _refused(f"invalid message: {reason}")
             routing_keys += _longstrs(field.value)
-        if properties.user_id is not None and properties.user_id != self._user:
+        is_foreign = properties.user_id is not None and properties.user_id != self._user
+        if is_foreign and not self._may_impersonate():
             return _refused(
                 f"user_id property set to '{properties.user_id}' "
                 f"but authenticated user was '{self._user}'"

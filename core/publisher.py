@@ -65,6 +65,7 @@ class Publisher:
         user: str,
         tags_returns: bool,
         check_write: Callable[[str], None],
+        may_impersonate: Callable[[], bool],
     ) -> None:
         self.unconfirmed = Unconfirmed()
         self.confirm_mode = False
@@ -75,7 +76,7 @@ class Publisher:
         self._next_batch_number = next_batch_number
         self._channel_number = channel_number
         self._frame_max_bytes = frame_max_bytes
-        self._properties = PublishProperties(user)
+        self._properties = PublishProperties(user, may_impersonate)
         self._tags_returns = tags_returns
         self._routes = Routes(table, check_write)
 

@@ -17,7 +17,9 @@ def publisher_of(
     commands, channel: int = 1, frame_max: int = 4096, tags: bool = False
 ) -> Publisher:
     numbers = itertools.count(100).__next__
-    return Publisher(commands.table, numbers, channel, frame_max, "guest", tags, may_write)
+    return Publisher(
+        commands.table, numbers, channel, frame_max, "guest", tags, may_write, lambda: False
+    )
 
 
 def methods(frames: bytes) -> list[Method]:

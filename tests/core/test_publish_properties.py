@@ -11,7 +11,7 @@ from leveret.core.publish_properties import Looked, PublishProperties
 
 
 def look(properties: Properties) -> Looked:
-    return PublishProperties("guest").look(encode_properties(properties))
+    return PublishProperties("guest", lambda: False).look(encode_properties(properties))
 
 
 def keys(*names: str) -> Field:
@@ -86,7 +86,7 @@ def test_of_several_mistakes_the_first_by_rabbitmq_s_order_is_told() -> None:
 
 
 def test_what_was_found_last_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = PublishProperties("guest")
+    checked = PublishProperties("guest", lambda: False)
     octets = encode_properties(Properties(headers={"CC": keys("a")}))
     first = checked.look(octets)
     monkeypatch.setattr(checked, "_look", None)
@@ -107,3 +107,8 @@ def test_what_was_found_last_is_not_looked_for_again(monkeypatch: pytest.MonkeyP
 )
 def test_the_flags_and_names_decide_who_pays(properties: Properties, must: bool) -> None:
     assert must_look(encode_properties(properties)) is must
+
+
+def test_an_impersonator_may_name_any_user() -> None:
+    checked = PublishProperties("guest", lambda: True)
+    assert checked.look(encode_properties(Properties(user_id="other"))) == Looked()

@@ -54,7 +54,7 @@ def test_only_requests_are_looked_into(reply_to: str, must: bool) -> None:
 
 
 def test_a_request_gets_the_name_of_its_channel_s_consumer_and_keeps_all_else() -> None:
-    properties = PublishProperties("guest")
+    properties = PublishProperties("guest", lambda: False)
     properties.set_reply_name(NAME)
     headers = {"BCC": Field("array", []), "x": Field("long", 1)}
     rewritten = properties.look(encode_properties(ASKING._replace(headers=headers))).rewritten
@@ -64,7 +64,7 @@ def test_a_request_gets_the_name_of_its_channel_s_consumer_and_keeps_all_else() 
 
 
 def test_without_a_consumer_a_request_is_refused_before_all_else() -> None:
-    properties = PublishProperties("guest")
+    properties = PublishProperties("guest", lambda: False)
     properties.set_reply_name(NAME)
     asking = encode_properties(ASKING)
     assert properties.look(asking).error is None
