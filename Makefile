@@ -50,9 +50,13 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
-# Programs that some tests call: the AMQP clients written in C, and strace. Nothing else is needed.
-tools:
+# What some tests call, if it can be had: AMQP clients in C, Celery, amqplib for Node, and strace. What
+# cannot be installed skips its tests, with the reason. RabbitMQ, for tests/differential and `make bench`,
+# is not installed by this: its package starts a server.
+tools: $(INSTALLED)
 	@.ci/tools clients
+	@.ci/tools celery
+	@.ci/tools node
 
 clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info
