@@ -204,7 +204,7 @@ def _priority(argument: Field, arguments: Table) -> str | None:
 def _dead_letter_routing_key(argument: Field, arguments: Table) -> str | None:
     if argument.kind != "longstr":
         return _unacceptable(argument)
-    # RabbitMQ takes any length, and its channels fail when they deliver such a message.
+    # RabbitMQ takes any length, and closes the connection that gets such a dead letter, 541.
     if len(encode_text(_text(argument))) > SHORT_STRING_BYTES_MAX:
         return f"{{max_length_exceeded,{SHORT_STRING_BYTES_MAX}}}"
     return None if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"

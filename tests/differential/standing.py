@@ -5,6 +5,38 @@ from __future__ import annotations
 from difference import Difference
 from standing_protocol import BROKEN_PROTOCOL
 
+
+def deaths(script: str, rabbitmq: str, leveret: str) -> Difference:
+    """A header whose x-death lists these queues, each a death, in another order.
+
+    A queue with a number behind it was died in so often; "a" alone is the first death of all, whose
+    fields are as they were made and not sorted.
+    """
+
+    def entry(queue: str, count: str) -> str:
+        if queue + count == "a":
+            return (
+                "table {'count': long 1, 'reason': longstr 'rejected', 'queue': longstr 'a', "
+                "'time': timestamp now, 'exchange': longstr '', "
+                "'routing-keys': array [longstr 'a']}"
+            )
+        return (
+            f"table {{'count': long {count or 1}, 'exchange': longstr '', 'queue': longstr "
+            f"'{queue}', 'reason': longstr 'rejected', 'routing-keys': array [longstr '{queue}'], "
+            "'time': timestamp now}"
+        )
+
+    def line(queues: str) -> str:
+        entries = ", ".join(entry(each[0], each[1:]) for each in queues.split())
+        return (
+            f"connection 1, channel 1: header(headers={{'x-death': array [{entries}], "
+            "'x-first-death-exchange': longstr '', 'x-first-death-queue': longstr 'a', "
+            "'x-first-death-reason': longstr 'rejected'})"
+        )
+
+    return Difference(script, "the order of x-death", [line(rabbitmq)], [line(leveret)])
+
+
 STANDING: list[Difference] = [
     *BROKEN_PROTOCOL,
     Difference(
@@ -66,4 +98,6 @@ STANDING: list[Difference] = [
             "failing_class_id=60, failing_method_id=40)"
         ],
     ),
+    deaths("test_deaths_in_three_queues", "c a b", "c b a"),
+    deaths("test_deaths_in_three_queues", "a2 b c", "a2 c b"),
 ]

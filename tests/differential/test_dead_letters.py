@@ -133,6 +133,16 @@ def test_deaths_of_one_message(session: Session) -> None:
 
 
 @compared
+def test_deaths_in_three_queues(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(*(dead_lettered(name, key=key) for name, key in ("ab", "bc", "ca")))
+    channel.publish("a", b"1")
+    for queue in ("a", "b", "c", "a"):
+        reject(channel, queue)
+    take(channel, "b")
+
+
+@compared
 def test_another_reason_is_another_death(session: Session) -> None:
     channel = session.channel()
     channel.ask(
