@@ -74,7 +74,7 @@ class Queue(LoopActor):
         self._broker = context.broker
         self._journal = context.journal
         self._dead_letters = context.dead_letters
-        self._tracing = QueueTracing(context.trace, definition.name)
+        self._tracing = QueueTracing(context.trace, definition.name, definition.queue_id)
         self._answers = QueueAnswers(definition, self._tracing)
         self._is_deleted = False
         # While a delete is decided on: what came since its counts were told.

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 class QueueTracing:
     """One queue's share of the trace."""
 
-    def __init__(self, trace: Trace, queue: str) -> None:
+    def __init__(self, trace: Trace, queue: str, queue_id: int) -> None:
         self._trace = trace
         self._queue = queue
+        self._queue_id = queue_id
 
     def step(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
         """An event about these messages, if any of them is traced."""
@@ -44,7 +45,12 @@ class QueueTracing:
         appended: Sequence[int] = () if effects.appended is None else effects.appended[0]
         waits = ranges(among(batch.traced, appended))
         self.step(
-            "message.enqueued", batch, publish.indexes, ready_after=ready, waits_for_sync=waits
+            "message.enqueued",
+            batch,
+            publish.indexes,
+            queue_id=self._queue_id,
+            ready_after=ready,
+            waits_for_sync=waits,
         )
 
     def parts(self, event: str, parts: Iterable[Part], reason: str) -> None:

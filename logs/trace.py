@@ -71,7 +71,13 @@ class Trace:
         if not self.is_on and self.sink is not None:
             self.sink.start()
         self.is_on = True
-        self.write("trace.started", "trace", reason=reason)
+        self.write(
+            "trace.started",
+            "trace",
+            reason=reason,
+            one_of=chosen.every,
+            queues=sorted(chosen.queues),
+        )
 
     def stop(self) -> None:
         """Trace no more; what was traced is in the files when it returns."""

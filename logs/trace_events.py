@@ -57,6 +57,7 @@ FIELDS: Final = {
     "attempt": "how many times it has been delivered, this time included",
     "reason": "why, in words",
     "reply_code": "AMQP's code of the error",
+    "one_of": "one of so many messages is traced",
     "dropped": "how many events could not be kept",
 }
 _PLACE: Final = ("connection", "channel")
@@ -93,7 +94,7 @@ EVENTS: Final[dict[str, TraceEvent]] = {
     ),
     "message.enqueued": TraceEvent(
         "queue",
-        ("queue", *_MESSAGES, "ready_after", "waits_for_sync"),
+        ("queue", "queue_id", *_MESSAGES, "ready_after", "waits_for_sync"),
         "the queue has it in memory",
     ),
     "journal.appended": TraceEvent(
@@ -160,7 +161,9 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, "seq_no", "reply_code", "reason"),
         "the channel ended; what it had not confirmed by then is never answered",
     ),
-    "trace.started": TraceEvent("trace", ("reason",), "from here on events are written"),
+    "trace.started": TraceEvent(
+        "trace", ("reason", "one_of", "queues"), "from here on events are written"
+    ),
     "trace.stopped": TraceEvent("trace", (), "no more events"),
     "trace.lost": TraceEvent(
         "trace", ("dropped",), "so many events found the buffer full: the disk was too slow"

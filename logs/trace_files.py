@@ -130,7 +130,7 @@ class TraceFiles:
             self._compress(self._path)
         if self._file is None:
             self._number += 1
-            when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+            when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             name = f"trace-{when}-{self._trace.boot_id}-{self._number:06d}{_SUFFIX}"
             self._path = self._directory / name
             # Whoever reads the trace sees who talks to whom.

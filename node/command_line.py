@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from . import trace_command
 from .broker import run_on_event_loop
 from .configuration import Configuration, load
 from .errors import ConfigurationError, StartError
@@ -65,6 +66,11 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; give the exit code."""
     parsed = _parser().parse_args(arguments)
+    code: int = parsed.run(parsed)
+    return code
+
+
+def _run_serve(parsed: argparse.Namespace) -> int:
     flags = {name: getattr(parsed, name) for name in ("host", "port", "data_dir", "log_level")}
     try:
         configuration = load(flags, os.environ, parsed.config)
@@ -83,14 +89,16 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="leveret", description="A durable AMQP 0-9-1 message broker.")
     parser.add_argument("--version", action="version", version=f"leveret {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="run a broker until SIGTERM or SIGINT")
+    serve.set_defaults(run=_run_serve)
     # No defaults here: what is not given comes from the environment, the file or Configuration.
     serve.add_argument("--config", metavar="FILE", type=Path, help="settings, as in leveret.toml")
     serve.add_argument("--host", metavar="H", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", metavar="N", type=int, help="port, 0 takes a free one (5672)")
     serve.add_argument("--data-dir", metavar="D", type=Path, help="where the data is")
     serve.add_argument("--log-level", metavar="L", help="debug, info, warning or error (info)")
+    trace_command.add_to(commands)
     return parser
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,10 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.logs.trace_events import COMMON, EVENTS
 from leveret.logs.trace_reader import read_trace, trace_files
+from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 Line = dict[str, Any]
-
-
-@contextmanager
-def traced(directory: Path, **settings: object) -> Iterator[leveret.Broker]:
-    """A broker that traces every message, unless the settings say otherwise."""
-    chosen = {"password_hash_cost": 10, "log_level": "error", "trace_one_of": 1} | settings
-    with leveret.Broker(data_dir=directory / "data", port=0, **chosen) as broker:
-        yield broker
-
-
-@contextmanager
-def client_of(broker: leveret.Broker) -> Iterator[Client]:
-    with Client(broker.host, broker.port) as connected:
-        connected.log_in()
-        connected.open_channel(1, confirms=True)
-        yield connected
 
 
 def trace_of(directory: Path) -> list[Line]:

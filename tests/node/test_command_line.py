@@ -58,7 +58,7 @@ def test_the_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "leveret: the following arguments are required: serve\n"),
+        ([], "leveret: the following arguments are required: COMMAND\n"),
         (["serve", "--prot", "1"], "leveret: unrecognized arguments: --prot 1\n"),
         (["serve", "--port", "x"], "leveret serve: argument --port: invalid int value: 'x'\n"),
     ],

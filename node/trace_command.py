@@ -1,0 +1,87 @@
+"""`leveret trace ...`: reads what a broker's actors wrote about its messages (docs/TRACE.md)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .logs.trace_check import TraceCheck
+from .logs.trace_explain import Found, find_by_id, find_by_seq_no, timeline, verdict
+from .logs.trace_reader import TraceFilesError, read_trace, trace_files
+
+# Past so many, faults are only counted.
+FAULTS_SHOWN_MAX = 50
+
+
+def add_to(commands: Any) -> None:
+    """Add `trace` and what it can do to the command's parser."""
+    trace = commands.add_parser("trace", help="what happened to a message")
+    actions = trace.add_subparsers(dest="action", required=True, metavar="ACTION")
+    explain = actions.add_parser("explain", help="the life of one message, and why it ended so")
+    explain.add_argument("message_id", nargs="?", metavar="ID", help="<boot>-<batch>-<place>")
+    explain.add_argument("--connection", metavar="ADDRESS:PORT", help="the publisher's, with")
+    explain.add_argument("--channel", metavar="N", type=int, default=1, help="its channel, and")
+    explain.add_argument("--seq-no", metavar="N", type=int, help="the number of the publish")
+    explain.set_defaults(run=explain_command)
+    check = actions.add_parser("check", help="is all that the broker promises so in the trace?")
+    check.set_defaults(run=check_command)
+    for action in (explain, check):
+        action.add_argument(
+            "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
+        )
+        action.add_argument(
+            "--files", metavar="F", type=Path, nargs="+", help="files or folders, in place of its"
+        )
+
+
+def explain_command(parsed: argparse.Namespace) -> int:
+    """Print the timeline and the sentence; 1 if there is nothing to tell."""
+    try:
+        found = _find(parsed)
+    except TraceFilesError as fault:
+        return _say(str(fault), 1)
+    for line in timeline(found):
+        sys.stdout.write(line + "\n")
+    sys.stdout.write(verdict(found) + "\n")
+    return 0
+
+
+def _find(parsed: argparse.Namespace) -> Found:
+    files = _files(parsed)
+    if parsed.message_id is not None:
+        return find_by_id(files, parsed.message_id)
+    if parsed.connection is None or parsed.seq_no is None:
+        raise TraceFilesError("which message? Give its id, or --connection, --channel and --seq-no")
+    return find_by_seq_no(files, parsed.connection, parsed.channel, parsed.seq_no)
+
+
+def check_command(parsed: argparse.Namespace) -> int:
+    """Print every fault; 1 if there is one."""
+    check = TraceCheck()
+    faults: list[str] = []
+    try:
+        files = _files(parsed)
+        check.feed(
+            read_trace(files, on_bad_line=lambda *at: faults.append(f"{at[0]}:{at[1]} is no event"))
+        )
+    except TraceFilesError as missing:
+        return _say(str(missing), 1)
+    faults += check.faults
+    for fault in faults[:FAULTS_SHOWN_MAX]:
+        sys.stdout.write(fault + "\n")
+    sys.stdout.write(
+        f"{check.events} events in {len(files)} files: {check.answered} publishes answered, "
+        f"{check.open_count} open at the end, {len(faults)} faults\n"
+    )
+    return 1 if faults else 0
+
+
+def _files(parsed: argparse.Namespace) -> list[Path]:
+    return trace_files(parsed.files or [parsed.data_dir / "traces"])
+
+
+def _say(text: str, code: int) -> int:
+    sys.stderr.write(f"leveret: {text}\n")
+    return code
