@@ -110,8 +110,9 @@ class Trace:
         if len(entries) >= self.buffer_events_max:
             self.dropped += 1
             return
-        at_ns = fields.pop("at_ns", 0) or self.now_ns()
-        entries.append((cast("int", at_ns), time.time_ns(), event, actor, fields))
+        now_ns = self.now_ns()
+        at_ns = cast("int", fields.pop("at_ns", 0)) or now_ns
+        entries.append((at_ns, time.time_ns() - (now_ns - at_ns), event, actor, fields))
 
 
 def ranges(places: Sequence[int]) -> list[list[int]]:

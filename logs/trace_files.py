@@ -129,6 +129,7 @@ class TraceFiles:
             self._file = None
             self._compress(self._path)
         if self._file is None:
+            self._drop_oldest()
             self._number += 1
             when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             name = f"trace-{when}-{self._trace.boot_id}-{self._number:06d}{_SUFFIX}"
@@ -147,6 +148,9 @@ class TraceFiles:
             shutil.copyfileobj(plain, into)
         packed.chmod(0o600)
         path.unlink()
-        ended = sorted(self._directory.glob(f"trace-*{_SUFFIX}.gz"))
+
+    def _drop_oldest(self) -> None:
+        # Their names are in the order of their begins.
+        ended = sorted(self._directory.glob(f"trace-*{_SUFFIX}*"))
         for oldest in ended[: max(len(ended) - self._files_max, 0)]:
             oldest.unlink()

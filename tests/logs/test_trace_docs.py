@@ -1,0 +1,22 @@
+"""docs/TRACE.md lists the events and fields that there are, in the words of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leveret.logs.trace_events import COMMON, EVENTS, FIELDS
+
+TEXT = (Path(__file__).parents[2] / "docs" / "TRACE.md").read_text()
+
+
+def test_every_event_is_documented_with_its_fields() -> None:
+    for name, event in EVENTS.items():
+        fields = ", ".join(f"`{field}`" for field in event.fields) or "-"
+        assert f"| `{name}` | {event.actor} | {fields} | {event.meaning} |\n" in TEXT
+
+
+def test_every_field_is_documented_and_used() -> None:
+    for name, meaning in (COMMON | FIELDS).items():
+        assert f"| `{name}` | {meaning} |\n" in TEXT
+    used = {field for event in EVENTS.values() for field in event.fields}
+    assert used == set(FIELDS)
