@@ -29,6 +29,9 @@ CHANNEL_CLOSED: Final = "channel.closed"
 # The TLS port cannot accept: no more file descriptors.
 LISTENER_FAILING: Final = "listener.failing"
 
+# A direct reply for a channel that has ended, or does not read: nobody keeps it.
+REPLY_DROPPED: Final = "reply.dropped"
+
 # Our own faults: an actor died, and what it owed was nacked or closed.
 ACTOR_FAILED: Final = "actor.failed"
 QUEUE_FAILED: Final = "queue.failed"
