@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import leveret
 import pytest
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -25,6 +26,7 @@ from leveret.amqp_frames.methods import (
     ChannelFlowOk,
     Method,
 )
+from leveret.amqp_frames.properties import Properties
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 Connect = Callable[..., Client]
@@ -59,7 +61,9 @@ class Consumer:
         for _ in range(count):
             tag = f"c{len(self.tags)}"
             self.tags.append(tag)
-            self.await_answer(BasicConsume(queue="q", consumer_tag=tag), BasicConsumeOk(tag))
+            priority = Field("signedint", self.chance.choice((0, 0, 0, 5, -5)))
+            consume = BasicConsume(queue="q", consumer_tag=tag, arguments={"x-priority": priority})
+            self.await_answer(consume, BasicConsumeOk(tag))
 
     def await_answer(self, question: Method, answer: Method) -> None:
         """Take deliveries until the answer comes."""
@@ -108,14 +112,27 @@ class Consumer:
         self.client.drop()
 
 
-@pytest.mark.parametrize("seed", range(6))
+PRIORITY_MAX = 5
+QUEUES: tuple[dict[str, Field], ...] = (
+    {},
+    {"x-single-active-consumer": Field("bool", True)},
+    {"x-max-priority": Field("byte", PRIORITY_MAX)},
+)
+
+
+def priority_of(message: int) -> int:
+    return message * 7 % 9
+
+
+@pytest.mark.parametrize("seed", range(9))
 def test_each_message_is_settled_once_and_is_never_two_consumers_at_a_time(
     client: Client, connect: Connect, broker: leveret.Broker, seed: int
 ) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     messages = Messages()
-    client.declare("q", durable=True)
+    arguments = QUEUES[seed % len(QUEUES)]
+    client.declare("q", durable=True, arguments=arguments)
     consumers: list[Consumer] = []
     for _ in range(150):
         what = chance.random()
@@ -136,7 +153,10 @@ def test_each_message_is_settled_once_and_is_never_two_consumers_at_a_time(
     client.wait_for_counts("q", (len(messages.available), 0))
     assert messages.settled | messages.available == set(range(messages.count))
     # What is left comes in order.
-    for message in sorted(messages.available):
+    left = sorted(messages.available)
+    if "x-max-priority" in arguments:
+        left.sort(key=lambda message: min(priority_of(message), PRIORITY_MAX), reverse=True)
+    for message in left:
         got = client.get("q", no_ack=True)
         assert got is not None
         assert int(got.body.split(b" ")[0]) == message
@@ -147,12 +167,19 @@ def test_each_message_is_settled_once_and_is_never_two_consumers_at_a_time(
 def _publish(client: Client, messages: Messages, chance: random.Random) -> None:
     count = chance.choice((1, 2, 10, 40))
     numbers = range(messages.count, messages.count + count)
-    properties = chance.choice((PERSISTENT, TRANSIENT))
+    mode = chance.choice((PERSISTENT, TRANSIENT)).delivery_mode
     # First: a consumer may have it before its confirm is here.
     messages.available.update(numbers)
     messages.count += count
     padding = bytes(chance.choice((0, 100, 20_000)))
-    client.send(*(publish("q", b"%d " % number + padding, properties) for number in numbers))
+    client.send(
+        *(
+            publish(
+                "q", b"%d " % number + padding, Properties(delivery_mode=mode, priority=priority)
+            )
+            for number, priority in zip(numbers, map(priority_of, numbers), strict=True)
+        )
+    )
     client.expect_acks(range(numbers[0] + 1, numbers[-1] + 2))
 
 
