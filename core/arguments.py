@@ -219,6 +219,13 @@ def _one_of(reason: str, *values: str) -> _Check:
     return check
 
 
+def _queue_mode(argument: Field, _arguments: Table) -> str | None:
+    if argument.kind != "longstr":
+        return _unacceptable(argument)
+    known = argument.value in ("default", "lazy")
+    return None if known else f"\"unsupported queue mode '{_text(argument)}'\""
+
+
 def _queue_version(argument: Field, arguments: Table) -> str | None:
     reason = _not_negative(argument, arguments)
     if reason is None and argument.value not in (1, 2):
@@ -256,6 +263,7 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-max-in-memory-bytes": _not_negative,
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-queue-mode": _queue_mode,
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _group_size,

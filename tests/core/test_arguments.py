@@ -84,6 +84,8 @@ def test_dead_letter_routing_key_needs_its_exchange(refused):
         ("x-overflow", "foo", "invalid_overflow"),
         ("x-overflow", 1, "{unacceptable_type,signedint}"),
         ("x-dead-letter-routing-key", 1, "{unacceptable_type,signedint}"),
+        ("x-queue-mode", "eager", "\"unsupported queue mode 'eager'\""),
+        ("x-queue-mode", 1, "{unacceptable_type,signedint}"),
         ("x-queue-version", 3, "\"unsupported queue version '3'\""),
         ("x-queue-version", "2", '"expected integer, got longstr"'),
         ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),

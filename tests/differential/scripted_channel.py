@@ -123,5 +123,17 @@ class Channel:
             counts = self.counts(queue)
         self.connection.session.record(str(self), f"{queue} has ready, consumers = {counts}")
 
+    def wait_until_gone(self, queue: str) -> None:
+        """Publish to the queue until that is returned; unlike a question, it is no use of it."""
+        deadline = time.monotonic() + SILENCE_SECONDS
+        returned = False
+        while not returned and time.monotonic() < deadline:
+            self.publish(queue, mandatory=True)
+            self.send(ChannelFlow(True))
+            returned = self.connection.take(self.number).method.name == "basic.return"
+        if returned:
+            self.connection.take(self.number)
+        self.connection.session.record(str(self), f"{queue} has gone: {returned}")
+
     def __str__(self) -> str:
         return f"{self.connection.name}, channel {self.number}"

@@ -40,6 +40,16 @@ def deaths(script: str, rabbitmq: str, leveret: str) -> Difference:
 STANDING: list[Difference] = [
     *BROKEN_PROTOCOL,
     Difference(
+        "test_one_publish_alone_that_is_refused",
+        "a nack alone",
+        [
+            "connection 1, channel 1: basic.nack(delivery_tag=1, multiple=True, requeue=True)",
+        ],
+        [
+            "connection 1, channel 1: basic.nack(delivery_tag=1, multiple=False, requeue=True)",
+        ],
+    ),
+    Difference(
         "test_what_waits_when_the_active_consumer_is_cancelled",
         "single active consumer",
         [],

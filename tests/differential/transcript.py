@@ -104,7 +104,6 @@ def _shown_start(start: ConnectionStart) -> str:
     capabilities = start.server_properties["capabilities"].value
     assert isinstance(capabilities, dict)
     announced = [name for name, is_there in capabilities.items() if is_there.value]
-    announced = [name for name in announced if name != "direct_reply_to"]
     return (
         f"connection.start(version={start.version_major}.{start.version_minor}, "
         f"capabilities={announced}, mechanisms={sorted(start.mechanisms.split())}, "
