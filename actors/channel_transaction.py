@@ -1,8 +1,8 @@
 """The tx mode of a channel: publishes and acknowledgements wait for tx.commit or tx.rollback.
 
 Runs inside the channel's actor, and is apart from it only to be read by itself. A commit routes
-all that was published, sends the returns, passes the acknowledgements on to the queues, and is
-answered when every queue has confirmed: when what is persistent is on disk. What one
+all that was published and sends the returns. When every queue has confirmed, when what is
+persistent is on disk, it passes the acknowledgements on to the queues and is answered. What one
 queue was told and another refused stays: a transaction is whole within one queue only, as in
 RabbitMQ. What comes in behind a commit is held back until it is answered.
 """
@@ -68,7 +68,7 @@ class ChannelTransaction:
         self.commit_more()
 
     def commit_more(self) -> None:
-        """Route the next batches of the commit; behind the last, pass on what was acknowledged."""
+        """Route the next batches of the commit."""
         publishes = self._held.publishes
         for _ in range(min(BATCHES_PER_TURN_MAX, len(publishes))):
             held = publishes.popleft()
@@ -80,16 +80,13 @@ class ChannelTransaction:
             self._has_failed = self._has_failed or routed.error is not None
         if publishes:
             tell(self._channel.actor_ref, CommitMore())
-            return
-        acks = list(self._held.acks)
-        self._held.clear()
-        for kind, parts in acks:
-            self._deliveries.give_back(parts, kind)
 
     def finish(self) -> bool:
         """Answer a commit of which nothing is owed any more; true if it was answered.
 
-        406 if a queue has refused a part of it.
+        Fsync before ack: what was acknowledged is settled only now, so that a message that is
+        passed on in a transaction is at no time on the disk in neither queue. 406 if a queue has
+        refused a part; then nothing is settled.
         """
         unconfirmed = self._publisher.unconfirmed
         if not self._is_committing or self._held.publishes or unconfirmed.smallest():
@@ -102,6 +99,9 @@ class ChannelTransaction:
         if has_failed:
             ids = TxCommit.class_id, TxCommit.method_id
             raise SoftError(PRECONDITION_FAILED, "partial tx completion", *ids)
+        for kind, parts in self._held.acks:
+            self._deliveries.give_back(parts, kind)
+        self._held.clear()
         self._channel.write(TxCommitOk())
         return True
 

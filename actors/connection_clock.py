@@ -34,7 +34,7 @@ class ConnectionClock:
 
     def received(self) -> None:
         """The client is alive: something was read."""
-        self._watch.reads += 1
+        self._watch.signs += 1
 
     def is_client_there(self, *, is_listening: bool) -> bool:
         """Has the client been heard of? If so it is looked for again after the interval."""

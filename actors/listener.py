@@ -7,7 +7,7 @@ import ssl
 from typing import Any, cast
 
 from ..core.peer import Peer
-from .messages import Abandon, ConnectionLost, Down, Ref, Shutdown, WriteBuffer
+from .messages import Abandon, AlarmCleared, ConnectionLost, Down, Ref, Shutdown, WriteBuffer
 from .node_context import NodeContext
 from .reader import Reader
 from .runtime import LoopActor, tell
@@ -53,12 +53,12 @@ class Listener(LoopActor):
         return Peer(name, asks_certificate=True, user=named)
 
     def on_receive(self, message: object) -> None:
-        """Forget a reader that has gone; pass a Shutdown on to all."""
+        """Forget a reader that has gone; pass on what is for all."""
         if isinstance(message, Down):
             self._readers.pop(message.actor, None)
             self._context.open_connections.discard(message.actor)
-        elif isinstance(message, (Shutdown, Abandon)):
-            self._is_stopping = True
+        elif isinstance(message, (Shutdown, Abandon, AlarmCleared)):
+            self._is_stopping = self._is_stopping or not isinstance(message, AlarmCleared)
             for reader in self._readers:
                 tell(reader, message)
         if self._is_stopping and not self._readers:

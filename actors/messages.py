@@ -72,6 +72,14 @@ class PasswordChecked(NamedTuple):
     is_right: bool
 
 
+class WriteStalled(NamedTuple):
+    """Writer -> Reader: the client has taken nothing for two heartbeat intervals."""
+
+
+class AlarmCleared(NamedTuple):
+    """DiskWatch -> Listener and Readers: publishers may be read again."""
+
+
 # --- Reader -> Channel
 
 

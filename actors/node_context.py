@@ -49,5 +49,7 @@ class NodeContext:
     journal: Ref
     catalog: Ref
     logins: Ref
+    # Why publishers are not read, in RabbitMQ's words; "" while they are.
+    alarm: str = ""
     # Readers whose vhost is open: what connections_max counts.
     open_connections: set[Ref] = field(default_factory=set)

@@ -207,7 +207,7 @@ class Queue(LoopActor):
         elif isinstance(message, Get):
             got = Effects()
             delivery = messages.get(message.channel, message.no_ack, got)
-            self._record(got)
+            self._carry_out(got)
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, (ReportStatus, PrepareDelete)):
             status = Status(self._definition, messages.ready.message_count, len(messages.consumers))

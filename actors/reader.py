@@ -8,7 +8,6 @@ the stop of reading when the broker is not keeping up. Parent of its channels an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from ..amqp_frames.batch import MethodFrame
@@ -29,10 +28,10 @@ from ..core.handshake import State
 from ..core.peer import Peer
 from .connection_channels import ConnectionChannels
 from .connection_clock import ConnectionClock
+from .connection_flow import FLOW_MESSAGES, ConnectionFlow
 from .connection_opening import Opening
 from .messages import (
     Abandon,
-    Absorbed,
     ChannelClosed,
     ChannelFailed,
     CloseTransport,
@@ -44,10 +43,9 @@ from .messages import (
     Ref,
     Shutdown,
     Woken,
-    WriteBuffer,
+    WriteStalled,
 )
 from .node_context import NodeContext
-from .reading_gate import ReadingGate
 from .runtime import LoopActor, tell
 from .transport import ReadableTransport
 from .writer import Writer
@@ -73,7 +71,7 @@ class Reader(LoopActor):
         self._handshake = self._opening.handshake
         self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
         self._window = self._channels.window
-        self._gate = ReadingGate(transport, self._window)
+        self._flow = ConnectionFlow(context, transport, self._window, self._opening, self.actor_ref)
         self._clock = ConnectionClock(context, self.actor_ref)
 
     def on_start(self) -> None:
@@ -86,9 +84,8 @@ class Reader(LoopActor):
         """Dispatch; bytes first, they are the hot path."""
         if isinstance(message, bytes):
             self._received(message)
-        elif isinstance(message, Absorbed):
-            self._gate.is_resting = False
-            self._balance_reading()
+        elif isinstance(message, FLOW_MESSAGES):
+            self._flow.take(message, self._writer)
         elif isinstance(message, Woken):
             self._woken(message.token)
         elif isinstance(message, ChannelClosed):
@@ -98,10 +95,8 @@ class Reader(LoopActor):
         elif isinstance(message, LoginAnswer):
             if self._phase is Phase.HANDSHAKE:
                 self._logged_in(message.is_allowed)
-        elif isinstance(message, WriteBuffer):
-            self._gate.is_write_blocked = message.is_full
-            tell(self._writer, message)
-            self._balance_reading()
+        elif isinstance(message, WriteStalled):
+            self._gone("client does not take what is written")
         elif isinstance(message, QueuesDeleted):
             if self._phase is Phase.CLIENT_CLOSING:
                 self._write(0, ConnectionCloseOk())
@@ -123,9 +118,7 @@ class Reader(LoopActor):
 
     def _received(self, data: bytes) -> None:
         self._clock.received()
-        if self._gate.received(len(data)):
-            self._balance_reading()
-            self.runtime.scheduler.call_soon(partial(tell, self.actor_ref, Absorbed()))
+        self._flow.received(len(data))
         if self._phase is Phase.HEADER:
             self._take_header(data)
             return
@@ -166,14 +159,13 @@ class Reader(LoopActor):
             text = f"unexpected frame in connection state {self._handshake.state.value}"
             raise HardError(CHANNEL_ERROR, text)
         self._channels.take(event, self._writer)
-        if self._window.is_closed:
-            self._balance_reading()
+        self._flow.handed_over(event, self._writer)
 
     def _connection_method(self, method: Method) -> None:
         if self._phase is Phase.HANDSHAKE:
             handshake = self._handshake
             answer = handshake.receive(method)
-            self._balance_reading()
+            self._flow.phase_changed(self._phase)
             if handshake.state is State.OPEN:
                 self._decoder.set_frame_max(handshake.limits.frame_max_bytes)
                 self._clock.start_heartbeats(handshake.limits.heartbeat_seconds, self._writer)
@@ -181,9 +173,11 @@ class Reader(LoopActor):
                 self._write(0, answer)
             if handshake.state is State.DONE:
                 self._phase = Phase.RUNNING
+                self._flow.phase_changed(self._phase)
                 self._log.info("connection.opened", user=handshake.user, vhost=handshake.vhost)
         elif isinstance(method, ConnectionClose):
             self._phase = Phase.CLIENT_CLOSING
+            self._flow.phase_changed(self._phase)
             self._channels.release()
             self._tell_broker()
         elif isinstance(method, ConnectionUpdateSecret):
@@ -197,7 +191,7 @@ class Reader(LoopActor):
     def _logged_in(self, is_allowed: bool) -> None:
         try:
             self._write(0, self._handshake.logged_in(is_allowed))
-            self._balance_reading()
+            self._flow.phase_changed(self._phase)
         except AmqpError as error:
             self._fail(error)
         self._take(self._opening.held_back())
@@ -241,7 +235,7 @@ class Reader(LoopActor):
         if is_silent or self._decoder.lost_sync:
             delay = SILENT_CLOSE_SECONDS
         self._clock.wake_in(delay, "close")
-        self._balance_reading()
+        self._flow.phase_changed(self._phase)
 
     def _end_transport(self) -> None:
         self._phase = Phase.ENDED
@@ -283,14 +277,13 @@ class Reader(LoopActor):
         elif (
             token == "heartbeat"
             and self._phase is not Phase.ENDED
-            and not self._clock.is_client_there(is_listening=not self._gate.is_paused)
+            and not self._clock.is_client_there(is_listening=not self._flow.gate.is_paused)
         ):
-            self._log.warning("connection.closed", reason="missed heartbeats from client")
-            self._transport.abort()
+            self._gone("missed heartbeats from client")
 
-    def _balance_reading(self) -> None:
-        awaits_login = self._phase is Phase.HANDSHAKE and self._opening.awaits_login
-        self._gate.balance(self._phase is Phase.RUNNING, awaits_login)
+    def _gone(self, reason: str) -> None:
+        self._log.warning("connection.closed", reason=reason)
+        self._transport.abort()
 
     def _write(self, channel_number: int, method: Method) -> None:
         tell(self._writer, encode_method(channel_number, method))

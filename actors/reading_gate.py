@@ -16,14 +16,15 @@ class ReadingGate:
     """Pauses and resumes reading; part of the reader's actor.
 
     Closed while too many publishes wait inside the broker, or while the client does not take what
-    is written to it: it would only ask for more. Never while the connection is closing: the
-    close-ok must be heard.
+    is written to it: it would only ask for more. Or while it publishes though there is an alarm.
+    Never while the connection is closing: the close-ok must be heard.
     """
 
     def __init__(self, transport: ReadableTransport, window: PublishWindow) -> None:
         self._transport = transport
         self._window = window
         self.is_write_blocked = False
+        self.is_alarmed = False
         self.is_paused = False
         # Until the event loop's next round.
         self.is_resting = False
@@ -43,7 +44,13 @@ class ReadingGate:
     def balance(self, is_running: bool, awaits_login: bool = False) -> None:
         """Pause or resume, if what is waiting has come to ask for it."""
         must_pause = awaits_login or (
-            is_running and (self._window.is_closed or self.is_write_blocked or self.is_resting)
+            is_running
+            and (
+                self._window.is_closed
+                or self.is_write_blocked
+                or self.is_alarmed
+                or self.is_resting
+            )
         )
         if must_pause and not self.is_paused:
             self._transport.pause_reading()

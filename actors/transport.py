@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import socket
+import struct
+from typing import Any, Protocol
 
 
 class Transport(Protocol):
@@ -16,6 +18,12 @@ class Transport(Protocol):
 
     def is_closing(self) -> bool:
         """Is it closed, or going to be?"""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait in the buffer."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """What is known of the connection: "socket", if there is one."""
 
     def close(self) -> None:
         """Close when the buffer is sent."""
@@ -32,3 +40,26 @@ class ReadableTransport(Transport, Protocol):
 
     def resume_reading(self) -> None:
         """Start again."""
+
+
+# Where tcpi_bytes_acked lies in Linux's struct tcp_info, since 4.1.
+_BYTES_ACKED_AT = 120
+_TCP_INFO_BYTES = 128
+
+
+def taken_bytes(transport: Transport, written_bytes: int) -> int:
+    """How much of what was written the client has taken; grows as long as it takes anything.
+
+    Said by the kernel where it can: over TLS a transport's buffer is in front of another one, and
+    shrinks in steps of megabytes only.
+    """
+    connection = transport.get_extra_info("socket")
+    if connection is not None and hasattr(socket, "TCP_INFO"):
+        try:
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        except OSError:
+            told = b""
+        if len(told) == _TCP_INFO_BYTES:
+            acked: int = struct.unpack_from("=Q", told, _BYTES_ACKED_AT)[0]
+            return acked
+    return written_bytes - transport.get_write_buffer_size()

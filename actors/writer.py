@@ -3,12 +3,14 @@
 Channels tell it frames; at the end of its turn it writes what has come together in one go. When
 the transport's buffer is full, deliveries are still taken, but the windows that count them stay
 closed until the socket has taken them: a client that does not read stops getting messages, and
-the broker's memory does not grow.
+the broker's memory does not grow. One that takes nothing at all for two heartbeat intervals is
+taken for dead.
 """
 
 from __future__ import annotations
 
 from ..amqp_frames.constants import HEARTBEAT_FRAME
+from ..core.heartbeat_watch import HeartbeatWatch
 from .messages import (
     CloseTransport,
     Down,
@@ -18,10 +20,11 @@ from .messages import (
     Woken,
     WriteBuffer,
     WriteDeliveries,
+    WriteStalled,
 )
 from .outlet_waiters import tell_opened
 from .runtime import LoopActor, tell
-from .transport import Transport
+from .transport import Transport, taken_bytes
 
 # So many bytes are not joined, which copies them, but handed over piece by piece.
 GATHERED_BYTES_MIN = 65_536
@@ -41,6 +44,8 @@ class Writer(LoopActor):
         self._is_closing = False
         self._heartbeat_seconds = 0.0
         self._has_written = False
+        self._written_bytes = 0
+        self._watch = HeartbeatWatch()
 
     def on_receive(self, message: object) -> None:
         """Take frames, or news of the transport."""
@@ -67,7 +72,9 @@ class Writer(LoopActor):
             return
         frames = self._frames
         if frames:
-            if sum(map(len, frames)) >= GATHERED_BYTES_MIN:
+            count = sum(map(len, frames))
+            self._written_bytes += count
+            if count >= GATHERED_BYTES_MIN:
                 self._transport.writelines(frames)
             else:
                 self._transport.write(b"".join(frames))
@@ -93,6 +100,11 @@ class Writer(LoopActor):
             self._frames.append(HEARTBEAT_FRAME)
         self._wake_for_heartbeat()
         self._has_written = False
+        # While the buffer is full the client is not read, so nothing else tells whether it lives.
+        if self._is_full:
+            self._watch.signs = taken_bytes(self._transport, self._written_bytes)
+        if not self._watch.look(is_listening=self._is_full):
+            tell(self._reader, WriteStalled())
 
     def _wake_for_heartbeat(self) -> None:
         when = self.runtime.scheduler.time() + self._heartbeat_seconds

@@ -1,4 +1,4 @@
-"""Whether a client is still there: two heartbeat intervals without a read mean that it is not."""
+"""Whether a client is still there: two heartbeat intervals without a sign mean that it is not."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ SILENT_LOOKS_MAX = 4
 
 
 class HeartbeatWatch:
-    """Counts looks without a read in between. Has no clock: `look` is called twice an interval."""
+    """Counts looks without a sign in between. Has no clock: `look` is called twice an interval.
 
-    __slots__ = ("_reads_before", "_silent_looks", "reads")
+    `signs` is whatever changes while the client lives: reads of it, bytes that it has taken.
+    """
+
+    __slots__ = ("_signs_before", "_silent_looks", "signs")
 
     def __init__(self) -> None:
-        self.reads = 0
-        self._reads_before = 0
+        self.signs = 0
+        self._signs_before = 0
         self._silent_looks = 0
 
     def look(self, is_listening: bool) -> bool:
-        """Is the client still there? A client that is not listened to cannot be blamed."""
-        if self.reads == self._reads_before and is_listening:
+        """Is the client still there? Who cannot give one is not blamed."""
+        if self.signs == self._signs_before and is_listening:
             self._silent_looks += 1
         else:
             self._silent_looks = 0
-        self._reads_before = self.reads
+        self._signs_before = self.signs
         return self._silent_looks < SILENT_LOOKS_MAX

@@ -32,6 +32,11 @@ LISTENER_FAILING: Final = "listener.failing"
 # A direct reply for a channel that has ended, or does not read: nobody keeps it.
 REPLY_DROPPED: Final = "reply.dropped"
 
+# The disk's free space is below disk_free_bytes_min, or no longer, or could not be asked for.
+DISK_LOW: Final = "disk.low"
+DISK_ENOUGH: Final = "disk.enough"
+DISK_UNKNOWN: Final = "disk.unknown"
+
 # Our own faults: an actor died, and what it owed was nacked or closed.
 ACTOR_FAILED: Final = "actor.failed"
 QUEUE_FAILED: Final = "queue.failed"

@@ -64,6 +64,8 @@ class Configuration:
     transaction_bytes_max: int = 64 * MIB
     reply_window_bytes_max: int = 16 * MIB
     segment_bytes_max: int = 64 * MIB
+    disk_free_bytes_min: int = 50_000_000
+    disk_check_interval_ms: int = 10_000
 
     trace_one_of: int = 0  # 0 traces nothing
     trace_queues: tuple[str, ...] = ()
@@ -109,6 +111,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "write_buffer_bytes_max": (65_536, 2**40),
     "transaction_bytes_max": (65_536, 2**40),
     "reply_window_bytes_max": (65_536, 2**40),
+    # RabbitMQ's least and interval; 0 of them is no alarm.
+    "disk_free_bytes_min": (0, 2**50),
+    "disk_check_interval_ms": (10, 3_600_000),
     "segment_bytes_max": (1 * MIB, 2**40),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),

@@ -33,6 +33,7 @@ from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .core.peer import common_name, distinguished_name
 from .core.reply_consumers import ReplyConsumers
 from .core.vhosts import Vhosts
+from .disk import watch_disk
 from .listening import Listening
 from .logs.trace import Trace, TraceFilter
 from .logs.trace_files import TraceFiles
@@ -137,6 +138,7 @@ class Node:
         broker.restore(recovered)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
+        watch_disk(context, self._listener, configuration, self._files, self._directory.path)
         listening = self._listening = Listening(configuration, self._log)
         await listening.open(listener, tls)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port

@@ -74,6 +74,9 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Remove the file."""
 
+    def free_bytes(self, directory: str) -> int:
+        """Bytes that may still be written to the directory's disk."""
+
     def lock(self, path: str) -> int:
         """Create the file if need be and lock it until `close`; FileLockedError if it is taken."""
 
@@ -175,6 +178,11 @@ class OperatingSystemFiles:
     def remove(self, path: str) -> None:
         """Unlink."""
         os.unlink(path)
+
+    def free_bytes(self, directory: str) -> int:
+        """As the system counts them for those who are not root."""
+        status = os.statvfs(directory)
+        return status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> int:
         """An exclusive flock, which the kernel takes back when the process dies."""

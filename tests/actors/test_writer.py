@@ -15,6 +15,7 @@ from leveret.actors.messages import (
     StartHeartbeats,
     WriteBuffer,
     WriteDeliveries,
+    WriteStalled,
 )
 from leveret.actors.runtime import LoopActor, Runtime, tell
 from leveret.actors.ticker import Ticker
@@ -32,10 +33,20 @@ class Wire:
         self.writes: list[bytes] = []
         self.gathered: list[list[bytes]] = []
         self.ended = ""
+        # Bytes that the client has not taken yet, while it takes none.
+        self.is_stuck = False
+        self.waiting_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting_bytes
+
+    def get_extra_info(self, name: str) -> None:
+        return None
 
     def write(self, data: bytes) -> None:
         assert not self.ended
         self.writes.append(data)
+        self.waiting_bytes += len(data) if self.is_stuck else 0
 
     def writelines(self, pieces: list[bytes]) -> None:
         self.gathered.append(list(pieces))
@@ -140,6 +151,36 @@ def test_a_heartbeat_is_written_in_each_interval_in_which_nothing_else_was(bench
     bench.tell(b"1")
     bench.scheduler.advance(5)
     assert bench.wire.writes == [HEARTBEAT_FRAME, HEARTBEAT_FRAME, b"1"]
+
+
+def test_a_client_that_takes_nothing_for_two_intervals_is_reported(bench: Bench) -> None:
+    bench.wire.is_stuck = True
+    bench.tell(StartHeartbeats(5.0), WriteBuffer(True), b"x" * 100)
+    # The looks are half intervals apart; heartbeats that are written meanwhile are no sign of life.
+    for _ in range(4):
+        assert bench.heard == []
+        bench.scheduler.advance(5)
+    assert bench.heard == [WriteStalled()]
+
+
+def test_a_client_that_takes_a_little_now_and_then_is_not(bench: Bench) -> None:
+    bench.wire.is_stuck = True
+    bench.tell(StartHeartbeats(5.0), WriteBuffer(True), b"x" * 1000)
+    for _ in range(10):
+        bench.scheduler.advance(15)
+        bench.wire.waiting_bytes -= 1
+        # The buffer grows all the same.
+        bench.tell(b"x" * 10)
+    assert bench.heard == []
+
+
+def test_a_client_whose_buffer_has_room_is_not(bench: Bench) -> None:
+    bench.wire.is_stuck = True
+    bench.tell(StartHeartbeats(5.0), WriteBuffer(True), b"x" * 100)
+    bench.scheduler.advance(15)
+    bench.tell(WriteBuffer(False))
+    bench.scheduler.advance(60)
+    assert bench.heard == []
 
 
 def test_the_close_comes_behind_what_is_left_to_write(bench: Bench) -> None:

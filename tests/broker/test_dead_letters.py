@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -177,3 +178,20 @@ def test_dead_letters_and_settled_originals_survive_a_restart(tmp_path: Path) ->
         assert body == b"1"
         assert properties.delivery_mode == 2
         assert properties.headers["x-first-death-reason"].value == "rejected"
+
+
+def test_what_expires_behind_a_message_is_dead_lettered_when_that_is_got(client: Client) -> None:
+    declare(client)
+    client.publish_all("q", b"first")
+    client.publish_all("q", b"second", b"third", properties=Properties(expiration="1"))
+    # Longer than the millisecond that the others have, but they wait behind the first.
+    threading.Event().wait(0.01)
+    got = client.get("q")
+    assert (got.body, got.left) == (b"first", 0)
+    answers = [get(client) for _ in range(2)]
+    assert [body for _, _, body in answers] == [b"second", b"third"]
+    for _, properties, _ in answers:
+        (death,) = properties.headers["x-death"].value
+        assert death.value["reason"].value == "expired"
+        assert death.value["original-expiration"].value == "1"
+        assert properties.expiration is None

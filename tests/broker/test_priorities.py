@@ -267,3 +267,24 @@ def test_a_limit_counts_all_priorities(client: Client, overflow: str, kept: list
     else:
         client.expect(1, BasicAck(2, True), BasicNack(3, False, True))
     assert drained(client) == kept
+
+
+def test_deadlines_stay_with_their_messages_whatever_their_priority(tmp_path: Path) -> None:
+    with Served(tmp_path) as served, Client(served.host, served.port).log_in() as client:
+        client.open_channel(1, confirms=True)
+        client.declare("q", durable=True, arguments=priorities(9))
+        rows = ((1, "1"), (9, "60000"), (9, "1"), (1, None), (5, "1"), (9, None))
+        client.send(
+            *(
+                publish(
+                    "q", b"%d" % at, Properties(delivery_mode=2, priority=priority, expiration=ttl)
+                )
+                for at, (priority, ttl) in enumerate(rows)
+            )
+        )
+        client.expect_acks(range(1, 7))
+        served.signal(signal.SIGKILL)
+        served.exit_code()
+    with Served(tmp_path) as served, Client(served.host, served.port).log_in() as client:
+        client.open_channel(1)
+        assert drained(client) == ["1", "5", "3"]

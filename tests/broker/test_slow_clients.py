@@ -101,7 +101,7 @@ def test_a_client_that_does_not_read_what_it_asks_for_is_read_no_further(
     client.publish_all("q", *(body(number) for number in range(count)))
     slow.send_methods(1, *[BasicGet(queue="q", no_ack=True)] * count)
     reader: Any = readers(broker)[1].actor_inbox.actor
-    wait_until(lambda: reader._gate.is_write_blocked)
+    wait_until(lambda: reader._flow.gate.is_write_blocked)
     for number in range(count):
         slow.expect_type(1, BasicGetOk)
         assert slow.read_content(1).body == body(number)

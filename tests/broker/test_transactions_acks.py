@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import leveret
 import pytest
+from gated_files import GatedFiles
+from insides import fail, in_flight_count, queue_actor, wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -21,7 +24,7 @@ from leveret.amqp_frames.methods import (
     TxRollbackOk,
 )
 from transactions import COMMIT, bodies, commit, transactional
-from wire import Client, publish
+from wire import PERSISTENT, Client, publish
 
 
 @pytest.fixture
@@ -115,3 +118,34 @@ def test_recover_waits_for_no_commit_and_leaves_what_was_acked(consumer: Client)
     consumer.expect_delivery(BasicDeliver("c", 5, True, "", "q"), b"3")
     consumer.expect_delivery(BasicDeliver("c", 6, True, "", "q"), b"4")
     commit(consumer)
+
+
+def test_acks_wait_for_the_sync_of_what_was_published_with_them(
+    consumer: Client, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    consumer.declare("durable", channel=2, durable=True)
+    files.hold()
+    consumer.send_methods(1, BasicAck(2, True))
+    consumer.send(publish("durable", b"x", PERSISTENT), COMMIT)
+    files.wait_until_syncing()
+    consumer.nothing_more(2)
+    assert in_flight_count(broker, "q") == 4
+    consumer.send_methods(1, ChannelClose(200, "bye"))
+    files.release()
+    consumer.expect(1, TxCommitOk(), ChannelCloseOk())
+    consumer.wait_for_counts("q", (2, 0), 2)
+    assert bodies(consumer) == [b"3", b"4"]
+
+
+def test_nothing_is_settled_by_a_commit_that_fails(
+    consumer: Client, broker: leveret.Broker
+) -> None:
+    consumer.declare("bad", channel=2)
+    queue = queue_actor(broker, "bad")
+    fail(queue)
+    wait_until(lambda: not queue.is_alive())
+    consumer.send_methods(1, BasicAck(4, True))
+    consumer.send(publish("bad"), COMMIT)
+    text = "PRECONDITION_FAILED - partial tx completion"
+    consumer.expect(1, ChannelClose(406, text, 90, 20))
+    consumer.wait_for_counts("q", (4, 0), 2)

@@ -30,11 +30,12 @@ TO_DEAD: dict[str, str | int] = {
     "x-dead-letter-exchange": "",
     "x-dead-letter-routing-key": DEAD,
 }
-# Queue and what else it is declared with: rejected; requeued once too often; too many.
+# Queue and what else it is declared with: rejected; requeued once too often; too many; too old.
 SOURCES: dict[str, dict[str, str | int]] = {
     "rejected": {},
     "retried": {"x-queue-type": "quorum", "x-delivery-limit": 2},
     "short": {"x-max-length": 50},
+    "old": {"x-message-ttl": 50},
 }
 
 

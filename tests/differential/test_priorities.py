@@ -129,3 +129,35 @@ def test_what_is_rejected_out_of_a_queue_with_priorities_is_a_dead_letter(sessio
     channel.wait_for_counts("dead", 3)
     # There, 9 and 7 are 5 alike.
     channel.ask(*[BasicGet(queue="dead", no_ack=True)] * 3)
+
+
+@compared
+def test_what_has_expired_waits_behind_a_higher_priority_that_has_not(session: Session) -> None:
+    channel = publisher(session, by_priority(9))
+    channel.ask(QueueDeclare(queue="clock"))
+    channel.publish("q", b"low", Properties(priority=1, expiration="50"))
+    channel.publish("q", b"high", Properties(priority=9))
+    channel.publish("q", b"low, later", Properties(priority=1, expiration="60000"))
+    channel.publish("clock", b"", Properties(expiration="300"))
+    channel.confirms(4)
+    channel.wait_for_counts("clock", 0)
+    channel.wait_for_counts("q", 3)
+    channel.ask(GET, GET, GET)
+
+
+@compared
+def test_what_has_expired_goes_in_the_order_of_priorities(session: Session) -> None:
+    channel = publisher(session, QueueDeclare(queue="dead"))
+    arguments = {
+        "x-max-priority": Field("byte", 9),
+        "x-message-ttl": Field("signedint", 50),
+        "x-dead-letter-exchange": Field("longstr", ""),
+        "x-dead-letter-routing-key": Field("longstr", "dead"),
+    }
+    channel.ask(QueueDeclare(queue="q", arguments=arguments))
+    channel.send(
+        *(client_frames.publish("q", b"", Properties(priority=each)) for each in (1, 9, 5, 9))
+    )
+    channel.confirms(4)
+    channel.wait_for_counts("dead", 4)
+    channel.ask(*[BasicGet(queue="dead", no_ack=True)] * 4)

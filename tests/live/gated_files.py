@@ -23,6 +23,8 @@ class GatedFiles(OperatingSystemFiles):
         self._waiting = threading.Semaphore(0)
         # The error that the next operation of this name raises.
         self.failing: dict[str, OSError] = {}
+        # What the disk says is free; None: what really is.
+        self.free: int | None = None
         # Syncs since the gate was last closed.
         self.syncs_begun = 0
 
@@ -38,6 +40,10 @@ class GatedFiles(OperatingSystemFiles):
     def wait_until_syncing(self) -> None:
         """Return when a sync waits at the closed gate."""
         assert self._waiting.acquire(timeout=TIMEOUT_SECONDS), "no sync was begun"
+
+    def free_bytes(self, directory: str) -> int:
+        self._fail("free_bytes")
+        return super().free_bytes(directory) if self.free is None else self.free
 
     def write(self, *where_and_what: Any) -> int:
         self._fail("write")

@@ -83,6 +83,12 @@ def queue_actor(broker: leveret.Broker, name: str) -> Ref:
     return queue_definition(broker, name).handle  # type: ignore[return-value]
 
 
+def in_flight_count(broker: leveret.Broker, name: str) -> int:
+    """How many messages the queue has out."""
+    inside: Any = queue_actor(broker, name).actor_inbox.actor
+    return int(inside._messages.in_flight.message_count)
+
+
 def readers(broker: leveret.Broker) -> list[Ref]:
     """The readers of all connections, oldest first."""
     assert broker.node is not None

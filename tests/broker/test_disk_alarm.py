@@ -1,0 +1,194 @@
+"""A disk that is nearly full: who publishes waits and is told so, who consumes goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import leveret
+import pika
+import pytest
+from gated_files import GatedFiles
+from insides import context_of, wait_until
+from leveret.amqp_frames.constants import FRAME_HEARTBEAT, HEARTBEAT_FRAME
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicDeliver,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+)
+from log_lines import LogLines
+from wire import Client, publish
+
+Connect = Callable[..., Client]
+AWARE = ("connection.blocked",)
+
+
+@pytest.fixture
+def settings(log: LogLines) -> dict[str, object]:
+    return {"disk_check_interval_ms": 10, "log_level": "info", "log_format": "json"}
+
+
+@pytest.fixture
+def fill(broker: leveret.Broker, files: GatedFiles) -> Callable[[bool], None]:
+    """Fill the disk, or empty it; returns when the broker has noticed."""
+
+    def filled(is_full: bool) -> None:
+        files.free = 0 if is_full else None
+        wait_until(lambda: bool(context_of(broker).alarm) == is_full)
+
+    return filled
+
+
+Fill = Callable[[bool], None]
+
+
+def publisher(connect: Connect, *capabilities: str, heartbeat_seconds: int = 0) -> Client:
+    client = connect(capabilities=capabilities, heartbeat_seconds=heartbeat_seconds)
+    client.open_channel(1, confirms=True)
+    return client
+
+
+def test_a_publisher_is_told_and_read_no_more_until_there_is_room(
+    connect: Connect, fill: Fill
+) -> None:
+    client = publisher(connect, *AWARE)
+    client.declare("q")
+    client.publish_all("q", b"1")
+    fill(True)
+    # Nothing is said to one that does not publish.
+    client.nothing_more()
+    client.send(publish("q", b"2"))
+    client.expect(0, ConnectionBlocked("low on disk"))
+    # What came before the stop is taken.
+    client.expect(1, BasicAck(2, False))
+    client.send(publish("q", b"3"))
+    client.socket.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        client.read_frame()
+    client.socket.settimeout(15)
+    fill(False)
+    client.expect(0, ConnectionUnblocked())
+    client.expect(1, BasicAck(3, False))
+    assert client.counts("q") == (3, 0)
+
+
+def test_a_client_that_does_not_know_of_it_is_not_told_but_not_read_either(
+    connect: Connect, fill: Fill
+) -> None:
+    client, other = publisher(connect), publisher(connect)
+    client.declare("q")
+    fill(True)
+    client.send(publish("q", b"1"))
+    client.expect(1, BasicAck(1, False))
+    client.send(publish("q", b"2"))
+    for _ in range(10):
+        assert other.counts("q") == (1, 0)
+    fill(False)
+    client.expect(1, BasicAck(2, False))
+
+
+def test_who_only_consumes_goes_on(connect: Connect, fill: Fill) -> None:
+    client, consumer = publisher(connect, *AWARE), publisher(connect, *AWARE)
+    client.declare("q")
+    client.publish_all("q", *(b"%d" % number for number in range(10)))
+    fill(True)
+    consumer.consume("q")
+    for number in range(10):
+        consumer.expect_delivery(BasicDeliver("c", number + 1, False, "", "q"), b"%d" % number)
+    consumer.send_methods(1, BasicAck(10, True))
+    consumer.nothing_more()
+
+
+def test_a_client_that_comes_while_the_alarm_is_on_is_served_until_it_publishes(
+    connect: Connect, fill: Fill
+) -> None:
+    fill(True)
+    client = publisher(connect, *AWARE)
+    client.declare("q")
+    client.send(publish("q", b"1"))
+    client.expect(0, ConnectionBlocked("low on disk"))
+
+
+def test_a_blocked_client_is_not_blamed_for_its_silence(connect: Connect, fill: Fill) -> None:
+    client = publisher(connect, *AWARE, heartbeat_seconds=1)
+    client.declare("q")
+    fill(True)
+    client.send(publish("q", b"1"))
+    client.expect(0, ConnectionBlocked("low on disk"))
+    client.expect(1, BasicAck(1, False))
+    # Longer than the two intervals of silence that are granted; what it sends is not read.
+    for _ in range(6):
+        assert client.read_frame().kind == FRAME_HEARTBEAT
+    fill(False)
+    method = client.read_frame()
+    while method.kind == FRAME_HEARTBEAT:
+        method = client.read_frame()
+    client.send(HEARTBEAT_FRAME)
+    client.nothing_more()
+
+
+def test_a_blocked_client_hears_of_the_broker_s_stop_and_its_answer_is_heard(
+    connect: Connect, fill: Fill, broker: leveret.Broker
+) -> None:
+    client = publisher(connect, *AWARE)
+    client.declare("q")
+    fill(True)
+    client.send(publish("q", b"1"))
+    client.expect(0, ConnectionBlocked("low on disk"))
+    client.expect(1, BasicAck(1, False))
+    loop = broker._loop
+    assert loop is not None
+    loop.call_soon_threadsafe(broker._stopping.set)  # type: ignore[union-attr]
+    assert client.expect_type(0, ConnectionClose).reply_code == 320
+    client.send_methods(0, ConnectionCloseOk())
+    client.expect_closed()
+    broker.stop()
+
+
+def test_begin_and_end_are_logged_with_the_figures(
+    fill: Fill, files: GatedFiles, log: LogLines
+) -> None:
+    fill(True)
+    fill(False)
+    [low] = log.of("disk.low")
+    assert (low["free_bytes"], low["free_bytes_min"]) == (0, 50_000_000)
+    wait_until(lambda: len(log.of("disk.enough")) == 1)
+
+
+def test_a_disk_that_cannot_be_asked_is_logged_and_changes_nothing(
+    files: GatedFiles, log: LogLines, broker: leveret.Broker, connect: Connect
+) -> None:
+    files.failing["free_bytes"] = OSError(5, "Input/output error")
+    wait_until(lambda: len(log.of("disk.unknown")) == 1)
+    client = publisher(connect, *AWARE)
+    client.declare("q")
+    client.publish_all("q", b"1")
+
+
+def test_pika_s_callbacks_are_called(broker: leveret.Broker, fill: Fill) -> None:
+    told: list[str] = []
+    unblocked = Future[None]()
+
+    def on_blocked(_connection: object, frame: pika.frame.Method) -> None:
+        told.append(frame.method.reason)
+        connection.call_later(0, lambda: fill(False))
+
+    def on_unblocked(*_frame: object) -> None:
+        unblocked.set_result(None)
+
+    parameters = pika.ConnectionParameters(broker.host, broker.port)
+    with pika.BlockingConnection(parameters) as connection:
+        connection.add_on_connection_blocked_callback(on_blocked)
+        connection.add_on_connection_unblocked_callback(on_unblocked)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q")
+        fill(True)
+        channel.basic_publish("", "q", b"1", mandatory=True)
+        while not unblocked.done():
+            connection.process_data_events(time_limit=1)
+        channel.basic_publish("", "q", b"2", mandatory=True)
+    assert told == ["low on disk"]
