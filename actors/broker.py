@@ -40,6 +40,7 @@ from .messages import (
     QueueUnused,
     Ref,
     Refused,
+    RenewLease,
     Resume,
     Status,
     TopologyAnswer,
@@ -99,7 +100,7 @@ class BrokerActor(LoopActor):
         if isinstance(task, TopologyCommand):
             self._steps = self._command(task)
         elif isinstance(task, QueueUnused):
-            self._steps = self._delete_unused(task.queue)
+            self._steps = self._delete_unused(task.queue, task.has_expired)
         else:
             self._down = {each for each in self._down if each.is_alive()}
             self._down.add(task.connection)
@@ -166,6 +167,9 @@ class BrokerActor(LoopActor):
         if queue in self._failed:
             raise gone(queue, has_crashed=True)
         check_planned(access, method, plan)
+        if not plan.changes and "x-expires" in queue.arguments:
+            # Before it can be asked whether it is unused.
+            tell(self._handle(queue), RenewLease())
         yield from self._commit(access.topology, plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
@@ -194,10 +198,11 @@ class BrokerActor(LoopActor):
 
     # --- The broker's own doing
 
-    def _delete_unused(self, queue: QueueDefinition) -> Steps:
+    def _delete_unused(self, queue: QueueDefinition, has_expired: bool) -> Steps:
         status = yield self._handle(queue), PrepareDelete(self.actor_ref)
         if isinstance(status, Status):
-            if status.consumer_count:
+            # It may have been used meanwhile.
+            if status.consumer_count or (has_expired and not status.is_lease_over):
                 tell(self._handle(queue), Resume())
             else:
                 yield from self._remove_queues(queue.vhost, [queue])

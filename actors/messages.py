@@ -315,6 +315,8 @@ class Status(NamedTuple):
     queue: QueueDefinition
     message_count: int
     consumer_count: int
+    # Has a queue with x-expires been unused for too long?
+    is_lease_over: bool = False
 
 
 class Purge(NamedTuple):
@@ -388,9 +390,14 @@ class TopologyAnswer(NamedTuple):
 
 
 class QueueUnused(NamedTuple):
-    """Queue -> Broker: the last consumer of an auto-delete queue has gone."""
+    """Queue -> Broker: the last consumer of an auto-delete queue has gone, or its lease is over."""
 
     queue: QueueDefinition
+    has_expired: bool = False
+
+
+class RenewLease(NamedTuple):
+    """Broker -> Queue: it has been declared again."""
 
 
 class QueueFailed(NamedTuple):

@@ -8,9 +8,7 @@ fails answers for everything that it owes: each publish is nacked, each question
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
-from collections.abc import Iterable
 
 from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
@@ -44,6 +42,7 @@ from .messages import (
     RecordDeliveries,
     Refused,
     RemoveConsumer,
+    RenewLease,
     ReportStatus,
     Requeue,
     Resume,
@@ -54,10 +53,11 @@ from .messages import (
     Woken,
 )
 from .node_context import NodeContext
-from .queue_answers import QueueAnswers, refuse
+from .queue_answers import QueueAnswers, drained, refuse
 from .queue_expiry import QueueExpiry
+from .queue_lease import LEASE_ENDS, QueueLease
 from .queue_tracing import QueueTracing
-from .runtime import LoopActor, TurnOver, tell
+from .runtime import LoopActor, tell
 
 
 class Queue(LoopActor):
@@ -69,11 +69,10 @@ class Queue(LoopActor):
         super().__init__()
         self._definition = definition
         self._messages = messages
-        self._ticker = context.ticker
+        self._lease = QueueLease(context, definition, self.actor_ref)
+        self._context = context
         self._expiry: QueueExpiry | None = None  # only of a queue whose messages may expire
-        self._broker = context.broker
         self._journal = context.journal
-        self._dead_letters = context.dead_letters
         self._tracing = QueueTracing(context.trace, definition.name, definition.queue_id)
         self._answers = QueueAnswers(definition, self._tracing)
         self._is_deleted = False
@@ -90,12 +89,12 @@ class Queue(LoopActor):
         effects = Effects()
         self._messages.dispatch(effects)
         self._carry_out(effects)
-        if self._expiry is not None:
-            self._expiry.watch()
+        self._lease.renew()
+        self.on_idle()
 
     def _begin_expiry(self, messages: ExpiringQueue) -> None:
         self._messages = messages
-        self._expiry = QueueExpiry(messages, self.actor_ref, self._ticker, self.runtime)
+        self._expiry = QueueExpiry(messages, self.actor_ref, self._context)
         self._expiry.read_clock()
 
     def on_receive(self, message: object) -> None:
@@ -118,8 +117,6 @@ class Queue(LoopActor):
         else:
             self._give_and_take(message, effects)
             self._carry_out(effects)
-        if self._expiry is not None:
-            self._expiry.watch()
         self._at_hand = None
 
     def _give_and_take(self, message: object, effects: Effects) -> None:
@@ -147,8 +144,10 @@ class Queue(LoopActor):
             self._command(message, effects)
 
     def on_idle(self) -> None:
-        """Tell every channel what is confirmed, once."""
+        """Tell every channel what is confirmed, once; see to it to be woken in time."""
         self._answers.send()
+        if self._expiry is not None:
+            self._expiry.watch()
 
     def _carry_out(self, effects: Effects, publish: Publish | None = None) -> None:
         if publish is not None:
@@ -170,7 +169,7 @@ class Queue(LoopActor):
                 self._answers.reject(publish.channel, publish.batch, effects.rejected)
         self._record(effects)
         if effects.dead:
-            tell(self._dead_letters, PublishDead(self._definition, effects.dead))
+            tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered.items():
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
@@ -208,10 +207,11 @@ class Queue(LoopActor):
             got = Effects()
             delivery = messages.get(message.channel, message.no_ack, got)
             self._carry_out(got)
+            self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, (ReportStatus, PrepareDelete)):
-            status = Status(self._definition, messages.ready.message_count, len(messages.consumers))
-            tell(message.reply_to, status)
+            counts = messages.ready.message_count, len(messages.consumers)
+            tell(message.reply_to, Status(self._definition, *counts, self._lease.is_over()))
             self._is_held = isinstance(message, PrepareDelete)
         elif isinstance(message, Purge):
             self._purge(message)
@@ -222,9 +222,14 @@ class Queue(LoopActor):
         elif isinstance(message, Delete):
             self._is_deleted = True
             self.stop()
-        elif isinstance(message, Woken) and self._expiry is not None:
-            self._expiry.woken()
-            messages.dispatch(effects)
+        elif isinstance(message, RenewLease):
+            self._lease.renew()
+        elif isinstance(message, Woken):
+            if message.token is LEASE_ENDS:
+                self._lease.woken(len(messages.consumers))
+            elif self._expiry is not None:
+                self._expiry.woken()
+                messages.dispatch(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
         consumers = self._messages.consumers
@@ -248,8 +253,10 @@ class Queue(LoopActor):
             tell(*answer)
 
     def _check_unused(self, lost_consumer: bool) -> None:
-        if lost_consumer and self._definition.auto_delete and not len(self._messages.consumers):
-            tell(self._broker, QueueUnused(self._definition))
+        if lost_consumer and not len(self._messages.consumers):
+            self._lease.renew()
+            if self._definition.auto_delete:
+                tell(self._context.broker, QueueUnused(self._definition))
 
     # --- Endings
 
@@ -277,24 +284,17 @@ class Queue(LoopActor):
             tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
         if self._is_deleted:
             self._drop()
-        tell(self._broker, QueueFailed(self._definition))
+        tell(self._context.broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
         answers = self._answers
         answers.reject_all(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
-        for message in (self._at_hand, *self._held_back, *self._drained()):
+        for message in (self._at_hand, *self._held_back, *drained(self.actor_inbox)):
             if isinstance(message, Delete):
                 self._is_deleted = True
             refuse(message, answers, self._gone())
         answers.send()
-
-    def _drained(self) -> Iterable[object]:
-        inbox = self.actor_inbox
-        inbox.budget = len(inbox.envelopes)
-        with contextlib.suppress(TurnOver):
-            while not inbox.empty():
-                yield inbox.get().message
 
     def _gone(self) -> SoftError:
         return gone(self._definition, has_crashed=not self._is_deleted)

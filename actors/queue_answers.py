@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.errors import SoftError
@@ -23,7 +24,7 @@ from .messages import (
     ReportStatus,
 )
 from .queue_tracing import QueueTracing
-from .runtime import tell
+from .runtime import LoopInbox, TurnOver, tell
 
 Items = dict[Ref, list[tuple[Batch, Indexes]]]
 
@@ -103,3 +104,11 @@ def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
         tell(message.channel, Refused(error))
     elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
         tell(message.reply_to, Refused(error))
+
+
+def drained(inbox: LoopInbox) -> Iterator[object]:
+    """What was told to a queue that goes and not handled."""
+    inbox.budget = len(inbox.envelopes)
+    with contextlib.suppress(TurnOver):
+        while not inbox.empty():
+            yield inbox.get().message

@@ -7,7 +7,8 @@ from typing import Final
 
 from ..core.expiring_queue import ExpiringQueue
 from .messages import Ref, WakeAt
-from .runtime import Runtime, tell
+from .node_context import NodeContext
+from .runtime import tell
 
 # What the queue is woken with.
 HEAD_EXPIRES: Final = "head expires"
@@ -16,13 +17,12 @@ _NEVER_MS: Final = 1 << 62
 
 
 class QueueExpiry:
-    """Wakes one queue's actor when its first message expires."""
+    """Has one queue's actor woken when its first message expires."""
 
-    def __init__(self, messages: ExpiringQueue, actor: Ref, ticker: Ref, runtime: Runtime) -> None:
+    def __init__(self, messages: ExpiringQueue, actor: Ref, context: NodeContext) -> None:
         self._messages = messages
         self._actor = actor
-        self._ticker = ticker
-        self._runtime = runtime
+        self._context = context
         # When the ticker will wake the actor, at the latest.
         self._wakes_at_ms = _NEVER_MS
 
@@ -37,8 +37,8 @@ class QueueExpiry:
             return
         self._wakes_at_ms = deadline_ms
         seconds = max(0, deadline_ms - self._messages.now_ms) / 1000
-        when = self._runtime.scheduler.time() + seconds
-        tell(self._ticker, WakeAt(when, self._actor, HEAD_EXPIRES))
+        when = self._context.runtime.scheduler.time() + seconds
+        tell(self._context.ticker, WakeAt(when, self._actor, HEAD_EXPIRES))
 
     def woken(self) -> None:
         """The ticker has woken the actor, perhaps for a head that has gone."""

@@ -41,6 +41,7 @@ _BUILT: Final = frozenset(
         "x-dead-letter-routing-key",
         "x-dead-letter-strategy",
         "x-delivery-limit",
+        "x-expires",
         "x-message-ttl",
         "x-max-length",
         "x-max-length-bytes",

@@ -133,6 +133,18 @@ def test_expired_messages_go_to_the_dead_letter_exchange(client: Client) -> None
     assert death["reason"].value == "expired"  # type: ignore[index,call-overload]
 
 
+def test_what_a_get_finds_expired_behind_its_message_is_dead_lettered_too(client: Client) -> None:
+    target = {"x-dead-letter-exchange": text(""), "x-dead-letter-routing-key": text("dead")}
+    client.declare("q", durable=True, arguments=target)
+    client.declare("dead", durable=True)
+    client.publish_all("q", b"long", properties=expiring(60_000))
+    client.publish_all("q", b"short", properties=expiring(0))
+    got = client.get("q", no_ack=True)
+    assert got is not None
+    assert (got.body, got.left) == (b"long", 0)
+    client.wait_for_counts("dead", (1, 0))
+
+
 def test_deadlines_survive_kill_and_two_starts(tmp_path: Path) -> None:
     """None lives longer for a restart, none shorter; what expired meanwhile goes."""
     for start in range(3):

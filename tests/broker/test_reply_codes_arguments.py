@@ -80,7 +80,6 @@ def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> 
 
 
 @parametrized(
-    bad("x-expires", number(1000), NOT_BUILT),
     bad("x-queue-type", text("stream"), NOT_BUILT),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
@@ -134,6 +133,14 @@ def test_a_quorum_queue_is_a_durable_queue(client: Client) -> None:
             [QueueDeclare(queue="q", arguments={name: number(1)})],
         )
         for name in ("x-max-length", "x-max-length-bytes", "x-message-ttl")
+    ),
+    Mistake(
+        "x-expires again without",
+        Q,
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'x-expires' for queue 'q' in vhost '/': "
+        "received none but current is the value '60000' of type 'signedint'",
+        [QueueDeclare(queue="q", arguments={"x-expires": number(60_000)})],
     ),
     Mistake(
         "x-overflow again without",

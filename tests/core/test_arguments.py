@@ -31,6 +31,7 @@ QUEUE = "queue 'q' in vhost '/'"
         {"x-single-active-consumer": False},
         {"x-max-length": 0},
         {"x-message-ttl": 0},
+        {"x-expires": 1},
         {"x-max-length-bytes": 2**40},
         {"x-overflow": "drop-head"},
         {"x-overflow": "reject-publish-dlx"},
@@ -49,7 +50,6 @@ def test_queue_arguments_that_are_built_or_change_nothing_are_let_through(argume
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("x-expires", 1),
         ("x-queue-type", "stream"),
     ],
 )

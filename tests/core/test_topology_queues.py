@@ -71,9 +71,10 @@ def test_queue_declared_otherwise_is_refused(commands, refused, how, words):
 def test_queue_argument_that_is_not_built_is_refused(commands, refused):
     with refused(
         406,
-        "PRECONDITION_FAILED - invalid arg 'x-expires' for queue 'q' in vhost '/': not implemented",
+        "PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 'q' in vhost '/': "
+        "not implemented",
     ):
-        commands.declare_queue(arguments=table_of({"x-expires": 1000}))
+        commands.declare_queue(arguments=table_of({"x-queue-type": "stream"}))
     assert commands.table.find_queue("q") is None
 
 
