@@ -57,7 +57,8 @@ class LimitedQueue(MessageQueue):
     def restore(self, span: Span) -> None:
         """As any queue; what is too much goes with the first dispatch."""
         super().restore(span)
-        self._count(span.batch, span.indexes)
+        if not self._is_spent(span.attempts):
+            self._count(span.batch, span.indexes)
 
     def purge(self) -> tuple[int, list[EntryRange]]:
         """As any queue."""

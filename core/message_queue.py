@@ -70,6 +70,7 @@ class MessageQueue:
         "in_flight",
         "next_entry_id",
         "ready",
+        "spent",
     )
 
     def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
@@ -79,6 +80,8 @@ class MessageQueue:
         self.dead_letters = False
         # How often a message may come back before it leaves; None: for ever.
         self.delivery_limit: int | None = None
+        # Restored over that limit, to leave with the first dispatch.
+        self.spent: list[Span] = []
         self.ready = Ready()
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
@@ -86,7 +89,7 @@ class MessageQueue:
 
     def restore(self, span: Span) -> None:
         """Take back what the journal kept; in the order of entry ids."""
-        self.ready.append(span)
+        (self.spent if self._is_spent(span.attempts) else self.ready).append(span)
         self.next_entry_id = max(self.next_entry_id, span.first_entry_id + len(span))
 
     def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
@@ -133,6 +136,8 @@ class MessageQueue:
 
     def dispatch(self, effects: Effects) -> None:
         """Look anew at who has room: there is a new consumer, or a channel's credit has changed."""
+        while self.spent:
+            self._leave(self.spent.pop(0), DELIVERY_LIMIT, effects)
         self.consumers.all_changed()
         self._dispatch(effects)
 
@@ -245,9 +250,11 @@ class MessageQueue:
             self.consumers.changed(consumer)
         return held
 
+    def _is_spent(self, attempts: int) -> bool:
+        return self.delivery_limit is not None and attempts > self.delivery_limit
+
     def _come_back(self, delivery: Delivery, low: int, high: int, effects: Effects) -> None:
-        limit = self.delivery_limit
-        if limit is not None and delivery.attempts > limit:
+        if self._is_spent(delivery.attempts):
             self._leave(delivery.span.part(low, high), DELIVERY_LIMIT, effects)
         else:
             self._put_back(delivery, low, high)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
+import leveret
 import pytest
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
@@ -156,3 +160,29 @@ def test_over_its_limit_without_an_exchange_a_message_is_dropped(client: Client)
     answer, _, _ = get(client)
     client.send_methods(1, BasicNack(answer.delivery_tag, False, True))
     assert get(client)[1:] == (0, b"2")
+
+
+def test_a_message_that_was_out_for_the_last_time_when_the_broker_stopped_has_left(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "kept"
+    for is_first in (True, False):
+        with (
+            leveret.Broker(data_dir=data_dir, port=0, log_level="error") as broker,
+            Client(broker.host, broker.port) as client,
+        ):
+            client.log_in().open_channel(1, confirms=True)
+            if is_first:
+                client.declare("dead", durable=True)
+                to_dead = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+                declare(client, x_delivery_limit=0, **to_dead)
+                client.publish_all("q", b"1", b"2", properties=PERSISTENT)
+                crashed = tmp_path / "crashed"
+                assert get(client)[1:] == (0, b"1")
+                # The journal has been told of the delivery before this is confirmed.
+                client.publish_all("q", b"3", properties=PERSISTENT)
+                shutil.copytree(data_dir, crashed)
+                data_dir = crashed
+            else:
+                client.wait_for_counts("dead", (1, 0))
+                assert client.counts("q") == (2, 0)

@@ -6,7 +6,8 @@ import pytest
 from batches import numbered
 from leveret.amqp_frames.field_table import table_of
 from leveret.core.message_queue import Effects, MessageQueue
-from leveret.core.queue_structures import equip
+from leveret.core.queue_structures import equip, make_queue
+from leveret.core.span import Span
 
 WINDOW = 1 << 20
 
@@ -88,3 +89,20 @@ def test_a_queue_without_a_limit_keeps_what_comes_back() -> None:
     for _ in range(50):
         assert come_back(queue, "requeued").dead == []
     assert queue.ready.message_count == 5
+
+
+def test_what_comes_back_from_the_journal_over_the_limit_leaves_at_the_first_dispatch() -> None:
+    arguments = table_of({"x-queue-type": "quorum", "x-delivery-limit": 1, "x-max-length": 5})
+    queue = make_queue("the queue", True, arguments, WINDOW)
+    queue.dead_letters = True
+    batch = numbered(6)
+    for index, attempts in enumerate((0, 2, 1, 7, 0, 2)):
+        queue.restore(Span(batch, range(index, index + 1), index + 1, attempts, stored=True))
+    effects = Effects()
+    queue.dispatch(effects)
+    left = [(list(span.indexes), reason) for span, reason in effects.dead]
+    assert left == [([index], "delivery_limit") for index in (1, 3, 5)]
+    assert [list(span.indexes) for span in queue.ready] == [[0], [2], [4]]
+    assert queue.next_entry_id == 7
+    queue.dispatch(effects)
+    assert len(effects.dead) == 3
