@@ -27,8 +27,11 @@ from ..core.queue_structures import refill
 from ..core.topology import Topology
 from ..core.topology_methods import plan_method
 from ..storage.recovery import Recovered
+from .account_steps import account_steps
 from .catalog_changes import catalog_changes
 from .messages import (
+    AccountAnswer,
+    AccountRequest,
     Commit,
     Committed,
     ConnectionDown,
@@ -52,8 +55,8 @@ from .queue_tracing import recovered_run
 from .runtime import LoopActor, tell
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
-Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | None]
-Task = TopologyCommand | QueueUnused | ConnectionDown
+Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | AccountAnswer | None]
+Task = TopologyCommand | QueueUnused | ConnectionDown | AccountRequest
 
 
 class BrokerActor(LoopActor):
@@ -84,7 +87,7 @@ class BrokerActor(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""
-        if isinstance(message, (TopologyCommand, QueueUnused, ConnectionDown)):
+        if isinstance(message, (TopologyCommand, QueueUnused, ConnectionDown, AccountRequest)):
             self._waiting.append(message)
         elif isinstance(message, (Committed, Status, Refused)):
             self._advance(message)
@@ -101,6 +104,8 @@ class BrokerActor(LoopActor):
             self._steps = self._command(task)
         elif isinstance(task, QueueUnused):
             self._steps = self._delete_unused(task.queue, task.has_expired)
+        elif isinstance(task, AccountRequest):
+            self._steps = self._change_accounts(task)
         else:
             self._down = {each for each in self._down if each.is_alive()}
             self._down.add(task.connection)
@@ -112,7 +117,7 @@ class BrokerActor(LoopActor):
         task, steps = self._task, self._steps
         assert task is not None
         assert steps is not None
-        result: TopologyAnswer | None = None
+        result: TopologyAnswer | AccountAnswer | None = None
         try:
             while True:
                 target, question = steps.send(answer)
@@ -127,6 +132,8 @@ class BrokerActor(LoopActor):
         self._task = self._steps = None
         if isinstance(task, TopologyCommand) and result is not None:
             tell(task.channel, result)
+        elif isinstance(task, AccountRequest):
+            tell(task.reply_to, result)
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
 
@@ -195,6 +202,16 @@ class BrokerActor(LoopActor):
             raise
         yield from self._commit(topology, plan)
         return TopologyAnswer(QueueDeleteOk(message_count))
+
+    def _change_accounts(self, request: AccountRequest) -> Steps:
+        answer, emptied = yield from account_steps(self._context, request, self.actor_ref)
+        for vhost in emptied:
+            topology = self._vhosts[vhost]
+            plan = topology.prepare_remove_queues(topology.table.queues())
+            # The catalog has dropped them with the vhost.
+            yield from self._commit(topology, plan._replace(catalog=()))
+            self._vhosts.remove(vhost)
+        return answer
 
     # --- The broker's own doing
 

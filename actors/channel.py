@@ -39,6 +39,7 @@ from .messages import (
     Absorbed,
     ChannelClosed,
     ChannelFailed,
+    ChannelReport,
     Command,
     CommitMore,
     Confirm,
@@ -52,6 +53,7 @@ from .messages import (
     Ref,
     Reject,
     Release,
+    ReportChannel,
 )
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
@@ -134,6 +136,8 @@ class Channel(LoopActor):
             elif isinstance(message, CommitMore):
                 if self.transaction is not None:
                     self.transaction.commit_more()
+            elif isinstance(message, ReportChannel):
+                tell(message.reply_to, ChannelReport(self.actor_ref, self._counts()))
             elif isinstance(message, ConsumerCancelled):
                 self.consuming.cancelled_by_queue(message.consumer_tag)
             elif isinstance(message, CreditChanged):
@@ -214,6 +218,12 @@ class Channel(LoopActor):
         self.tell_queues(routed)
         if routed.error is not None:
             raise routed.error
+
+    def _counts(self) -> dict[str, object]:
+        publisher = self._publisher
+        mode = "tx" if publisher.transactional else "confirm" if publisher.confirm_mode else ""
+        counts = {"mode": mode, "unconfirmed": len(publisher.unconfirmed)}
+        return counts | self.consuming.counts()
 
     # --- For this actor and its halves
 

@@ -230,6 +230,15 @@ class Consuming:
         for queue in set(self._queues_by_tag.values()):
             tell(handle_of(queue), CreditChanged())
 
+    def counts(self) -> dict[str, object]:
+        """What a report says of the consuming half."""
+        return {
+            "prefetch": self._prefetch,
+            "global_prefetch": self._credit.limit,
+            "consumers": len(self._queues_by_tag),
+            "unacked": self.deliveries.unacked_count(),
+        }
+
     def release(self) -> None:
         """The channel ends: its queues take back what it held."""
         self.replies.cancel()

@@ -127,6 +127,10 @@ class Deliveries:
             batch, indexes, tag, consumer_tag, False, self._number, self._frame_max_bytes
         )
 
+    def unacked_count(self) -> int:
+        """How many deliveries the client has neither acked nor given back."""
+        return self._unacked.count
+
     def is_outlet_closed(self) -> bool:
         """Must the next basic.get wait until the socket has taken more? The channel is told when.
 

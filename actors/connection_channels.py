@@ -48,7 +48,7 @@ class ConnectionChannels:
         self.window = PublishWindow(context.publish_window_bytes_max)
         self._outlet = Outlet(context.delivery_window_bytes_max)
         self._reader = reader
-        self._channels: dict[int, Ref | None] = {}
+        self._channels = opening.channels
         self._shares: dict[int, WindowShare] = {}
         # Those whose client has said channel.close, which is on its way to the actor.
         self._left: set[int] = set()

@@ -17,6 +17,7 @@ from ..core.peer import Peer
 from ..core.protocol_header import refusal
 from .messages import LogIn, Ref
 from .node_context import NodeContext
+from .open_connection import OpenConnection
 from .runtime import tell
 
 
@@ -25,10 +26,12 @@ class Opening:
 
     def __init__(self, context: NodeContext, peer: Peer, reader: Ref) -> None:
         self._context = context
-        self._host = peer.host
+        self._peer = peer
         self._reader = reader
         self._header = b""
         self._held_back: list[Event] = []
+        # The connection's channels by number; None while a channel.close waits for its close-ok.
+        self.channels: dict[int, Ref | None] = {}
         # Once a vhost is open.
         self.access: Access | None = None
         self.handshake = Handshake(context.limits, context.version, self._log_in, self._open, peer)
@@ -47,7 +50,7 @@ class Opening:
         return self._header[len(PROTOCOL_HEADER) :]
 
     def _log_in(self, user: str, password: str | None) -> None:
-        tell(self._context.logins, LogIn(self._reader, self._host, user, password))
+        tell(self._context.logins, LogIn(self._reader, self._peer.host, user, password))
 
     def _open(self, user: str, vhost: str) -> None:
         limit, connections = self._context.connections_max, self._context.open_connections
@@ -56,8 +59,11 @@ class Opening:
             text = f"connection refused: node connection limit ({limit}) is reached"
             raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
         self._context.accounts.check_open(user, vhost)
-        connections.add(self._reader)
-        self.access = Access(self._context.accounts, user, self._context.vhosts[vhost])
+        access = Access(self._context.accounts, user, self._context.vhosts[vhost])
+        connections[self._reader] = OpenConnection(
+            self._peer, self.handshake, access, self.channels
+        )
+        self.access = access
 
     @property
     def awaits_login(self) -> bool:

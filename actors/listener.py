@@ -56,7 +56,7 @@ class Listener(LoopActor):
         """Forget a reader that has gone; pass on what is for all."""
         if isinstance(message, Down):
             self._readers.pop(message.actor, None)
-            self._context.open_connections.discard(message.actor)
+            self._context.open_connections.pop(message.actor, None)
         elif isinstance(message, (Shutdown, Abandon, AlarmCleared)):
             self._is_stopping = self._is_stopping or not isinstance(message, AlarmCleared)
             for reader in self._readers:

@@ -8,7 +8,7 @@ QueueDefinition, channels by their actor reference.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pykka import ActorRef
@@ -315,6 +315,7 @@ class Status(NamedTuple):
     queue: QueueDefinition
     message_count: int
     consumer_count: int
+    unacked_count: int = 0
     # Has a queue with x-expires been unused for too long?
     is_lease_over: bool = False
 
@@ -426,6 +427,38 @@ class Commit(NamedTuple):
 
 class Committed(NamedTuple):
     """Catalog -> Broker: the changes are on disk."""
+
+
+# --- Accounts and reports
+
+
+class ReportChannel(NamedTuple):
+    """Control -> Channel: answered with ChannelReport."""
+
+    reply_to: Ref
+
+
+class ChannelReport(NamedTuple):
+    """A channel's counts, by their names."""
+
+    channel: Ref
+    counts: dict[str, object]
+
+
+class AccountRequest(NamedTuple):
+    """Control -> Broker: change users, vhosts or permissions; answered with AccountAnswer."""
+
+    reply_to: Ref
+    token: object
+    name: str
+    arguments: Mapping[str, object]
+
+
+class AccountAnswer(NamedTuple):
+    """Broker -> Control: it is done, and on disk; or why not."""
+
+    token: object
+    error: str = ""
 
 
 # --- Closing and failing

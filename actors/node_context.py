@@ -12,6 +12,7 @@ from ..core.reply_consumers import ReplyConsumers
 from ..core.vhosts import Vhosts
 from ..logs.trace import Trace
 from .messages import Ref
+from .open_connection import OpenConnection
 from .runtime import Runtime
 
 
@@ -52,4 +53,4 @@ class NodeContext:
     # Why publishers are not read, in RabbitMQ's words; "" while they are.
     alarm: str = ""
     # Readers whose vhost is open: what connections_max counts.
-    open_connections: set[Ref] = field(default_factory=set)
+    open_connections: dict[Ref, OpenConnection] = field(default_factory=dict)

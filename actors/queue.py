@@ -210,8 +210,8 @@ class Queue(LoopActor):
             self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, (ReportStatus, PrepareDelete)):
-            counts = messages.ready.message_count, len(messages.consumers)
-            tell(message.reply_to, Status(self._definition, *counts, self._lease.is_over()))
+            lease_over = self._lease.is_over()
+            tell(message.reply_to, Status(self._definition, *messages.counts(), lease_over))
             self._is_held = isinstance(message, PrepareDelete)
         elif isinstance(message, Purge):
             self._purge(message)

@@ -92,6 +92,10 @@ class MessageQueue:
         (self.spent if self._is_spent(span.attempts) else self.ready).append(span)
         self.next_entry_id = max(self.next_entry_id, span.first_entry_id + len(span))
 
+    def counts(self) -> tuple[int, int, int]:
+        """How many messages are ready, how many consumers there are, how many messages are out."""
+        return self.ready.message_count, len(self.consumers), self.in_flight.message_count
+
     def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
 

@@ -17,6 +17,9 @@ BROKER_STOP_TIMEOUT: Final = "broker.stop_timeout"
 BROKER_DEAD_LETTERS_TIMEOUT: Final = "broker.dead_letters_timeout"
 BROKER_FAILED: Final = "broker.failed"
 
+# A change of accounts that a person has asked for.
+CONTROL_REQUEST: Final = "control.request"
+
 # Connections and channels. `refused`: before the vhost is open; `error`: the client broke a rule.
 CONNECTION_OPENED: Final = "connection.opened"
 CONNECTION_SECRET_UPDATED: Final = "connection.secret_updated"

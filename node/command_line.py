@@ -2,7 +2,8 @@
 
 `leveret serve` reads the settings, checks what the process may do, runs the node until SIGTERM or
 SIGINT, and stops it gracefully. Exit codes: 0 after a graceful stop, 1 when it could not start or
-had to end, 2 for a wrong flag or setting; each fault is one line on standard error.
+had to end, 2 for a wrong flag or setting; each fault is one line on standard error. The other
+commands are in `administration.py`.
 
 What belongs to the process and not to a broker is done here only, never in an embedded one:
 signals, the interpreter's switch interval and its collector, the check of the file-descriptor
@@ -22,9 +23,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from . import trace_command
+from . import administration, trace_command
 from .broker import run_on_event_loop
 from .configuration import Configuration, load
+from .core.accounts import AccountError
 from .errors import ConfigurationError, StartError
 from .logs.configure import service_log
 from .logs.events import BROKER_FAILED, BROKER_STARTING, BROKER_STOPPING
@@ -86,6 +88,21 @@ def _run_serve(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _administer(parsed: argparse.Namespace) -> int:
+    try:
+        configuration = load({"data_dir": parsed.data_dir}, os.environ, parsed.config)
+    except ConfigurationError as fault:
+        return _say(fault, EXIT_USAGE)
+    try:
+        administration.administer(parsed, configuration)
+    except (StartError, AccountError, StorageError, OSError) as fault:
+        return _say(fault, EXIT_FAILED)
+    except KeyboardInterrupt:
+        # At the prompt for a password.
+        return EXIT_FAILED
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="leveret", description="A durable AMQP 0-9-1 message broker.")
     parser.add_argument("--version", action="version", version=f"leveret {VERSION}")
@@ -99,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--data-dir", metavar="D", type=Path, help="where the data is")
     serve.add_argument("--log-level", metavar="L", help="debug, info, warning or error (info)")
     trace_command.add_to(commands)
+    administration.add_to(commands, _administer)
     return parser
 
 

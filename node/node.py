@@ -27,6 +27,7 @@ from .actors.node_context import NodeContext
 from .actors.runtime import Runtime, tell
 from .actors.ticker import Ticker
 from .configuration import Configuration
+from .control_socket import ControlSocket, open_control
 from .core.accounts import Accounts
 from .core.handshake import Limits
 from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
@@ -80,6 +81,7 @@ class Node:
         self._catalog_actor: Ref | None = None
         self._login_threads: ThreadPoolExecutor | None = None
         self._listening: Listening | None = None
+        self._control_socket: ControlSocket | None = None
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
         self.trace = Trace(os.urandom(4).hex(), configuration.trace_buffer_events_max)
@@ -142,6 +144,7 @@ class Node:
         listening = self._listening = Listening(configuration, self._log)
         await listening.open(listener, tls)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
+        self._control_socket = await open_control(context, self._directory.path, listening)
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration
@@ -270,6 +273,8 @@ class Node:
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.trace.stop)
+        if self._control_socket is not None:
+            self._control_socket.close()
         if self._login_threads is not None:
             # Nobody is left to hear what they find.
             self._login_threads.shutdown(wait=False, cancel_futures=True)

@@ -10,15 +10,18 @@ Transient and exclusive things are not told to it. It may live on any one thread
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from .catalog_accounts import AccountChange, AccountRows, apply_account_change, load_accounts
 from .catalog_schema import SCHEMA_VERSION, STEPS
 from .errors import StorageError
+
+_OWNER_ONLY = 0o600
 
 
 class ExchangeRow(NamedTuple):
@@ -119,6 +122,10 @@ class Catalog:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open the file, or make a new one; StorageError if it is damaged, newer or in use."""
+        with suppress(OSError):
+            # Hashes of passwords are nobody else's to read. Of a wrong path SQLite speaks.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
+            os.chmod(path, _OWNER_ONLY)
         with _errors_named(path):
             # Autocommit: transactions are begun and committed in words.
             connection = sqlite3.connect(

@@ -4,7 +4,8 @@
     format    "leveret 1": the version of the layout, and of what is in it as a whole
     boot      how many times a broker has started here; names this run in message ids
     journal/  segments (journal.py)
-    catalog.sqlite  durable topology (catalog.py)
+    catalog.sqlite  durable topology, users, vhosts and permissions (catalog.py)
+    control.sock    of the broker that runs: what the command line talks to
 
 `format` and `boot` are replaced, never written over: a crash leaves the old or the new.
 """

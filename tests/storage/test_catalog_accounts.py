@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,16 @@ def reopened(catalog: Catalog, path: Path) -> AccountRows:
 
 def test_a_new_catalog_says_that_it_has_never_had_accounts(catalog: Catalog) -> None:
     assert catalog.load_accounts() == AccountRows([], [], [], True)
+
+
+def test_nobody_else_may_read_the_hashes_of_passwords(catalog: Catalog, path: Path) -> None:
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    catalog.close()
+    # A catalog from before it held any.
+    path.chmod(0o644)
+    Catalog.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_accounts_are_there_after_a_restart(catalog: Catalog, path: Path) -> None:

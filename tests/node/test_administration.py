@@ -1,0 +1,223 @@
+"""The commands that look at a broker and change its accounts, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import leveret
+import pytest
+from leveret.amqp_frames.methods import BasicQos, ExchangeDeclare, QueueBind
+from wire import Client
+
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
+
+
+class Shell:
+    """Runs `leveret ...` on one data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, *words: str, typed: str = "", code: int = 0) -> tuple[str, str]:
+        """Output and errors of a command that ends with `code`."""
+        done = subprocess.run(
+            [sys.executable, "-m", "leveret", *words, "--data-dir", str(self.directory)],
+            env=CLEAN | {"LEVERET_PASSWORD_HASH_COST": "10"},
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stdout, done.stderr
+
+    def said(self, *words: str, typed: str = "") -> str:
+        output, errors = self.run(*words, typed=typed)
+        assert errors == ""
+        return output
+
+    def rows(self, *words: str) -> Any:
+        return json.loads(self.said(*words, "--json"))
+
+    def refused(self, *words: str, typed: str = "") -> str:
+        output, errors = self.run(*words, typed=typed, code=1)
+        assert output == ""
+        assert errors.count("\n") == 1
+        return errors.removeprefix("leveret: ").strip()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    (tmp_path / "data").mkdir()
+    return Shell(tmp_path / "data")
+
+
+def change_everything(shell: Shell) -> None:
+    """Each command that changes accounts; a broker runs, or none does."""
+    assert shell.said("user", "add", "ann", "--tag", "monitoring", typed="secret\n") == ""
+    assert shell.said("user", "add", "bob", typed="bobs") == ""
+    assert shell.said("user", "passwd", "ann", typed="changed\n") == ""
+    assert shell.said("user", "tags", "bob", "management", "policymaker") == ""
+    assert shell.said("vhost", "add", "v") == ""
+    assert shell.said("vhost", "add", "gone") == ""
+    assert shell.said("vhost", "delete", "gone") == ""
+    assert shell.said("permissions", "set", "ann", "--vhost", "v", "^ann", ".*", "") == ""
+    assert shell.said("permissions", "set", "bob", "", "", ".*") == ""
+    assert shell.said("permissions", "clear", "bob") == ""
+    assert shell.said("user", "delete", "guest") == ""
+
+
+def check_everything(shell: Shell) -> None:
+    assert shell.said("user", "list") == (
+        "user  tags\nann   monitoring\nbob   management,policymaker\n"
+    )
+    assert shell.rows("user", "list") == [
+        {"user": "ann", "tags": ["monitoring"]},
+        {"user": "bob", "tags": ["management", "policymaker"]},
+    ]
+    assert shell.said("vhost", "list") == "vhost\n/\nv\n"
+    assert shell.rows("permissions", "list") == [
+        {"user": "ann", "vhost": "v", "configure": "^ann", "write": ".*", "read": ""}
+    ]
+    assert shell.refused("user", "delete", "guest") == "there is no user 'guest'"
+    assert shell.refused("permissions", "set", "ann", "(", "", "").startswith(
+        "'(' is not a regular expression"
+    )
+
+
+def test_accounts_are_changed_without_a_broker_and_are_there_when_one_starts(shell: Shell) -> None:
+    change_everything(shell)
+    check_everything(shell)
+    with leveret.Broker(data_dir=shell.directory, port=0, log_level="error") as broker:
+        check_everything(shell)
+        with Client(broker.host, broker.port) as client:
+            client.log_in(user="ann", password="changed", vhost="v").open_channel(1)
+            client.declare("ann's")
+
+
+def test_accounts_are_changed_on_a_running_broker_and_are_there_after_it(shell: Shell) -> None:
+    with leveret.Broker(
+        data_dir=shell.directory, port=0, log_level="error", password_hash_cost=10
+    ) as broker:
+        change_everything(shell)
+        check_everything(shell)
+        with Client(broker.host, broker.port) as client:
+            client.log_in(user="ann", password="changed", vhost="v").open_channel(1)
+            client.declare("ann's")
+    check_everything(shell)
+
+
+def test_offline_the_first_command_makes_the_default_user(shell: Shell) -> None:
+    assert shell.said("user", "list") == "user   tags\nguest  administrator\n"
+    assert shell.said("vhost", "list") == "vhost\n/\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["connections"], ["channels"], ["queues"], ["exchanges"], ["bindings"]]
+)
+def test_a_broker_that_does_not_run_cannot_be_looked_at(shell: Shell, words: list[str]) -> None:
+    expected = f"no broker runs on data directory {shell.directory}"
+    assert shell.refused(*words) == expected
+
+
+def test_a_data_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "none")
+    assert shell.refused("user", "list") == f"there is no data directory {tmp_path / 'none'}"
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_empty_password_is_refused(shell: Shell) -> None:
+    assert shell.refused("user", "add", "ann", typed="\n") == "a password must not be empty"
+    assert shell.refused("user", "passwd", "guest") == "a password must not be empty"
+
+
+def test_a_password_is_no_argument_and_in_no_log(shell: Shell) -> None:
+    _, errors = shell.run("user", "add", "ann", "s3cr3t-word", typed="x\n", code=2)
+    assert "unrecognized arguments" in errors
+    shell.said("user", "add", "ann", typed="s3cr3t-word\n")
+    for file in shell.directory.rglob("*"):
+        assert file.is_dir() or b"s3cr3t-word" not in file.read_bytes()
+
+
+@pytest.fixture
+def busy(shell: Shell) -> Iterator[tuple[leveret.Broker, Client]]:
+    """A broker with a queue, an exchange, a binding and a consumer; and their client."""
+    with (
+        leveret.Broker(
+            data_dir=shell.directory, port=0, log_level="error", password_hash_cost=10
+        ) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        client.declare("q", durable=True)
+        client.ask(1, ExchangeDeclare(exchange="x", type="topic", durable=True))
+        client.ask(1, QueueBind(queue="q", exchange="x", routing_key="k.#"))
+        client.ask(1, BasicQos(prefetch_count=1))
+        client.publish_all("q", b"1", b"2", b"3")
+        client.consume("q")
+        yield broker, client
+
+
+def test_a_status_says_where_the_broker_is_and_how_much_it_has(
+    shell: Shell, busy: tuple[leveret.Broker, Client]
+) -> None:
+    broker, _ = busy
+    status = shell.rows("status")
+    counted = ("connections", "channels", "queues", "vhosts", "users")
+    assert [status[name] for name in counted] == [1, 1, 1, 1, 1]
+    assert status["address"] == f"{broker.host}:{broker.port}"
+    assert f"pid          {os.getpid()}\n" in shell.said("status")
+
+
+def test_connections_and_channels_are_listed(
+    shell: Shell, busy: tuple[leveret.Broker, Client]
+) -> None:
+    peer = "{}:{}".format(*busy[1].socket.getsockname())
+    [connection] = shell.rows("connections")
+    names = ("peer", "user", "vhost", "channels")
+    assert [connection[name] for name in names] == [peer, "guest", "/", 1]
+    assert shell.rows("channels") == [
+        {
+            "peer": peer,
+            "channel": 1,
+            "user": "guest",
+            "vhost": "/",
+            "mode": "confirm",
+            "unconfirmed": 0,
+            "prefetch": 1,
+            "global_prefetch": 0,
+            "consumers": 1,
+            "unacked": 1,
+        }
+    ]
+
+
+def test_queues_exchanges_and_bindings_are_listed(
+    shell: Shell, busy: tuple[leveret.Broker, Client]
+) -> None:
+    assert shell.rows("queues") == [
+        {
+            "vhost": "/",
+            "queue": "q",
+            "durable": True,
+            "exclusive": False,
+            "auto_delete": False,
+            "state": "running",
+            "ready": 2,
+            "unacked": 1,
+            "consumers": 1,
+            "arguments": {},
+        }
+    ]
+    assert "q      yes" in shell.said("queues")
+    exchanges = shell.rows("exchanges")
+    assert [each["type"] for each in exchanges if each["exchange"] == "x"] == ["topic"]
+    binding = {"vhost": "/", "source": "x", "destination": "q", "kind": "queue"}
+    assert shell.rows("bindings") == [binding | {"routing_key": "k.#", "arguments": {}}]

@@ -1,0 +1,116 @@
+"""The control socket: whose it is, and what it makes of requests that are none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import leveret
+import pytest
+from leveret.actors import control
+from leveret.control_client import NoBrokerError, RequestError, ask_broker
+from leveret.control_path import CONTROL_SOCKET_NAME, control_path
+
+
+def directory_of(broker: leveret.Broker) -> Path:
+    return broker.configuration.data_dir
+
+
+@contextmanager
+def opened(broker: leveret.Broker) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(15)
+        with control_path(directory_of(broker)) as path:
+            connection.connect(path)
+        yield connection
+
+
+def answers(connection: socket.socket, count: int) -> list[Any]:
+    with connection.makefile("rb") as lines:
+        return [json.loads(lines.readline()) for _ in range(count)]
+
+
+def test_the_socket_is_the_owner_s_alone_and_goes_with_the_broker(tmp_path: Path) -> None:
+    path = tmp_path / CONTROL_SOCKET_NAME
+    with leveret.Broker(data_dir=tmp_path, port=0, log_level="error", password_hash_cost=10):
+        mode = path.stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert stat.S_IMODE(mode) == 0o600
+    assert not path.exists()
+
+
+def test_a_socket_that_a_killed_broker_left_behind_is_in_nobody_s_way(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left, control_path(tmp_path) as path:
+        left.bind(path)
+    with pytest.raises(NoBrokerError):
+        ask_broker(tmp_path, "status", {})
+    with leveret.Broker(data_dir=tmp_path, port=0, log_level="error", password_hash_cost=10):
+        assert ask_broker(tmp_path, "status", {})["users"] == 1
+
+
+def test_a_data_directory_may_have_a_long_name(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 50)
+    with leveret.Broker(data_dir=directory, port=0, log_level="error", password_hash_cost=10):
+        assert ask_broker(directory, "vhost list", {}) == [{"vhost": "/"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"", "not a line of JSON"),
+        (b"\xff", "not a line of JSON"),
+        (b"[" * 60_000, "not a line of JSON"),
+        (b"[]", "not a request"),
+        (b'{"request": 1}', "not a request"),
+        (b'{"request": "status", "arguments": []}', "not a request"),
+        (b'{"request": "reboot"}', "there is no request 'reboot'"),
+        (b'{"request": "user delete"}', "'user' must be a string"),
+        (b'{"request": "user delete", "arguments": {"user": 1}}', "'user' must be a string"),
+        (
+            b'{"request": "user tags", "arguments": {"user": "guest", "tags": [1]}}',
+            "'tags' must be a list of strings",
+        ),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_request_is_answered_and_the_next_one_carried_out(
+    broker: leveret.Broker, line: bytes, words: str
+) -> None:
+    with opened(broker) as connection:
+        connection.sendall(line + b'\n{"request": "user list"}\n')
+        users = [{"user": "guest", "tags": ["administrator"]}]
+        assert answers(connection, 2) == [{"error": words}, {"result": users}]
+
+
+def test_a_line_without_an_end_is_refused_before_it_takes_memory(broker: leveret.Broker) -> None:
+    with opened(broker) as connection:
+        connection.sendall(b"x" * (control.REQUEST_BYTES_MAX + 1))
+        assert answers(connection, 1) == [{"error": "a request has at most 65536 bytes"}]
+        assert connection.recv(1) == b""
+
+
+def test_connections_are_bounded(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "CONNECTIONS_MAX", 1)
+    with opened(broker) as first:
+        first.sendall(b'{"request": "vhost list"}\n')
+        assert answers(first, 1) == [{"result": [{"vhost": "/"}]}]
+        with pytest.raises(RequestError):
+            ask_broker(directory_of(broker), "vhost list", {})
+
+
+def test_a_connection_that_asks_nothing_is_closed(
+    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "IDLE_SECONDS_MAX", 0.01)
+    with opened(broker) as connection, suppress(ConnectionError):
+        assert connection.recv(1) == b""
+
+
+def test_an_error_of_the_broker_s_is_said_to_who_asked(broker: leveret.Broker) -> None:
+    with pytest.raises(RequestError, match="there is no vhost 'v'"):
+        ask_broker(directory_of(broker), "vhost delete", {"vhost": "v"})
