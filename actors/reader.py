@@ -223,7 +223,7 @@ class Reader(LoopActor):
             return
         was_running = self._phase is not Phase.HANDSHAKE
         event = "connection.error" if was_running else "connection.refused"
-        self._log.warning(event, error=str(error))
+        self._log.warning(event, error=str(error), user=self._handshake.user)
         self._phase = Phase.CLOSING
         self._channels.release()
         if was_running:

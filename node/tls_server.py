@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # As asyncio's servers have it.
 BACKLOG_CONNECTIONS = 100
+# Handshakes that go on at the same time; who comes then waits to be accepted. Each takes memory,
+# and is begun for anybody.
+HANDSHAKES_MAX = 1000
 # No more file descriptors: accepting is tried again after so long.
 ACCEPT_RETRY_SECONDS = 1.0
 # What OpenSSL says of octets that are no TLS at all.
@@ -46,6 +49,7 @@ class TlsServer:
         self._sockets: list[socket.socket] = []
         # What accepts, and every handshake that is going on.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(HANDSHAKES_MAX)
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
@@ -85,11 +89,13 @@ class TlsServer:
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await self._slots.acquire()
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue  # The client has gone already.
             except OSError as error:
+                self._slots.release()
+                if isinstance(error, ConnectionError):
+                    continue  # The client has gone already.
                 self._log.error(LISTENER_FAILING, reason=str(error))
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
             else:
@@ -111,6 +117,8 @@ class TlsServer:
             self._log.warning(
                 CONNECTION_REFUSED, peer=peer, reason=f"TLS handshake: {_words(error)}"
             )
+        finally:
+            self._slots.release()
 
 
 def _words(error: OSError) -> str:

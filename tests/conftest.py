@@ -41,7 +41,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> LogLines:
-    """What is logged by brokers that are made from now on: ask for it before them."""
+    """What is logged by the brokers of fixtures that are made from now on: ask for it before."""
     lines = LogLines()
     monkeypatch.setattr(sys, "stderr", lines.stream)
     return lines

@@ -6,6 +6,7 @@ import leveret
 import pika
 import pytest
 from certificates import Certificates, Stranger, TlsClient, assert_serves
+from insides import wait_until
 from leveret.amqp_frames.methods import (
     ConnectionClose,
     ConnectionOpen,
@@ -13,6 +14,7 @@ from leveret.amqp_frames.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
+from log_lines import LogLines
 from pika.credentials import ExternalCredentials
 from wire import Client
 
@@ -40,9 +42,15 @@ def user() -> str:
 
 @pytest.fixture
 def settings(
-    certificates: Certificates, verify: str, login_name: str, user: str
+    certificates: Certificates, verify: str, login_name: str, user: str, log: LogLines
 ) -> dict[str, object]:
-    return certificates.settings(verify, tls_login_name=login_name, default_user=user)
+    return certificates.settings(
+        verify,
+        tls_login_name=login_name,
+        default_user=user,
+        log_level="warning",
+        log_format="json",
+    )
 
 
 def offered(client: Client) -> bytes:
@@ -87,6 +95,17 @@ def test_a_name_that_is_no_user_s_is_refused(
     client = stranger(certificates.client(certificates.issued_to("jane")))
     client.offer(mechanism="EXTERNAL", response=b"joe", capabilities=CHECKED)
     client.expect(0, ConnectionClose(403, REFUSED, 0, 0))
+
+
+@pytest.mark.parametrize("name", ["jane", None])
+def test_the_log_says_whom_a_refused_certificate_named(
+    stranger: Stranger, certificates: Certificates, log: LogLines, name: str | None
+) -> None:
+    client = stranger(certificates.client(name and certificates.issued_to(name)))
+    client.offer(mechanism="EXTERNAL", response=b"", capabilities=CHECKED)
+    client.expect_type(0, ConnectionClose)
+    wait_until(lambda: bool(log.of("connection.refused")))
+    assert log.of("connection.refused")[0]["user"] == (name or "")
 
 
 def test_a_client_without_a_certificate_is_offered_it_and_refused(

@@ -11,6 +11,7 @@ import leveret
 import pytest
 from certificates import Certificates, Stranger, TlsClient, assert_serves
 from insides import readers, wait_until
+from leveret import tls_server
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from log_lines import LogLines
 from wire import Client
@@ -149,3 +150,25 @@ def test_a_stop_gives_up_handshakes_that_go_on(broker: leveret.Broker) -> None:
         client.send(b"\x16\x03\x01\x02")
         broker.stop()
         client.expect_closed()
+
+
+@pytest.fixture
+def two_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tls_server.HANDSHAKES_MAX == 1000
+    monkeypatch.setattr(tls_server, "HANDSHAKES_MAX", 2)
+
+
+@pytest.mark.usefixtures("two_handshakes")
+@pytest.mark.parametrize("timeout_ms", [500])
+def test_handshakes_are_begun_for_so_many_at_once_and_others_wait(
+    certificates: Certificates, timeout_ms: int, broker: leveret.Broker, log: LogLines
+) -> None:
+    assert broker.tls_port is not None
+    with (
+        Client(broker.host, broker.tls_port),
+        Client(broker.host, broker.tls_port),
+        TlsClient(broker.host, broker.tls_port, certificates.client()) as third,
+    ):
+        # One of the silent two has been given up for it.
+        assert log.reasons()
+        assert_serves(third.log_in())
