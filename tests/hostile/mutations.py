@@ -31,6 +31,43 @@ def _full_properties() -> bytes:
     )
 
 
+def _with_properties(channel: int, flags: int, values: bytes) -> bytes:
+    """A publish to the channel's own queue, with these properties and a body of one octet."""
+    header = struct.pack(">HHQH", 60, 0, 1, flags) + values
+    return (
+        wire.publish_method(channel, "", f"queue{channel}")
+        + wire.frame(2, channel, header)
+        + wire.frame(3, channel, b"x")
+    )
+
+
+def _transaction(channel: int) -> bytes:
+    """Copies, gets, acks and requests for direct replies, committed and rolled back."""
+    queue = f"queue{channel}"
+    keys = b"A" + wire.long(b"S" + wire.long(queue.encode()) + b"S" + wire.long(b"elsewhere"))
+    copies = _with_properties(channel, 0x2000, _table(CC=keys, BCC=keys, x=b"t\1"))
+    request = _with_properties(channel, 0x0200, wire.short("amq.rabbitmq.reply-to"))
+    commit = wire.method(channel, (90, 20))
+    work = copies * 2 + commit + wire.get(channel, queue) + request + wire.ack(channel, 1)
+    return b"".join(
+        (
+            wire.method(channel, wire.CHANNEL_OPEN, b"\0"),
+            wire.method(
+                channel,
+                wire.QUEUE_DECLARE,
+                b"\0\0" + wire.short(queue) + b"\x04" + wire.long(b""),
+            ),
+            wire.method(channel, (90, 10)),
+            wire.consume(channel, "amq.rabbitmq.reply-to", "replies", no_ack=True),
+            work + commit,
+            wire.publish(channel, "", "amq.rabbitmq.reply-to.guessed", b"x", wire.TRANSIENT),
+            wire.nack(channel, 0, multiple=True) + wire.method(channel, (90, 30)),
+            copies + wire.method(channel, wire.CANCEL, wire.short("replies") + b"\0"),
+            commit,
+        )
+    )
+
+
 def _session() -> bytes:
     """What a client sends that uses a bit of everything; its queue goes with its connection."""
     capabilities = _table(capabilities=b"F" + _table(consumer_cancel_notify=b"t\1"))
@@ -59,6 +96,7 @@ def _session() -> bytes:
         wire.publish(1, "", "nowhere", b"returned", wire.TRANSIENT, mandatory=True),
         full,
         wire.frame(8, 0, b""),
+        _transaction(3),
         wire.qos(1, 3),
         wire.consume(1, "queue", "tag"),
         wire.method(1, (60, 110), b"\1"),
