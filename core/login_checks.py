@@ -20,6 +20,11 @@ from .accounts import User
 # Remembered logins; past this the oldest is forgotten and costs a check again.
 LOGINS_REMEMBERED_MAX: Final = 10_000
 DIGEST_KEY_BYTES: Final = 32
+# A longer password is wrong without a check: those that wait for one are kept in memory. The
+# command line sets none that is longer.
+PASSWORD_BYTES_MAX: Final = 1024
+# As a short string on the wire; no user has a longer name.
+_USER_BYTES_MAX: Final = 255
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +77,8 @@ class LoginChecks:
 
     def ask(self, asker: object, host: str, user: str, password: str) -> bool | None:
         """Is it the user's password? None: `asker` is told when it has been checked."""
+        if len(_octets(user)) > _USER_BYTES_MAX or len(_octets(password)) > PASSWORD_BYTES_MAX:
+            return False
         digest = self._digest(user, password)
         known = self._users.get(user)
         if known is not None and self._remembered.get(digest) == known.password_hash:
@@ -122,7 +129,11 @@ class LoginChecks:
 
     def _digest(self, user: str, password: str) -> bytes:
         digest = hashlib.blake2b(key=self._key, digest_size=32)
-        encoded = user.encode("utf-8", "surrogateescape")
+        encoded = _octets(user)
         digest.update(len(encoded).to_bytes(4, "big") + encoded)
-        digest.update(password.encode("utf-8", "surrogateescape"))
+        digest.update(_octets(password))
         return digest.digest()
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -99,8 +99,7 @@ class MessageQueue:
     def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
 
-        A message is appended whether or not a consumer takes it at once: fsync before confirm
-        holds for delivered messages, too.
+        A message that a consumer takes at once is appended all the same: fsync before confirm.
         """
         first = self.next_entry_id
         stored = self._take_in(batch, indexes, effects)

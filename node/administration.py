@@ -20,6 +20,7 @@ from .configuration import Configuration
 from .control_client import NoBrokerError, ask_broker
 from .core.account_lists import ACCOUNT_LISTS
 from .core.account_requests import REQUESTS
+from .core.login_checks import PASSWORD_BYTES_MAX
 from .errors import StartError
 from .offline_accounts import offline_accounts
 from .open_accounts import new_password_hash
@@ -138,6 +139,8 @@ def _read_password(user: str) -> str:
         password = line.decode("utf-8", "surrogateescape")
     if not password:
         raise StartError("a password must not be empty")
+    if len(password.encode("utf-8", "surrogateescape")) > PASSWORD_BYTES_MAX:
+        raise StartError(f"a password has at most {PASSWORD_BYTES_MAX} bytes")
     return password
 
 

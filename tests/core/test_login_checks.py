@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.core.accounts import User
-from leveret.core.login_checks import LoginChecks, PasswordCheck
+from leveret.core.login_checks import PASSWORD_BYTES_MAX, LoginChecks, PasswordCheck
 
 
 def new(running_max: int = 1, waiting_max: int = 100) -> tuple[LoginChecks, dict[str, User]]:
@@ -115,6 +115,14 @@ def test_what_comes_when_too_many_wait_is_refused() -> None:
     assert answers == [None, None, False]
     start(checks)
     assert checks.ask(4, "here", "ann", "guess 4") is None
+
+
+def test_what_is_too_long_to_be_right_takes_no_room_among_those_that_wait() -> None:
+    checks, _ = new()
+    assert checks.ask("asker", "here", "ann", "p" * (PASSWORD_BYTES_MAX + 1)) is False
+    assert checks.ask("asker", "here", "a" * 256, "secret") is False
+    assert is_idle(checks)
+    assert checks.ask("asker", "here", "ann", "p" * PASSWORD_BYTES_MAX) is None
 
 
 def test_addresses_take_turns_so_that_who_guesses_delays_himself() -> None:

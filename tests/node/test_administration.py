@@ -138,6 +138,12 @@ def test_an_empty_password_is_refused(shell: Shell) -> None:
     assert shell.refused("user", "passwd", "guest") == "a password must not be empty"
 
 
+def test_a_password_is_not_longer_than_one_that_is_checked(shell: Shell) -> None:
+    words = "a password has at most 1024 bytes"
+    assert shell.refused("user", "add", "ann", typed="p" * 1025) == words
+    shell.said("user", "add", "ann", typed="p" * 1024)
+
+
 def test_a_password_is_no_argument_and_in_no_log(shell: Shell) -> None:
     _, errors = shell.run("user", "add", "ann", "s3cr3t-word", typed="x\n", code=2)
     assert "unrecognized arguments" in errors
