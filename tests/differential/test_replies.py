@@ -9,6 +9,8 @@ from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
     BasicGetEmpty,
+    ExchangeBind,
+    ExchangeDeclare,
     QueueBind,
     QueueDeclare,
     QueueDelete,
@@ -125,6 +127,33 @@ def copies(session: Session) -> None:
         drain(channel, "a", "b", "c")
 
 
+def copies_by_headers_and_alternates(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(*(QueueDeclare(queue=queue) for queue in "abc"))
+    spare = {"alternate-exchange": Field("longstr", "spare")}
+    channel.ask(
+        ExchangeDeclare(exchange="spare", type="fanout"),
+        ExchangeDeclare(exchange="first", type="direct", arguments=spare),
+        QueueBind(queue="c", exchange="spare"),
+        QueueBind(queue="a", exchange="first", routing_key="a"),
+        QueueBind(queue="b", exchange="amq.headers", arguments={"x": Field("long", 7)}),
+        ExchangeBind(destination="first", source="amq.fanout"),
+    )
+    channel.confirm_select()
+    for headers in ({"CC": keys("a")}, {"BCC": keys("z"), "x": Field("long", 7)}, {}):
+        properties = Properties(headers=headers)
+        for exchange in ("first", "amq.headers", "amq.fanout"):
+            channel.publish("k", exchange.encode(), properties, exchange=exchange)
+        channel.confirms(3)
+        drain(channel, "a", "b", "c")
+    # A binding on the header that is taken out.
+    method = QueueBind(queue="a", exchange="amq.headers", arguments={"BCC": keys("z")})
+    channel.ask(method)
+    channel.publish("k", b"", Properties(headers={"BCC": keys("z")}), exchange="amq.headers")
+    channel.confirms(1)
+    drain(channel, "a")
+
+
 def copies_that_go_nowhere(session: Session) -> None:
     channel = session.channel()
     properties = Properties(headers={"CC": keys("one"), "BCC": keys("two")})
@@ -166,6 +195,7 @@ test_a_mandatory_reply = compared(a_mandatory_reply)
 test_the_pseudo_queue = compared(the_pseudo_queue)
 test_mistakes_of_who_asks = compared(mistakes_of_who_asks)
 test_copies = compared(copies)
+test_copies_by_headers_and_alternates = compared(copies_by_headers_and_alternates)
 test_copies_that_go_nowhere = compared(copies_that_go_nowhere)
 test_copies_that_are_no_array = compared(copies_that_are_no_array)
 test_several_mistakes_in_one_publish = compared(several_mistakes_in_one_publish)

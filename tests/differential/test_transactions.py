@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from both_brokers import compared
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -78,6 +79,22 @@ def a_queue_that_goes_before_the_commit(session: Session) -> None:
     channel.read()
 
 
+def a_queue_that_refuses_a_part(session: Session) -> None:
+    channel, looker = in_transaction(session)
+    full = {"x-max-length": Field("long", 1), "x-overflow": Field("longstr", "reject-publish")}
+    looker.ask(QueueDeclare(queue="full", arguments=full))
+    channel.publish("full", b"one")
+    channel.publish("q", b"two", PERSISTENT)
+    channel.ask(TxCommit())
+    channel.publish("full", b"three")
+    channel.publish("q", b"four", PERSISTENT)
+    channel.publish("nowhere", b"five", mandatory=True)
+    channel.ask(TxCommit())
+    channel.read()
+    looker.ask(LOOK, QueueDeclare(queue="full", passive=True))
+    channel.ask(TxCommit())
+
+
 def acknowledgements_in_a_transaction(session: Session) -> None:
     channel, looker = in_transaction(session)
     for body in (b"one", b"two", b"three", b"four"):
@@ -114,5 +131,6 @@ test_commits_and_rollbacks = compared(commits_and_rollbacks)
 test_returns_at_the_commit = compared(returns_at_the_commit)
 test_mistakes_in_a_transaction = compared(mistakes_in_a_transaction)
 test_a_queue_that_goes_before_the_commit = compared(a_queue_that_goes_before_the_commit)
+test_a_queue_that_refuses_a_part = compared(a_queue_that_refuses_a_part)
 test_acknowledgements_in_a_transaction = compared(acknowledgements_in_a_transaction)
 test_requeues_at_the_commit = compared(requeues_at_the_commit)
