@@ -60,6 +60,11 @@ class DeadLetterPublisher(LoopActor):
             for source, entry_ids in self._letters.settled.items():
                 tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids)))
             self._letters.settled.clear()
+        while self._letters.cycles:
+            vhost, source, target = self._letters.cycles.pop()
+            self.runtime.log.warning(
+                "queue.dead_letter_cycle", vhost=vhost, queue=source, target=target
+            )
 
     def _publish_some(self) -> None:
         """Publish up to a bound of what waits; the rest when the event loop has been round."""

@@ -121,16 +121,15 @@ class Queue(LoopActor):
 
     def _give_and_take(self, message: object, effects: Effects) -> None:
         messages = self._messages
-        if isinstance(message, Settle):
-            messages.settle(message.channel, message.parts, effects)
+        if isinstance(message, (Settle, Discard)):
+            leave = messages.settle if isinstance(message, Settle) else messages.discard
+            leave(message.channel, message.parts, effects)
             self._tracing.parts("message.settled", message.parts, "acked or rejected")
         elif isinstance(message, Sent):
             messages.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, Requeue):
             messages.requeue(message.channel, message.parts, effects)
             self._tracing.parts("message.requeued", message.parts, "given back")
-        elif isinstance(message, Discard):
-            messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, DeadLettersSafe):
             effects.settled_entries.extend(message.ranges)
         elif isinstance(message, CreditChanged):

@@ -33,6 +33,9 @@ from .span import Span
 # In the frames of dead letters; a consumer's channel with this number gets them as they are.
 CHANNEL_NUMBER: Final = 1
 
+# Cycles of queues of which an operator is told; past this many nobody reads them.
+CYCLES_KNOWN_MAX: Final = 1_000
+
 # Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
 Dead = tuple[Span, str]
 
@@ -84,6 +87,9 @@ class DeadLetters:
         self._next_batch_number = next_batch_number
         self._pending: dict[Batch, _Pending] = {}
         self.settled: dict[QueueDefinition, array[int]] = {}
+        # Vhost, source and target in which a message was dropped because it goes round; each once.
+        self.cycles: list[tuple[str, str, str]] = []
+        self._cycles_known: set[tuple[str, str, str]] = set()
 
     def __len__(self) -> int:
         """How many dead letters some queue still owes."""
@@ -202,7 +208,7 @@ class DeadLetters:
             headers.pop("CC", None)
         queues = self._route(source.vhost, target, keys, headers)
         if reason != REJECTED:
-            queues = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
+            queues = self._without_cycles(source, queues, headers)
         if not queues:
             return _Rewritten(b"", b"", ())
         return _Rewritten(
@@ -210,6 +216,20 @@ class DeadLetters:
             encode_properties(properties._replace(headers=headers, expiration=None)),
             queues,
         )
+
+    def _without_cycles(
+        self, source: QueueDefinition, queues: tuple[QueueDefinition, ...], headers: Table
+    ) -> tuple[QueueDefinition, ...]:
+        """Those of the queues that the message has not come from, with nobody's doing."""
+        kept = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
+        for queue in queues:
+            cycle = source.vhost, source.name, queue.name
+            if queue in kept or cycle in self._cycles_known:
+                continue
+            if len(self._cycles_known) < CYCLES_KNOWN_MAX:
+                self._cycles_known.add(cycle)
+                self.cycles.append(cycle)
+        return kept
 
     def _route(
         self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table

@@ -76,11 +76,10 @@ class MessageQueue:
     def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
         self.identity = identity
         self.durable = durable
-        # Has it a dead-letter exchange?
+        # Has it a dead-letter exchange? How often may a message come back before it leaves, None for
+        # ever; and what was restored over that limit, to leave with the first dispatch.
         self.dead_letters = False
-        # How often a message may come back before it leaves; None: for ever.
         self.delivery_limit: int | None = None
-        # Restored over that limit, to leave with the first dispatch.
         self.spent: list[Span] = []
         self.ready = Ready()
         self.in_flight = InFlight()

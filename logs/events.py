@@ -44,6 +44,9 @@ DISK_UNKNOWN: Final = "disk.unknown"
 ACTOR_FAILED: Final = "actor.failed"
 QUEUE_FAILED: Final = "queue.failed"
 
+# Messages are dropped because they would go round between queues for ever; told once.
+QUEUE_DEAD_LETTER_CYCLE: Final = "queue.dead_letter_cycle"
+
 # What the journal's recovery found, at every start; all but `recovered` name a place and a cost.
 JOURNAL_RECOVERED: Final = "journal.recovered"
 JOURNAL_TRUNCATED: Final = "journal.truncated"

@@ -190,6 +190,9 @@ def test_a_cycle_is_broken_unless_a_consumer_has_rejected(commands, letters) -> 
     assert letters.publish(source, [(span_of(publish("k")), "expired")], 5) is None
     made = letters.publish(source, [(span_of(publish("k")), "rejected")], 5)
     assert list(made.told) == [source]
+    # Told once.
+    assert letters.publish(source, [(span_of(publish("l")), "maxlen")], 5) is None
+    assert letters.cycles == [("/", "source", "source")]
 
 
 def test_messages_of_several_spans_and_reasons_are_one_batch(commands, letters) -> None:

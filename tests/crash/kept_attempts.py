@@ -15,7 +15,7 @@ from numbered_messages import key_in
 def kept_attempts(data: Path, copy: Path) -> dict[str, dict[int, int]]:
     """Per queue name and key of a message, the attempts that a start would find in `data`."""
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(data, copy)
+    shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.sock"))
     with sqlite3.connect(copy / "catalog.sqlite") as catalog:
         names = dict(catalog.execute("SELECT queue_id, name FROM queues"))
     catalog.close()

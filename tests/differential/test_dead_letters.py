@@ -1,68 +1,19 @@
-"""Dead letters: where they go and what their headers say; quorum queues' limit and count."""
+"""Dead letters: where they go and what their headers say."""
 
 from __future__ import annotations
 
 from both_brokers import compared
-from leveret.amqp_frames.field_types import Field, Table
+from dead_letter_scripts import dead_lettered, number, reject, take, text, texts
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
-    BasicConsume,
     BasicGet,
-    BasicGetOk,
     BasicNack,
-    BasicReject,
-    ChannelClose,
-    ChannelOpen,
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
 )
 from leveret.amqp_frames.properties import Properties
-from scripted_session import Channel, Session
-
-
-def text(value: str) -> Field:
-    return Field("longstr", value)
-
-
-def texts(*values: str) -> Field:
-    return Field("array", [text(value) for value in values])
-
-
-def number(value: int) -> Field:
-    return Field("signedint", value)
-
-
-def dead_lettered(
-    queue: str, exchange: str = "", key: str | None = None, **arguments: Field
-) -> QueueDeclare:
-    table: Table = {"x-dead-letter-exchange": text(exchange)}
-    if key is not None:
-        table["x-dead-letter-routing-key"] = text(key)
-    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
-    return QueueDeclare(queue=queue, arguments=table)
-
-
-def quorum(queue: str, **arguments: Field) -> QueueDeclare:
-    table = {name.replace("_", "-"): value for name, value in arguments.items()}
-    return QueueDeclare(
-        queue=queue, durable=True, arguments={"x-queue-type": text("quorum")} | table
-    )
-
-
-def reject(channel: Channel, queue: str, *, nacks: bool = False) -> None:
-    """Take the one message of the queue and reject it; both are written down."""
-    channel.wait_for_counts(queue, 1)
-    got = channel.ask(BasicGet(queue=queue))
-    assert isinstance(got, BasicGetOk), got
-    tag = got.delivery_tag
-    channel.send(BasicNack(tag, False, False) if nacks else BasicReject(tag, False))
-
-
-def take(channel: Channel, queue: str, count: int = 1) -> None:
-    """Write down these messages of the queue, once they are there."""
-    channel.wait_for_counts(queue, count)
-    for _ in range(count):
-        channel.ask(BasicGet(queue=queue, no_ack=True))
+from scripted_session import Session
 
 
 @compared
@@ -211,6 +162,45 @@ def test_cycles(session: Session) -> None:
 
 
 @compared
+def test_expired_and_refused(session: Session) -> None:
+    """An expiration is kept in the death only; a full queue that rejects may dead-letter."""
+    channel = session.channel()
+    channel.confirm_select()
+    channel.ask(
+        dead_lettered("old", key="dead", x_message_ttl=number(0)),
+        dead_lettered("plain", key="dead"),
+        dead_lettered(
+            "full", key="dead", x_max_length=number(0), x_overflow=text("reject-publish-dlx")
+        ),
+        QueueDeclare(queue="dead"),
+    )
+    for queue, properties in (
+        ("old", Properties()),
+        ("old", Properties(expiration="100000")),
+        ("plain", Properties(expiration="0")),
+        ("plain", Properties(expiration="1", headers={"CC": texts("nowhere")})),
+        ("full", Properties(expiration="1000")),
+    ):
+        channel.publish(queue, b"1", properties)
+        channel.confirms(1)
+        take(channel, "dead")
+
+
+@compared
+def test_a_cycle_of_time(session: Session) -> None:
+    """A retry as many build it: rejected, then expired back into the queue; never dropped."""
+    channel = session.channel()
+    channel.ask(
+        dead_lettered("work", key="wait"),
+        dead_lettered("wait", key="work", x_message_ttl=number(1)),
+    )
+    channel.publish("work", b"1")
+    for _ in range(3):
+        reject(channel, "work")
+    take(channel, "work")
+
+
+@compared
 def test_headers_that_a_client_made_up(session: Session) -> None:
     channel = session.channel()
     channel.ask(dead_lettered("q", key="dead"), QueueDeclare(queue="dead"))
@@ -226,54 +216,3 @@ def test_headers_that_a_client_made_up(session: Session) -> None:
         channel.publish("q", b"1", Properties(headers=headers))
         reject(channel, "q")
         take(channel, "dead")
-
-
-@compared
-def test_delivery_counts_and_the_limit_of_a_quorum_queue(session: Session) -> None:
-    channel = session.channel()
-    channel.ask(
-        quorum(
-            "q",
-            x_delivery_limit=number(2),
-            x_dead_letter_exchange=text(""),
-            x_dead_letter_routing_key=text("dead"),
-        ),
-        QueueDeclare(queue="dead"),
-    )
-    channel.publish("q", b"1", Properties(headers={"z": number(1), "a": number(2)}))
-    for _ in range(3):
-        channel.wait_for_counts("q", 1)
-        got = channel.ask(BasicGet(queue="q"))
-        assert isinstance(got, BasicGetOk)
-        channel.send(BasicNack(got.delivery_tag, False, True))
-    take(channel, "dead")
-    channel.publish("q", b"2")
-    channel.wait_for_counts("q", 1)
-    channel.ask(BasicGet(queue="q"))
-    channel.ask(ChannelClose(200, "", 0, 0), ChannelOpen())
-    channel.ask(BasicConsume(queue="q", consumer_tag="c"))
-    channel.read()
-
-
-@compared
-def test_declarations(session: Session) -> None:
-    channel = session.channel()
-    wrong = [
-        QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": number(1)}),
-        QueueDeclare(queue="q", arguments={"x-dead-letter-routing-key": text("k")}),
-        dead_lettered("q", x_dead_letter_routing_key=number(1)),
-        quorum("q", x_max_priority=number(-1)),
-        quorum("q", x_dead_letter_strategy=text("never")),
-        quorum("q", x_queue_mode=text("lazy")),
-        QueueDeclare(queue="q", arguments={"x-dead-letter-strategy": text("never")}),
-        QueueDeclare(queue="q", arguments={"x-delivery-limit": number(-1)}),
-    ]
-    channel.ask(*wrong)
-    channel.ask(
-        dead_lettered("q", "x", "k"),
-        dead_lettered("q", "x", "k"),
-        dead_lettered("q", "x", "other"),
-        dead_lettered("q", "other", "k"),
-        dead_lettered("q", "x"),
-        QueueDeclare(queue="q"),
-    )
