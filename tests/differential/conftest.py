@@ -16,12 +16,12 @@ for folder in (HERE, HERE.parents[1]):
 pytest.register_assert_rewrite("command_socket", "scripted_session", "both_brokers")
 
 from both_brokers import BothBrokers  # noqa: E402
+from granted import grant_offline, write_definitions  # noqa: E402
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
 
 # The same limit for both, small enough to be reached.
 MESSAGE_BYTES_MAX = 300_000
-RABBITMQ_SETTINGS = f"[{{rabbit, [{{max_message_size, {MESSAGE_BYTES_MAX}}}]}}].\n"
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothBrokers]:
     if not RABBITMQ_SERVER.exists():
         pytest.skip(RABBITMQ_MISSING)
     directory = tmp_path_factory.mktemp("differential")
-    rabbitmq = RabbitMQ(directory, RABBITMQ_SETTINGS)
+    definitions = directory / "definitions.json"
+    write_definitions(definitions)
+    grant_offline(directory / "data")
+    settings = f'{{max_message_size, {MESSAGE_BYTES_MAX}}}, {{load_definitions, "{definitions}"}}'
+    rabbitmq = RabbitMQ(directory, f"[{{rabbit, [{settings}]}}].\n")
     try:
         rabbitmq.start()
         with Served(directory, message_size_max_bytes=MESSAGE_BYTES_MAX) as leveret:

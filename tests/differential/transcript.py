@@ -12,6 +12,7 @@ very bytes that came shows those bytes as well. So equal lines are equal bytes, 
   frames, which is a matter of timing (`Channel.confirms`; one confirm alone is read as it came);
 - frames of different channels: each channel's own order is compared, not how the channels'
   frames lie between each other;
+- the kind of access that is refused, which later versions of RabbitMQ name;
 - the tail of a long body is shown as its length and checksum.
 """
 
@@ -30,6 +31,7 @@ MADE_NAMES = re.compile(
     r"amq\.gen-[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])|amq\.ctag-[A-Za-z0-9_-]{22,}|"
     r"amq\.rabbitmq\.reply-to\.[^'\" ]+"
 )
+KIND_OF_ACCESS = re.compile("ACCESS_REFUSED - (configure|write|read) access to")
 NOW_SECONDS = 60
 BODY_SHOWN_BYTES_MAX = 100
 _FRAME_OVERHEAD_BYTES = 8
@@ -88,7 +90,8 @@ class Names:
         self._numbers: dict[str, str] = {}
 
     def replaced(self, line: str) -> str:
-        return MADE_NAMES.sub(lambda found: self._number(found[0]), line)
+        named = MADE_NAMES.sub(lambda found: self._number(found[0]), line)
+        return KIND_OF_ACCESS.sub("ACCESS_REFUSED - access to", named)
 
     def _number(self, name: str) -> str:
         kind = re.match(r"amq\.(gen|ctag|rabbitmq\.reply-to)", name)
