@@ -76,8 +76,8 @@ class MessageQueue:
     def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
         self.identity = identity
         self.durable = durable
-        # Has it a dead-letter exchange? How often may a message come back before it leaves, None for
-        # ever; and what was restored over that limit, to leave with the first dispatch.
+        # Has it a dead-letter exchange? How often may a message come back, None for ever, before it
+        # leaves; and what was restored over that limit, to leave with the first dispatch.
         self.dead_letters = False
         self.delivery_limit: int | None = None
         self.spent: list[Span] = []
