@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,18 @@ def test_tls_on_the_plain_port_is_closed_and_others_go_on(
             TlsClient(broker.host, broker.port, certificates.client())
         assert log.wait_for_refusal() == "TLS on the plain port"
         assert_serves(other)
+
+
+def test_octets_that_are_no_tls_end_an_open_connection_and_no_other(
+    stranger: Stranger, certificates: Certificates, broker: leveret.Broker, log: LogLines
+) -> None:
+    other = stranger(certificates.client()).log_in()
+    client = stranger(certificates.client()).log_in()
+    # Past the TLS of the client's socket.
+    os.write(client.socket.fileno(), b"no TLS record" * 100)
+    wait_until(lambda: len(readers(broker)) == 1)
+    assert len(log.of("connection.closed")) == 1
+    assert_serves(other)
 
 
 @pytest.mark.parametrize("timeout_ms", [200])

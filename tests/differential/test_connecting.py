@@ -17,6 +17,7 @@ from leveret.amqp_frames.methods import (
     ConnectionSecureOk,
     ConnectionStartOk,
     ConnectionTuneOk,
+    ConnectionUpdateSecret,
     Method,
     QueueDeclare,
 )
@@ -193,3 +194,11 @@ def test_more_channels_than_were_agreed_on(session: Session) -> None:
 @compared
 def test_a_number_above_those_that_were_agreed_on(session: Session) -> None:
     session.connect(channel_max=2).channel(3).ask(QueueDeclare(queue="q"))
+
+
+@compared
+def test_a_new_secret_is_taken_and_the_connection_goes_on(session: Session) -> None:
+    connection = session.connect()
+    connection.ask(ConnectionUpdateSecret(b"fresh", "the old one expires"))
+    connection.ask(ConnectionUpdateSecret(b"", ""))
+    connection.channel(1).ask(QueueDeclare(queue="q"))
