@@ -61,9 +61,9 @@ class DeadLetterPublisher(LoopActor):
                 tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids)))
             self._letters.settled.clear()
         while self._letters.cycles:
-            vhost, source, target = self._letters.cycles.pop()
+            vhost, name, target = self._letters.cycles.pop()
             self.runtime.log.warning(
-                "queue.dead_letter_cycle", vhost=vhost, queue=source, target=target
+                "queue.dead_letter_cycle", vhost=vhost, queue=name, target=target
             )
 
     def _publish_some(self) -> None:
