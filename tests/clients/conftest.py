@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.methods import QueueDeclare, QueueDeclareOk
 from served import Served
-from wire import Client
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[1] / "build" / "node" / "node_modules"
@@ -24,13 +21,13 @@ STOP_SECONDS_MAX = 30
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Served(tmp_path_factory.mktemp("clients")) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node(served: Served) -> Start:
     """Starts many.js with a number of messages."""
     if shutil.which("node") is None:
@@ -46,7 +43,7 @@ def node(served: Served) -> Start:
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def c_program(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Start:
     """Compiles many.c, and starts it with a number of messages."""
     if shutil.which("gcc") is None:
@@ -69,13 +66,11 @@ def c_program(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Start
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def celery(served: Served) -> Iterator[None]:
     """Makes celery_application importable, for the broker that runs."""
     if importlib.util.find_spec("celery") is None:
         pytest.skip("celery is not installed: pip install 'celery>=5.3' to run this")
-    if not _has_expiring_queues(served):
-        pytest.skip("this broker refuses x-expires, which Celery's reply queues have")
     url = f"amqp://guest:guest@{served.host}:{served.port}//"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEVERET_TEST_URL", url)
@@ -108,19 +103,12 @@ def celery_worker(name: str, directory: Path) -> Iterator[None]:
                 worker.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def workers(celery: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One Celery worker for each of the two applications; gives the place of their output."""
     directory = tmp_path_factory.mktemp("celery")
     with celery_worker("rpc", directory), celery_worker("queues", directory):
         yield directory
-
-
-def _has_expiring_queues(served: Served) -> bool:
-    with Client(served.host, served.port) as client:
-        client.log_in().open_channel()
-        declare = QueueDeclare(queue="x", arguments=table_of({"x-expires": 60_000}))
-        return isinstance(client.ask(1, declare), QueueDeclareOk)
 
 
 def started(command: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:

@@ -201,6 +201,24 @@ def test_an_unacked_message_does_not_expire_until_it_comes_back(session: Session
     drain(channel, "dead")
 
 
+@compared
+def test_a_queue_that_nobody_uses_goes(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(queue(x_expires=number(1)))
+    channel.wait_until_gone("q")
+    channel.ask(QueueDeclare(queue="q", passive=True))
+
+
+@compared
+def test_a_queue_with_a_consumer_stays(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(queue(x_expires=number(200)), BasicConsume(queue="q", consumer_tag="c"))
+    other = session.channel()
+    other.ask(queue("r", x_expires=number(400)))
+    other.wait_until_gone("r")
+    other.ask(QueueDeclare(queue="q", passive=True))
+
+
 ARGUMENTS: dict[str, list[Method]] = {
     name: [queue(**{argument: value}), queue()]
     for name, argument, value in (
