@@ -45,7 +45,7 @@ class ExpiringQueue(LimitedQueue):
         # Of the messages that are coming in: deadlines in runs, and how long these are.
         self._deadlines: list[tuple[int, int]] = []
         self._is_new = False
-        # Has more expired than has been dropped so far?
+        # Has more expired than this call has dropped?
         self._is_behind = False
 
     @classmethod
@@ -125,13 +125,15 @@ class ExpiringQueue(LimitedQueue):
     # --- What must go
 
     def _has_next(self, effects: Effects) -> bool:
-        return (self._is_new or self._expire_head(effects)) and super()._has_next(effects)
+        if not self._is_new and (self._is_behind or not self._expire_head(effects)):
+            return False
+        return super()._has_next(effects)
 
     def _trim(self, effects: Effects) -> None:
         # What has expired does not count.
-        self._expire_head(effects)
-        super()._trim(effects)
-        self._expire_head(effects)
+        if self._expire_head(effects):
+            super()._trim(effects)
+            self._expire_head(effects)
 
     def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
         """As any queue: the first message that has not expired."""

@@ -14,6 +14,10 @@ from leveret.amqp_frames.methods import (
     BasicNack,
     BasicQos,
     BasicQosOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+    TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
 from served import Served
@@ -173,3 +177,32 @@ def test_deadlines_survive_kill_and_two_starts(tmp_path: Path) -> None:
                 assert got.body == b"1"
             served.signal(signal.SIGKILL)
             served.exit_code()
+
+
+def test_what_is_committed_expires_and_its_time_begins_with_the_commit(client: Client) -> None:
+    client.declare("q", durable=True)
+    client.open_channel(2)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    client.send(publish("q", b"tx", expiring(300), channel=2))
+    client.declare("clock", arguments=ttl(400))
+    client.publish_all("clock", b"tick")
+    client.wait_for_counts("clock", (0, 0))
+    since = time.monotonic()
+    assert client.ask(2, TxCommit()) == TxCommitOk()
+    assert client.counts("q") == (1, 0)
+    assert_empties(client, "q", since, 300)
+
+
+def test_copies_expire_in_every_queue(client: Client) -> None:
+    for queue in ("q", "carbon", "blind"):
+        client.declare(queue)
+    names = {
+        name: Field("array", [Field("longstr", queue)])
+        for name, queue in (("CC", "carbon"), ("BCC", "blind"))
+    }
+    since = time.monotonic()
+    copied = Properties(headers=names, expiration="300")
+    client.publish_all("q", b"m", properties=copied)
+    assert [client.counts(queue)[0] for queue in ("q", "carbon", "blind")] == [1, 1, 1]
+    for queue in ("q", "carbon", "blind"):
+        assert_empties(client, queue, since, 300)

@@ -1,0 +1,180 @@
+"""Expiry, case by case; in any order it is in test_expiring_queue_model.py."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from batches import numbered
+from leveret.amqp_frames.batch import TTL_NONE, Batch
+from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.expiring_queue import EXPIRED_ROWS_MAX, ExpiringQueue, spans_of
+from leveret.core.limits import Limits
+from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.queue_structures import make_queue, refill
+from leveret.core.ready_by_priority import ReadyByPriority
+from leveret.core.span import ExpiringSpan
+
+WINDOW = 1 << 30
+NOW_MS = 1_700_000_000_000
+
+
+def expiring(limits: Limits | None = None) -> ExpiringQueue:
+    queue = ExpiringQueue("the queue", True, WINDOW, limits or Limits())
+    queue.now_ms = NOW_MS
+    return queue
+
+
+def with_ttls(*ttls_ms: int) -> Batch:
+    batch = numbered(len(ttls_ms))
+    batch.ttls_ms = array("Q", ttls_ms)
+    return batch
+
+
+def publish(queue: MessageQueue, batch: Batch) -> Effects:
+    effects = Effects()
+    queue.publish(batch, range(len(batch)), effects)
+    return effects
+
+
+def consume(queue: MessageQueue, prefetch: int) -> Consumer:
+    consumer = Consumer("a", b"\1t", prefetch, ChannelCredit(), False, False)
+    queue.consumers.add(consumer)
+    return consumer
+
+
+def test_messages_with_the_same_deadline_are_one_row_and_have_one_deadline_in_the_journal() -> None:
+    queue = expiring(Limits(ttl_ms=500))
+    effects = publish(queue, numbered(1000))
+    assert effects.deadlines == NOW_MS + 500
+    assert [len(span) for span in queue.ready] == [1000]
+
+
+def test_deadlines_that_differ_are_aligned_with_what_is_appended() -> None:
+    batch = with_ttls(5, TTL_NONE, 7, 7)
+    # The third is transient.
+    batch.persistent[2] = 0
+    batch.durable = array("I", [0, 1, 3])
+    effects = publish(queue := expiring(), batch)
+    assert effects.appended is not None
+    assert list(effects.appended[1]) == [1, 2, 4]
+    assert effects.deadlines == array("Q", [NOW_MS + 5, 0, NOW_MS + 7])
+    assert queue.head_deadline_ms() == NOW_MS + 5
+
+
+def test_a_queue_that_begins_to_expire_keeps_what_it_had() -> None:
+    plain = MessageQueue("the queue", True, WINDOW)
+    plain.dead_letters, plain.delivery_limit, plain.ready = True, 7, ReadyByPriority(3)
+    consumer = consume(plain, 1)
+    publish(plain, numbered(3))
+    queue = ExpiringQueue.continuing(plain)
+    assert (queue.identity, queue.durable, queue.next_entry_id) == ("the queue", True, 4)
+    assert (queue.dead_letters, queue.delivery_limit) == (True, 7)
+    assert queue.consumers.all() == [consumer]
+    assert queue.in_flight.message_count == 1
+    assert queue.ready is plain.ready
+    queue.now_ms = NOW_MS
+    publish(queue, with_ttls(0))
+    assert queue.ready.message_count == 3
+
+
+def test_a_queue_with_limits_keeps_to_them_when_it_begins_to_expire() -> None:
+    limited = make_queue("q", True, {}, WINDOW)
+    assert type(limited) is MessageQueue
+    queue = ExpiringQueue.continuing(expiring(Limits(ready_max=2, rejects=True)))
+    queue.now_ms = NOW_MS
+    effects = publish(queue, with_ttls(50, 50, 50))
+    assert list(effects.rejected or ()) == [2]
+
+
+def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() -> None:
+    batch = numbered(3)
+    queue = refill(
+        MessageQueue("q", True, WINDOW),
+        [(batch, range(1), 5, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1)],
+    )
+    assert isinstance(queue, ExpiringQueue)
+    queue.now_ms = NOW_MS
+    assert queue.head_deadline_ms() is None
+    assert queue.get("a", True, Effects())
+    assert queue.head_deadline_ms() == NOW_MS + 1
+    queue.now_ms += 1
+    effects = Effects()
+    assert queue.get("a", True, effects) is None
+    assert effects.settled_entries == [(6, 7)]
+
+
+def test_without_deadlines_what_came_back_stays_in_a_plain_queue() -> None:
+    plain = MessageQueue("q", True, WINDOW)
+    assert refill(plain, [(numbered(2), range(2), 1, 0, 0)]) is plain
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "rows"),
+    [
+        (9, [(1, 4, 9)]),
+        (array("Q", [9, 9, 0, 7]), [(1, 2, 9), (3, 1, 0), (4, 1, 7)]),
+    ],
+)
+def test_rows_from_the_journal_are_as_long_as_deadlines_are_the_same(
+    deadlines: int | array[int], rows: list[tuple[int, int, int]]
+) -> None:
+    spans = spans_of(numbered(4), range(4), 1, 2, deadlines)
+    assert rows == [
+        (span.first_entry_id, len(span), getattr(span, "deadline_ms", 0)) for span in spans
+    ]
+    assert all(span.attempts == 2 and span.stored for span in spans)
+
+
+def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
+    queue = expiring()
+    count = EXPIRED_ROWS_MAX + 10
+    # Each another deadline, so each a row.
+    publish(queue, with_ttls(*range(1, count + 1)))
+    publish(queue, numbered(1))
+    consume(queue, 5)
+    queue.now_ms += count
+    effects = Effects()
+    queue.dispatch(effects)
+    assert len(effects.settled_entries) == EXPIRED_ROWS_MAX
+    assert effects.delivered == {}
+    # To be woken at once.
+    assert queue.head_deadline_ms() == NOW_MS + EXPIRED_ROWS_MAX + 1
+    # Nor does a publish in between deliver what has expired.
+    effects = publish(queue, numbered(1))
+    assert len(effects.settled_entries) == 10
+    ((_, deliveries),) = effects.delivered.items()
+    entries = [delivery.span.first_entry_id for delivery in deliveries]
+    assert entries == [count + 1, count + 2]
+
+
+def test_a_get_looks_past_all_that_has_expired() -> None:
+    queue = expiring()
+    count = EXPIRED_ROWS_MAX + 10
+    publish(queue, with_ttls(*range(1, count + 1)))
+    publish(queue, numbered(1))
+    queue.now_ms += count
+    effects = Effects()
+    delivery = queue.get("a", False, effects)
+    assert delivery is not None
+    assert delivery.span.first_entry_id == count + 1
+    assert len(effects.settled_entries) == count
+
+
+def test_what_is_requeued_keeps_its_deadline_part_by_part() -> None:
+    queue = expiring(Limits(ttl_ms=10))
+    publish(queue, numbered(4))
+    consumer = consume(queue, 4)
+    effects = Effects()
+    queue.dispatch(effects)
+    (delivery,) = effects.delivered[consumer]
+    queue.consumers.remove("a", b"\1t")
+    queue.requeue("a", [(delivery, 1, 3)], Effects())
+    head = queue.ready.head()
+    assert isinstance(head, ExpiringSpan)
+    assert (head.first_entry_id, len(head), head.deadline_ms) == (2, 2, NOW_MS + 10)
+    queue.now_ms += 10
+    effects = Effects()
+    queue.requeue("a", [(delivery, 0, 1), (delivery, 3, 4)], effects)
+    assert queue.ready.message_count == 0
+    assert sorted(effects.settled_entries) == [(1, 1), (2, 3), (4, 4)]
