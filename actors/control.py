@@ -26,6 +26,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
+from .trace_requests import TRACE_REQUESTS
 
 REQUEST_BYTES_MAX: Final = 65_536
 CONNECTIONS_MAX: Final = 32
@@ -72,6 +73,8 @@ class Control(LoopActor):
             tell(self._context.broker, request)
         elif name in ACCOUNT_LISTS:
             connection.answer({"result": ACCOUNT_LISTS[name](self._context.accounts)})
+        elif name in TRACE_REQUESTS:
+            connection.answer({"result": TRACE_REQUESTS[name](self._context, arguments)})
         elif name == "status":
             connection.answer({"result": self._about | self._reporter.counts()})
         elif name in REPORTS:

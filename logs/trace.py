@@ -47,7 +47,7 @@ class Sink(Protocol):
         """Be ready to write."""
 
     def stop(self) -> None:
-        """Write what is there, and close."""
+        """The node ends: write what is there, and close."""
 
 
 class Trace:
@@ -68,9 +68,9 @@ class Trace:
     def start(self, chosen: TraceFilter, reason: str) -> None:
         """Trace from now on; if it is on, with another filter."""
         self.filter = chosen
-        if not self.is_on and self.sink is not None:
-            self.sink.start()
         self.is_on = True
+        if self.sink is not None:
+            self.sink.start()
         self.write(
             "trace.started",
             "trace",
@@ -80,11 +80,14 @@ class Trace:
         )
 
     def stop(self) -> None:
-        """Trace no more; what was traced is in the files when it returns."""
-        if not self.is_on:
-            return
-        self.write("trace.stopped", "trace")
-        self.is_on = False
+        """Trace no more; what was traced is on its way to the files."""
+        if self.is_on:
+            self.write("trace.stopped", "trace")
+            self.is_on = False
+
+    def close(self) -> None:
+        """The node ends; what was traced is in the files when it returns. May wait for the disk."""
+        self.stop()
         if self.sink is not None:
             self.sink.stop()
 

@@ -54,6 +54,7 @@ class TraceFiles:
         self._files_max = files_max
         self._render = structlog.processors.JSONRenderer()
         self._ending = threading.Event()
+        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._file: BinaryIO | None = None
         self._path = directory
@@ -64,25 +65,37 @@ class TraceFiles:
         self._has_failed = False
 
     def start(self) -> None:
-        """Start the thread; OSError if the directory cannot be made."""
+        """Write from now on, while the trace is on; OSError if the directory cannot be made."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._ending.clear()
-        self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
-        self._thread.start()
+        self._wake.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
-        """Write what is there; return when it is in the file."""
+        """The node ends: write what is there; return when it is in the file."""
         if self._thread is not None:
             self._ending.set()
+            self._wake.set()
             self._thread.join(_STOP_SECONDS_MAX)
             self._thread = None
 
     def _run(self) -> None:
         is_ending = False
         while not is_ending:
-            is_ending = self._ending.wait(_GATHER_SECONDS)
+            # Before a look at what there is: what was written before it came to an end is seen.
+            is_ending, is_on = self._ending.is_set(), self._trace.is_on
             while self._trace.entries or self._told_dropped < self._trace.dropped:
                 self._write_block()
+            if is_ending or not is_on:
+                self._close()
+            if not is_ending:
+                # While it is off, until it is on again.
+                (self._ending if is_on else self._wake).wait(_GATHER_SECONDS if is_on else None)
+                self._wake.clear()
+
+    def _close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

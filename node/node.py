@@ -272,7 +272,7 @@ class Node:
 
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.trace.stop)
+        await loop.run_in_executor(None, self.trace.close)
         if self._control_socket is not None:
             self._control_socket.close()
         if self._login_threads is not None:

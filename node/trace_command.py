@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .control_client import ask_broker
+from .errors import StartError
 from .logs.trace_check import TraceCheck
 from .logs.trace_explain import Found, find_by_id, find_by_seq_no, timeline, verdict
 from .logs.trace_reader import TraceFilesError, read_trace, trace_files
@@ -25,6 +27,16 @@ def add_to(commands: Any) -> None:
     explain.add_argument("--channel", metavar="N", type=int, default=1, help="its channel, and")
     explain.add_argument("--seq-no", metavar="N", type=int, help="the number of the publish")
     explain.set_defaults(run=explain_command)
+    on = actions.add_parser("on", help="trace from now on, in a running broker")
+    on.add_argument("--rate", metavar="R", type=float, default=1.0, help="of messages (1, all)")
+    for name, what in (("queue", "to"), ("user", "by"), ("connection", "from")):
+        text = f"only what is published {what} it; may be repeated"
+        on.add_argument(f"--{name}", metavar="NAME", action="append", default=[], help=text)
+    off = actions.add_parser("off", help="trace no more")
+    status = actions.add_parser("status", help="is it on, for what, and what was dropped?")
+    for action in (on, off, status):
+        action.add_argument("--data-dir", metavar="D", type=Path, default=Path("leveret-data"))
+        action.set_defaults(run=request_command)
     check = actions.add_parser("check", help="is all that the broker promises so in the trace?")
     check.set_defaults(run=check_command)
     for action in (explain, check):
@@ -76,6 +88,29 @@ def check_command(parsed: argparse.Namespace) -> int:
         f"{check.open_count} open at the end, {len(faults)} faults\n"
     )
     return 1 if faults else 0
+
+
+def request_command(parsed: argparse.Namespace) -> int:
+    """Ask the running broker, and print how its trace stands; 1 if it cannot be."""
+    arguments: dict[str, object] = {}
+    if parsed.action == "on":
+        names = {f"{name}s": getattr(parsed, name) for name in ("queue", "user", "connection")}
+        arguments = {"rate": parsed.rate, **names}
+    try:
+        status = ask_broker(parsed.data_dir, f"trace {parsed.action}", arguments)
+    except StartError as fault:
+        return _say(str(fault), 1)
+    chosen = [
+        f"{name} {', '.join(status[name])}"
+        for name in ("queues", "users", "connections")
+        if status[name]
+    ]
+    which = f"one of {status['one_of']} messages, {'; '.join(chosen) or 'everywhere'}"
+    sys.stdout.write(
+        f"trace {'on' if status['is_on'] else 'off'} ({which}), boot {status['boot']}: "
+        f"{status['waiting']} events waiting, {status['dropped']} dropped\n"
+    )
+    return 0
 
 
 def _files(parsed: argparse.Namespace) -> list[Path]:

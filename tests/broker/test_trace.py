@@ -15,6 +15,7 @@ from leveret.amqp_frames.methods import (
     QueueBind,
     QueueBindOk,
 )
+from leveret.command_line import main
 from leveret.logs.trace_events import COMMON, EVENTS
 from leveret.logs.trace_reader import read_trace, trace_files
 from traced import client_of, traced
@@ -177,3 +178,46 @@ def test_nothing_is_written_while_it_is_off(
     client.declare("queue")
     client.publish_all("queue", b"x")
     assert not (tmp_path / "data" / "traces").exists()
+
+
+def test_it_is_switched_on_changed_and_off_under_load_without_losing_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data_dir = ["--data-dir", str(tmp_path / "data")]
+    with traced(tmp_path, trace_one_of=0) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True)
+        for command in (["on"], ["on", "--rate", "0.5", "--queue", "queue"], ["status"], ["off"]):
+            client.publish_all("queue", *[b"x"] * 100, properties=PERSISTENT)
+            assert main(["trace", *command, *data_dir]) == 0
+        client.publish_all("queue", *[b"x"] * 100, properties=PERSISTENT)
+        assert client.counts("queue") == (500, 0)
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in said] == [
+        "trace on (one of 1 messages",
+        "trace on (one of 2 messages",
+        "trace on (one of 2 messages",
+        "trace off (one of 2 messages",
+    ]
+    lines = trace_of(tmp_path)
+    assert names(lines).count("trace.started") == 2
+    assert names(lines).count("trace.stopped") == 1
+    enqueued = [line["messages"] for line in lines if line["event"] == "message.enqueued"]
+    count = sum(last - first + 1 for spans in enqueued for first, last in spans)
+    # All of one hundred, then half of two.
+    assert 190 <= count <= 210
+    assert main(["trace", "check", *data_dir]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["on", "--rate", "2"], "bad trace rate 2.0: it must be above 0 and at most 1"),
+        (["on", "--queue", "missing"], "there is no queue 'missing'"),
+    ],
+)
+def test_what_cannot_be_switched_on_is_one_clear_line(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path, trace_one_of=0):
+        assert main(["trace", *arguments, "--data-dir", str(tmp_path / "data")]) == 1
+    assert capsys.readouterr().err == f"leveret: {said}\n"

@@ -29,7 +29,7 @@ def test_files_end_at_their_size_are_compressed_and_the_oldest_go(tmp_path: Path
             trace.write("message.persisted", "queue", batch=number, messages=[[place, place]])
         trace.sink._write_block()
     trace.sink.start()
-    trace.stop()
+    trace.close()
     (plain,) = tmp_path.glob("*.jsonl")
     packed = list(tmp_path.glob("*.gz"))
     assert len(packed) == 3
@@ -43,7 +43,7 @@ def test_switching_off_and_on_leaves_no_more_files_than_are_kept(tmp_path: Path)
     trace = trace_to(tmp_path, files_max=3)
     for _ in range(10):
         trace.start(TraceFilter(), "test")
-        trace.stop()
+        trace.close()
     assert len(list(tmp_path.iterdir())) == 4
 
 
@@ -55,7 +55,7 @@ def test_what_finds_the_buffer_full_is_dropped_and_told_of(tmp_path: Path) -> No
     assert (len(trace.entries), trace.dropped) == (5, 7)
     assert trace.sink is not None
     trace.sink.start()
-    trace.stop()
+    trace.close()
     lines = list(read_trace(trace_files([tmp_path])))
     assert sum(line.get("dropped", 0) for line in lines) == trace.dropped
     assert [line["event"] for line in lines].count("message.persisted") == 5
