@@ -45,17 +45,23 @@ class ChannelTracing:
         self._write("command.assembled", batch, chosen, user=self._user, **numbers)
         unrouted = self._routed(batch, routed, chosen)
         returned = [index for index in unrouted if _key_of(batch, index)[-1] & _MANDATORY]
-        dropped = [index for index in unrouted if not _key_of(batch, index)[-1] & _MANDATORY]
-        for event, indexes in (("message.returned", returned), ("message.dropped", dropped)):
+        replies: set[int] = set().union(*routed.replies.values())
+        replied = [index for index in chosen if index in replies]
+        gone = {*returned, *replied}
+        dropped = [index for index in unrouted if index not in gone]
+        for event, indexes, reason in (
+            ("message.returned", returned, "NO_ROUTE"),
+            ("message.replied", replied, "its key names a reply consumer"),
+            ("message.dropped", dropped, "no route, and not mandatory"),
+        ):
             if indexes:
                 numbers = {"seq_no": _seq_nos(first_seq_no, indexes)} if first_seq_no else {}
-                reason = "NO_ROUTE" if indexes is returned else "no route, and not mandatory"
                 self._write(event, batch, indexes, reason=reason, **numbers)
         if first_seq_no:
             self._inserted(batch, routed, chosen, first_seq_no, unconfirmed)
             # What was returned has its own ack behind it already.
-            gone = set(returned)
-            rest = [index for index in chosen if index not in gone]
+            acked = set(returned)
+            rest = [index for index in chosen if index not in acked]
             self._open += [(first, last) for first, last in _seq_nos(first_seq_no, rest)]
 
     def _routed(self, batch: Batch, routed: Routed, chosen: Sequence[int]) -> list[int]:

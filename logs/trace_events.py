@@ -82,6 +82,11 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, *_MESSAGES, "seq_no", "reason"),
         "basic.return was written, and behind it the publish's own ack",
     ),
+    "message.replied": TraceEvent(
+        "channel",
+        (*_PLACE, *_MESSAGES, "seq_no", "reason"),
+        "a direct reply: it went to the channel of its reply consumer, past every queue",
+    ),
     "message.dropped": TraceEvent(
         "channel",
         (*_PLACE, *_MESSAGES, "seq_no", "reason"),

@@ -169,6 +169,8 @@ def _publisher_s_side(found: Found) -> str:
         why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in reasons)
         return f"Nacked because a queue will not have it ({why or 'why is not in the trace'})."
     if "confirm.sent" in by_name:
+        if "message.replied" in by_name:
+            return "Confirmed, and passed to the channel whose reply consumer its key names."
         if "message.dropped" in by_name:
             return f"Confirmed, and dropped, because no queue is bound for {key} (not mandatory)."
         return f"Confirmed because {_all_have_it(found)}."

@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 from gated_files import GatedFiles
-from leveret.amqp_frames.methods import BasicReturn, QueueBind, QueueDeclare, QueueDelete
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicDeliver,
+    BasicGet,
+    BasicGetOk,
+    BasicReturn,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+)
 from leveret.command_line import main
 from leveret.logs.trace_reader import read_trace, trace_files
+from replies import ASKING, REPLY_TO
 from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
@@ -66,6 +76,22 @@ def test_unroutable_and_not_mandatory(tmp_path: Path, explain: Callable[[int], s
         "Confirmed, and dropped, because no queue is bound for routing key 'nowhere' on the "
         "default exchange (not mandatory)."
     )
+
+
+def test_a_direct_reply(tmp_path: Path, explain: Callable[[int], str]) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("work")
+        client.consume(REPLY_TO, "r", no_ack=True)
+        client.publish_all("work", b"request", properties=ASKING)
+        client.send_methods(1, BasicGet(queue="work", no_ack=True))
+        client.expect_type(1, BasicGetOk)
+        name = client.read_content(1).properties.reply_to
+        assert name is not None
+        client.send(publish(name, b"reply"))
+        client.expect_type(1, BasicDeliver)
+        client.read_content(1)
+        client.expect(1, BasicAck(2))
+    assert explain(2) == "Confirmed, and passed to the channel whose reply consumer its key names."
 
 
 def test_three_queues_of_which_one_is_slow(tmp_path: Path, explain: Callable[[int], str]) -> None:
