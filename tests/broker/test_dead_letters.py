@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import leveret
@@ -21,6 +22,10 @@ from leveret.amqp_frames.methods import (
     ExchangeDeclareOk,
     QueueBind,
     QueueBindOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+    TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
 from wire import PERSISTENT, TRANSIENT, Client, publish
@@ -195,3 +200,19 @@ def test_what_expires_behind_a_message_is_dead_lettered_when_that_is_got(client:
         assert death.value["reason"].value == "expired"
         assert death.value["original-expiration"].value == "1"
         assert properties.expiration is None
+
+
+def test_a_rejection_in_a_transaction_counts_when_it_is_committed(
+    client: Client, connect: Callable[..., Client]
+) -> None:
+    declare(client)
+    client.publish_all("q", b"1")
+    other = connect()
+    other.open_channel(1)
+    assert other.ask(1, TxSelect()) == TxSelectOk()
+    got = other.get("q")
+    other.send_methods(1, BasicReject(got.delivery_tag, False))
+    other.nothing_more()
+    assert client.counts("dead") == (0, 0)
+    assert other.ask(1, TxCommit()) == TxCommitOk()
+    assert get(client)[2] == b"1"
