@@ -13,10 +13,15 @@ from leveret.amqp_frames.methods import (
     BasicNack,
     BasicQos,
     BasicQosOk,
+    ChannelClose,
+    ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
     QueueBind,
     QueueBindOk,
+    TxCommit,
+    TxSelect,
+    TxSelectOk,
 )
 from served import Served
 from wire import PERSISTENT, TRANSIENT, Client, publish
@@ -100,6 +105,17 @@ def test_outside_confirm_mode_what_is_rejected_is_dropped_in_silence(client: Cli
     assert client.ask(2, ChannelOpen()) == ChannelOpenOk()
     client.send(publish("q", b"1", channel=2), publish("q", b"2", channel=2))
     client.nothing_more(2)
+    assert bodies(client, "q") == [b"1"]
+
+
+def test_a_transaction_that_is_too_much_is_refused_and_what_had_room_stays(client: Client) -> None:
+    client.declare("q", arguments=limits(length=1, overflow="reject-publish"))
+    client.open_channel(2)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    client.send(publish("q", b"1", channel=2), publish("q", b"2", channel=2))
+    text = "PRECONDITION_FAILED - partial tx completion"
+    assert client.ask(2, TxCommit()) == ChannelClose(406, text, 90, 20)
+    client.send_methods(2, ChannelCloseOk())
     assert bodies(client, "q") == [b"1"]
 
 
