@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import leveret
 import pytest
 from leveret.amqp_frames.methods import BasicQos, ExchangeDeclare, QueueBind
+from served import Served
 from wire import Client
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
@@ -112,6 +114,24 @@ def test_accounts_are_changed_on_a_running_broker_and_are_there_after_it(shell: 
             client.log_in(user="ann", password="changed", vhost="v").open_channel(1)
             client.declare("ann's")
     check_everything(shell)
+
+
+def test_what_a_command_has_done_is_there_after_kill_9(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "data")
+    with Served(tmp_path, log_level="error", password_hash_cost=10) as broker:
+        shell.said("user", "add", "ann", typed="secret\n")
+        shell.said("vhost", "add", "v")
+        shell.said("permissions", "set", "ann", "--vhost", "v", "^ann", ".*", "")
+        broker.signal(signal.SIGKILL)
+        broker.exit_code()
+    # The socket of the broker that was killed is still there; nobody answers, so none is asked.
+    assert (shell.directory / "control.sock").exists()
+    assert shell.said("user", "list") == "user   tags\nguest  administrator\nann    -\n"
+    with Served(tmp_path, log_level="error") as broker:
+        assert {"vhost": "v"} in shell.rows("vhost", "list")
+        with Client(broker.host, broker.port) as client:
+            client.log_in(user="ann", password="secret", vhost="v").open_channel(1)
+            client.declare("ann's")
 
 
 def test_offline_the_first_command_makes_the_default_user(shell: Shell) -> None:
