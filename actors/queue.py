@@ -168,6 +168,7 @@ class Queue(LoopActor):
                 self._answers.reject(publish.channel, publish.batch, effects.rejected)
         self._record(effects)
         if effects.dead:
+            self._tracing.died(effects.dead)
             tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered.items():
             if consumer.no_ack:

@@ -12,6 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..amqp_frames.batch import Batch, Indexes
+from ..core.dead_letters import Dead
+from ..core.death_headers import REJECTED
 from ..core.message_queue import Effects, MessageQueue
 from ..core.unacked import Part
 from ..logs.trace import Trace, among, ranges
@@ -59,6 +61,12 @@ class QueueTracing:
             for delivery, low, high in parts:
                 span = delivery.span
                 self.step(event, span.batch, span.indexes[low:high], reason=reason)
+
+    def died(self, dead: Iterable[Dead]) -> None:
+        """These go to the dead-letter exchange; what was rejected has been written down."""
+        for span, reason in dead:
+            if reason != REJECTED:
+                self.step("message.settled", span.batch, span.indexes, reason=reason)
 
     def given_back(self, messages: MessageQueue, channel: object) -> None:
         """A channel ends: what it holds comes back."""

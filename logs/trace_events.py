@@ -153,7 +153,9 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "basic.deliver or basic.get-ok was written",
     ),
     "message.settled": TraceEvent(
-        "queue", ("queue", *_MESSAGES, "reason"), "it is gone from the queue: acked or rejected"
+        "queue",
+        ("queue", *_MESSAGES, "reason"),
+        "it is gone from the queue: acked, rejected, or why it is a dead letter",
     ),
     "message.requeued": TraceEvent(
         "queue", ("queue", *_MESSAGES, "reason"), "it is ready again, at its old place"

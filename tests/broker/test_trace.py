@@ -8,6 +8,7 @@ from typing import Any
 
 import leveret
 import pytest
+from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicNack,
@@ -101,6 +102,23 @@ def test_a_return_a_drop_and_a_transient_message(tmp_path: Path) -> None:
     # The return has its own ack behind it; the queue's confirm comes a turn later.
     sent = [line["seq_no"] for line in lines if line["event"] == "confirm.sent"]
     assert sent == [[[2, 2]], [[3, 3]]]
+
+
+def test_why_a_message_became_a_dead_letter(tmp_path: Path) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        to_dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        client.declare("queue", arguments=table_of(to_dead | {"x-max-length": 1}))
+        client.declare("dead")
+        client.publish_all("queue", b"1", b"2")
+        got = client.get("queue")
+        assert got is not None
+        client.send_methods(1, BasicNack(got.delivery_tag, requeue=False))
+        client.wait_for_counts("dead", (2, 0))
+    settled = [line for line in trace_of(tmp_path) if line["event"] == "message.settled"]
+    assert [(line["messages"], line["reason"]) for line in settled] == [
+        ([[0, 0]], "maxlen"),
+        ([[1, 1]], "acked or rejected"),
+    ]
 
 
 def test_deliveries_acks_and_what_comes_back(tmp_path: Path) -> None:
