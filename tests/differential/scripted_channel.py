@@ -105,7 +105,13 @@ class Channel:
     def settled(self) -> None:
         """The channel has looked at all that was sent; what came of it is written down."""
         self.send(ChannelFlow(True))
-        while self.read().method.name != "channel.flow-ok":
+        while self.read().method.name not in ("channel.flow-ok", "channel.close"):
+            pass
+
+    def published(self) -> None:
+        """In confirm mode: what comes of one publish, up to its confirm or the channel's end."""
+        ends = ("basic.ack", "basic.nack", "channel.close")
+        while self.read().method.name not in ends:
             pass
 
     def counts(self, queue: str) -> tuple[int, int]:
