@@ -518,7 +518,10 @@ class StartHeartbeats(NamedTuple):
 
 
 class WakeAt(NamedTuple):
-    """Any actor -> Ticker: tell `token` back as Woken at `when`, on the scheduler's clock."""
+    """Any actor -> Ticker: tell `token` back as Woken at `when`, on the scheduler's clock.
+
+    It takes the place of one that the actor has made for the token before.
+    """
 
     when: float
     actor: Ref

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from .messages import WakeAt, Woken
+from .messages import Ref, WakeAt, Woken
 from .runtime import LoopActor, tell
 
 # Fewer wishes than this are never looked through.
@@ -17,9 +17,11 @@ WISHES_MIN = 100
 class Ticker(LoopActor):
     """Keeps wishes by time; one timer of the event loop is set for the earliest.
 
-    A wish cannot be withdrawn: who asked looks at the token, and whether it still matters. Those of
-    actors that have stopped are dropped now and then, or connections that come and go would be
-    kept in memory by what they once wished for.
+    A wish cannot be withdrawn: who asked looks at the token, and whether it still matters. But an
+    actor has one wish for each token, the last. Those that count no more, and those of actors that
+    have stopped, are dropped now and then: or connections that come and go would be kept in memory
+    by what they once wished for, and a queue whose head expires ever earlier by all the times it
+    was to be woken at.
     """
 
     def __init__(self, on_fatal: Callable[[str, BaseException], None]) -> None:
@@ -27,6 +29,8 @@ class Ticker(LoopActor):
         self._on_fatal = on_fatal
         self._wishes: list[tuple[float, int, WakeAt]] = []
         self._order = count()
+        # The one wish of an actor for a token, by its order.
+        self._current: dict[tuple[Ref, object], int] = {}
         self._timer_at = float("inf")
         self._wishes_max = WISHES_MIN
 
@@ -36,12 +40,15 @@ class Ticker(LoopActor):
             self._timer_at = float("inf")
             now = self.runtime.scheduler.time()
             while self._wishes and self._wishes[0][0] <= now:
-                wish = heapq.heappop(self._wishes)[2]
-                tell(wish.actor, Woken(wish.token))
+                _, order, wish = heapq.heappop(self._wishes)
+                if self._current.get((wish.actor, wish.token)) == order:
+                    del self._current[wish.actor, wish.token]
+                    tell(wish.actor, Woken(wish.token))
         else:
-            heapq.heappush(self._wishes, (message.when, next(self._order), message))
+            order = self._current[message.actor, message.token] = next(self._order)
+            heapq.heappush(self._wishes, (message.when, order, message))
             if len(self._wishes) > self._wishes_max:
-                self._drop_the_stopped()
+                self._drop_what_is_void()
 
     def on_idle(self) -> None:
         """Set the timer for the earliest wish."""
@@ -49,8 +56,14 @@ class Ticker(LoopActor):
             self._timer_at = self._wishes[0][0]
             self.runtime.scheduler.call_at(self._timer_at, self._ring)
 
-    def _drop_the_stopped(self) -> None:
-        self._wishes = [wish for wish in self._wishes if not wish[2].actor.actor_stopped.is_set()]
+    def _drop_what_is_void(self) -> None:
+        current = {
+            key: order for key, order in self._current.items() if not key[0].actor_stopped.is_set()
+        }
+        self._current = current
+        self._wishes = [
+            each for each in self._wishes if current.get((each[2].actor, each[2].token)) == each[1]
+        ]
         heapq.heapify(self._wishes)
         # As many again may come before the next look: each wish is looked at a few times at most.
         self._wishes_max = max(WISHES_MIN, 2 * len(self._wishes))

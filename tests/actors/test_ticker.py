@@ -89,3 +89,26 @@ def test_what_stopped_actors_wished_for_is_forgotten_before_its_time(
     assert len(inside._wishes) <= WISHES_MIN
     scheduler.advance(1000.0)
     assert heard == ["kept"]
+
+
+def test_the_last_wish_for_a_token_takes_the_place_of_those_before_it(
+    scheduler: HandScheduler, runtime: Runtime, ticker: Ref
+) -> None:
+    heard: list[object] = []
+    sleeper = Sleeper.start_on(runtime, heard)
+    # As a queue does whose head expires earlier each time that it changes.
+    for when in range(1000 + 5 * WISHES_MIN, 1000, -1):
+        tell(ticker, WakeAt(float(when), sleeper, "head expires"))
+    tell(ticker, WakeAt(5000.0, sleeper, "another"))
+    scheduler.run()
+    inside: Ticker = ticker.actor_inbox.actor  # type: ignore[attr-defined]
+    assert len(inside._wishes) <= WISHES_MIN + 1
+    scheduler.advance(1001.0)
+    assert heard == ["head expires"]
+    # What is wished for anew counts as ever.
+    tell(ticker, WakeAt(1500.0, sleeper, "head expires"))
+    scheduler.advance(3000.0)
+    assert heard == ["head expires", "head expires"]
+    scheduler.advance(1000.0)
+    assert heard == ["head expires", "head expires", "another"]
+    assert not inside._current
