@@ -57,12 +57,17 @@ class Logins(LoopActor):
             is_allowed = self._decide(message)
             if is_allowed is not None:
                 tell(message.reader, LoginAnswer(is_allowed))
+            self._answer(self._checks.refused, False)
+            self._checks.refused.clear()
         elif isinstance(message, PasswordChecked):
             is_allowed = self._checks.finished(message.check, message.is_right)
-            for asker in message.check.askers:
-                reader: Ref = asker  # type: ignore[assignment]
-                tell(reader, LoginAnswer(is_allowed))
+            self._answer(message.check.askers, is_allowed)
         self._start_checks()
+
+    def _answer(self, askers: list[object], is_allowed: bool) -> None:
+        for asker in askers:
+            reader: Ref = asker  # type: ignore[assignment]
+            tell(reader, LoginAnswer(is_allowed))
 
     def _decide(self, message: LogIn) -> bool | None:
         is_local = message.host.startswith("127.") or message.host in ("::1", "unknown")

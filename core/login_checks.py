@@ -3,8 +3,9 @@
 A password that was found right is remembered, by a keyed digest and never itself, together with the
 stored hash that it was right for: a user whose password changes or who goes has no remembered login
 left. So a thousand clients that come back at once cost one check. Several who ask the same while it
-is checked share the answer. Checks take turns between the addresses they come from, so that one who
-tries passwords delays his own address's logins and not those of others.
+is checked share the answer. Checks take turns between the addresses they come from, and when too
+many wait the address that most of them come from makes room: so one who tries passwords delays his
+own address's logins and not those of others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LoginChecks:
     """Logins of one node. Users are read, never changed.
 
     running_max: checks at once, each of which takes a processor
-    waiting_max: checks that wait their turn; what comes beyond is refused
+    waiting_max: checks that wait their turn; beyond it the address with the most is refused one
     decoy_hash: checked for a user who is not there, so that the answer takes as long
     key: secret of this process, for the digests
     """
@@ -70,6 +71,8 @@ class LoginChecks:
         self._waiting: dict[str, deque[PasswordCheck]] = {}
         self._waiting_count = 0
         self._running_count = 0
+        # Askers that had to make room; who calls `ask` tells them, and clears it.
+        self.refused: list[object] = []
 
     def knows(self, user: str) -> bool:
         """Is there such a user? Enough for one whom a certificate names."""
@@ -87,13 +90,24 @@ class LoginChecks:
         if pending is not None:
             pending.askers.append(asker)
             return None
-        if self._waiting_count >= self._waiting_max:
+        if self._waiting_count >= self._waiting_max and not self._made_room_for(host):
             return False
         check = PasswordCheck(digest, user, password, host, askers=[asker])
         self._pending[digest] = check
         self._waiting.setdefault(host, deque()).append(check)
         self._waiting_count += 1
         return None
+
+    def _made_room_for(self, host: str) -> bool:
+        """Refuse the last of the address that most wait from; false if it would be `host`."""
+        most = max(self._waiting.values(), key=len)
+        if len(most) <= len(self._waiting.get(host, ())) + 1:
+            return False
+        check = most.pop()
+        del self._pending[check.digest]
+        self._waiting_count -= 1
+        self.refused += check.askers
+        return True
 
     def start_next(self, is_there: Callable[[object], bool]) -> PasswordCheck | None:
         """The next check to run, if one may; those whose askers have all gone are dropped."""

@@ -150,3 +150,25 @@ def test_nothing_is_checked_for_who_has_gone() -> None:
     checks.finished(check, True)
     assert checks.ask("there", "here", "ann", "guess") is None
     assert start(checks).password == "guess"
+
+
+def test_who_fills_the_places_to_wait_makes_room_for_another_address() -> None:
+    checks, _ = new(waiting_max=3)
+    for number in range(3):
+        assert checks.ask(number, "there", "ann", f"guess {number}") is None
+    assert checks.ask("bob", "here", "bob", "secret") is None
+    assert checks.refused == [2]
+    # No further than to an equal share.
+    assert checks.ask("bob too", "here", "bob", "another") is False
+    assert checks.ask("more", "there", "ann", "guess 3") is False
+    assert checks.refused == [2]
+    checks.refused.clear()
+    order = []
+    for _ in range(3):
+        check = start(checks)
+        order.append(check.password)
+        checks.finished(check, False)
+    assert order == ["guess 0", "secret", "guess 1"]
+    assert is_idle(checks)
+    # Who was refused may ask again.
+    assert checks.ask(2, "there", "ann", "guess 2") is None
