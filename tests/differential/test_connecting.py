@@ -28,9 +28,9 @@ HEARTBEAT = frame(8, 0, b"")
 
 
 def start_ok(
-    response: bytes = GUEST, mechanism: str = "PLAIN", locale: str = "en_US"
+    response: bytes = GUEST, mechanism: str = "PLAIN", locale: str = "en_US", told: bool = True
 ) -> ConnectionStartOk:
-    capabilities = {"authentication_failure_close": True}
+    capabilities = {"authentication_failure_close": told}
     properties = table_of({"capabilities": capabilities})
     return ConnectionStartOk(properties, mechanism, response, locale)
 
@@ -53,6 +53,7 @@ HANDSHAKES: dict[str, Steps] = {
     "login with an authorization identity": [(start_ok(b"somebody\0guest\0guest"),), tuned()],
     "login with AMQPLAIN": [(amqplain(LOGIN="guest", PASSWORD="guest"),), tuned()],
     "wrong password": [(start_ok(b"\0guest\0wrong"),)],
+    "wrong password of one that is not to be told": [(start_ok(b"\0guest\0wrong", told=False),)],
     "wrong password with AMQPLAIN": [(amqplain(LOGIN="guest", PASSWORD="wrong"),)],
     "no such user": [(start_ok(b"\0nobody\0guest"),)],
     "empty password": [(start_ok(b"\0guest\0"),)],
