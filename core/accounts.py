@@ -218,11 +218,11 @@ def default_accounts(user: str, password_hash: str) -> AccountChanges:
 def _check_name(what: str, name: str) -> None:
     if not name:
         raise AccountError(f"a {what} must not be empty")
-    if len(name.encode("utf-8", "surrogateescape")) > _NAME_BYTES_MAX:
-        raise AccountError(f"a {what} has at most {_NAME_BYTES_MAX} bytes")
     if not name.isprintable():
         # It is shown in tables and in the log. Surrogates are not printable either.
         raise AccountError(f"a {what} has printable characters only")
+    if len(name.encode()) > _NAME_BYTES_MAX:
+        raise AccountError(f"a {what} has at most {_NAME_BYTES_MAX} bytes")
 
 
 def _check_hash(password_hash: str) -> None:
@@ -247,6 +247,8 @@ def _check_pattern(pattern: str) -> None:
     if len(pattern) > _PATTERN_CHARACTERS_MAX:
         raise AccountError(f"a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
     try:
+        # The catalog keeps it in UTF-8, which has no surrogates.
+        pattern.encode()
         re.compile(pattern)
-    except re.error as fault:
+    except (re.error, OverflowError, RecursionError, UnicodeEncodeError) as fault:
         raise AccountError(f"'{pattern}' is not a regular expression: {fault}") from None

@@ -35,7 +35,8 @@ class TraceFilter:
     @classmethod
     def with_rate(cls, rate: float, **names: Collection[str]) -> TraceFilter:
         """`rate` is above 0 and at most 1; TraceError if not."""
-        if not 0 < rate <= 1:
+        # The smallest numbers there are have no reciprocal.
+        if not 0 < rate <= 1 or 1 / rate == float("inf"):
             raise TraceError(f"bad trace rate {rate}: it must be above 0 and at most 1")
         return cls(round(1 / rate), **{name: frozenset(each) for name, each in names.items()})
 

@@ -111,6 +111,7 @@ def test_clearing_a_permission_that_is_not_there_changes_nothing() -> None:
         ("a user name must not be empty", lambda a: a.prepare_add_user("", HASH, ())),
         ("a user name has at most 255 bytes", lambda a: a.prepare_add_user("é" * 128, HASH, ())),
         ("a user name has printable characters", lambda a: a.prepare_add_user("a\n", HASH, ())),
+        ("a user name has printable characters", lambda a: a.prepare_add_user("\ud800", HASH, ())),
         ("not a password hash", lambda a: a.prepare_add_user("bob", "secret", ())),
         ("not a password hash", lambda a: a.prepare_change_password("ann", "secret")),
         ("tag 'a,b' has a space or a comma", lambda a: a.prepare_set_tags("ann", ["a,b"])),
@@ -135,6 +136,17 @@ def test_clearing_a_permission_that_is_not_there_changes_nothing() -> None:
         (
             "'(' is not a regular expression: missing ), unterminated subpattern",
             lambda a: a.prepare_set_permission(Permission("ann", "/", "", "(", "")),
+        ),
+        *(
+            (
+                f"is not a regular expression: {fault}",
+                lambda a, text=text: a.prepare_set_permission(Permission("ann", "/", "", "", text)),
+            )
+            for text, fault in (
+                ("a{99999999999999999999}", "the repetition number is too large"),
+                ("(" * 2000 + ")" * 2000, "maximum recursion depth exceeded"),
+                ("\ud800", "'utf-8' codec can't encode"),
+            )
         ),
         (
             "a pattern has at most 4096 characters",

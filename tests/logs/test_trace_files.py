@@ -61,7 +61,7 @@ def test_what_finds_the_buffer_full_is_dropped_and_told_of(tmp_path: Path) -> No
     assert [line["event"] for line in lines].count("message.persisted") == 5
 
 
-@pytest.mark.parametrize("rate", [0, -1, 1.5])
+@pytest.mark.parametrize("rate", [0, -1, 1.5, 1e-320])
 def test_a_bad_rate_is_refused(rate: float) -> None:
     with pytest.raises(TraceError, match="it must be above 0 and at most 1"):
         TraceFilter.with_rate(rate)

@@ -75,8 +75,18 @@ def test_a_data_directory_may_have_a_long_name(tmp_path: Path) -> None:
             b'{"request": "user tags", "arguments": {"user": "guest", "tags": [1]}}',
             "'tags' must be a list of strings",
         ),
+        (
+            b'{"request": "permissions set", "arguments": {"user": "guest", "vhost": "/",'
+            b' "configure": "", "write": "a{99999999999999999999}", "read": ""}}',
+            "'a{99999999999999999999}' is not a regular expression: "
+            "the repetition number is too large",
+        ),
+        (
+            b'{"request": "trace on", "arguments": {"rate": 1e-320}}',
+            "bad trace rate 1e-320: it must be above 0 and at most 1",
+        ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_what_is_no_request_is_answered_and_the_next_one_carried_out(
     broker: leveret.Broker, line: bytes, words: str
