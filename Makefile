@@ -1,6 +1,6 @@
 # Everything here works on a fresh clone with Python 3.11 or later; the first call makes .venv.
 #
-#   make run      a broker on 127.0.0.1:5672 with its data in ./leveret-data
+#   make run      a broker on 127.0.0.1:5672 (LEVERET_PORT=5673 make run: there), data in ./leveret-data
 #   make test     all tests but the long ones
 #   make soak     the long ones: many rounds of kill -9, the long figures
 #   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along
@@ -17,7 +17,7 @@ INSTALLED := .venv/installed
 run: $(INSTALLED)
 	@echo 'Next, in another terminal:  $(BIN)/python docs/examples/publish_confirms.py'
 	@echo 'Stop with Ctrl-C. The data stays in ./leveret-data.'
-	@exec $(BIN)/leveret serve --host 127.0.0.1 --port 5672 --data-dir leveret-data
+	@exec $(BIN)/leveret serve --data-dir leveret-data
 
 test: $(INSTALLED) tools
 	$(PYTEST) -m "not soak"
