@@ -35,14 +35,14 @@ def add_to(commands: Any) -> None:
     off = actions.add_parser("off", help="trace no more")
     status = actions.add_parser("status", help="is it on, for what, and what was dropped?")
     for action in (on, off, status):
-        action.add_argument("--data-dir", metavar="D", type=Path, default=Path("leveret-data"))
         action.set_defaults(run=request_command)
     check = actions.add_parser("check", help="is all that the broker promises so in the trace?")
     check.set_defaults(run=check_command)
-    for action in (explain, check):
+    for action in (explain, on, off, status, check):
         action.add_argument(
             "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
         )
+    for action in (explain, check):
         action.add_argument(
             "--files", metavar="F", type=Path, nargs="+", help="files or folders, in place of its"
         )
@@ -105,9 +105,11 @@ def request_command(parsed: argparse.Namespace) -> int:
         for name in ("queues", "users", "connections")
         if status[name]
     ]
-    which = f"one of {status['one_of']} messages, {'; '.join(chosen) or 'everywhere'}"
+    every = "every message" if status["one_of"] == 1 else f"one of {status['one_of']} messages"
+    # What was chosen last says nothing of a trace that is off.
+    which = f"on ({every}, {'; '.join(chosen) or 'everywhere'})" if status["is_on"] else "off"
     sys.stdout.write(
-        f"trace {'on' if status['is_on'] else 'off'} ({which}), boot {status['boot']}: "
+        f"trace {which}, boot {status['boot']}: "
         f"{status['waiting']} events waiting, {status['dropped']} dropped\n"
     )
     return 0

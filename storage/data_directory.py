@@ -45,16 +45,19 @@ class DataDirectory:
     def open(cls, path: Path, files: Files | None = None, *, is_start: bool = True) -> Self:
         """Create the directory if need be, lock it, check its format, count the start if it is one.
 
-        StorageError, or an OSError of the file system, if it cannot be used.
+        StorageError if it cannot be made or used; what is in it may bring an OSError besides.
         """
         files = OperatingSystemFiles() if files is None else files
         directory = str(path)
-        files.make_directory(directory)
         try:
+            files.make_directory(directory)
             lock = files.lock(os.path.join(directory, "lock"))
         except FileLockedError as error:
             msg = f"data directory {directory} is in use by another broker"
             raise DataDirectoryLocked(msg) from error
+        except OSError as error:
+            msg = f"data directory {directory} cannot be made or written to: {error.strerror}"
+            raise StorageError(msg) from error
         try:
             _check_format(files, directory)
             boot_number = _next_boot(files, directory) if is_start else 0

@@ -211,10 +211,10 @@ def test_it_is_switched_on_changed_and_off_under_load_without_losing_anything(
         assert client.counts("queue") == (500, 0)
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(",")[0] for line in said] == [
-        "trace on (one of 1 messages",
+        "trace on (every message",
         "trace on (one of 2 messages",
         "trace on (one of 2 messages",
-        "trace off (one of 2 messages",
+        "trace off",
     ]
     lines = trace_of(tmp_path)
     assert names(lines).count("trace.started") == 2
