@@ -40,6 +40,22 @@ def deaths(script: str, rabbitmq: str, leveret: str) -> Difference:
 STANDING: list[Difference] = [
     *BROKEN_PROTOCOL,
     Difference(
+        "test_a_binding_made_between_a_publish_and_its_commit",
+        "when the publishes of a transaction are routed",
+        ["connection 1, channel 1: queue.declare-ok(queue='a', message_count=0, consumer_count=0)"],
+        ["connection 1, channel 1: queue.declare-ok(queue='a', message_count=1, consumer_count=0)"],
+    ),
+    Difference(
+        "test_an_exchange_deleted_between_a_publish_and_its_commit",
+        "when the publishes of a transaction are routed",
+        ["connection 1, channel 1: tx.commit-ok()"],
+        [
+            "connection 1, channel 1: channel.close(reply_code=404, "
+            "reply_text=\"NOT_FOUND - no exchange 'x' in vhost '/'\", "
+            "failing_class_id=90, failing_method_id=20)"
+        ],
+    ),
+    Difference(
         "test_one_publish_alone_that_is_refused",
         "a nack alone",
         [
