@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Any
 
+from ..core.dead_letter_rounds import DeadLetterRounds
 from ..core.dead_letters import Dead, DeadLetters, ranges_of
 from ..core.definitions import QueueDefinition
 from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Reject
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
-
-# So many are made, at about 10 microseconds each and so many bytes to copy, before the event loop
-# looks at its sockets; one at the least.
-DEAD_LETTERS_PER_ROUND_MAX: Final = 256
-DEAD_LETTER_BYTES_PER_ROUND_MAX: Final = 1 << 20
 
 
 class DeadLetterPublisher(LoopActor):
@@ -31,13 +27,17 @@ class DeadLetterPublisher(LoopActor):
         self._context = context
         self._letters = DeadLetters(context.vhosts.find_table, context.next_batch_number)
         self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
+        self._waiting_count = 0
+        self._rounds = DeadLetterRounds()
         self._is_scheduled = False
 
     def on_receive(self, message: object) -> None:
         """Take dead messages, what queues answer, or None: go on with what waits."""
         letters = self._letters
         if isinstance(message, PublishDead):
-            self._waiting.extend((message.queue, dead) for dead in message.dead)
+            for dead in message.dead:
+                self._waiting.append((message.queue, dead))
+                self._waiting_count += len(dead[0])
             if not self._is_scheduled:
                 self._publish_some()
         elif isinstance(message, Confirm):
@@ -69,7 +69,7 @@ class DeadLetterPublisher(LoopActor):
     def _publish_some(self) -> None:
         """Publish up to a bound of what waits; the rest when the event loop has been round."""
         waiting = self._waiting
-        room, room_bytes = DEAD_LETTERS_PER_ROUND_MAX, DEAD_LETTER_BYTES_PER_ROUND_MAX
+        room, room_bytes = self._rounds.messages_max, self._rounds.bytes_max
         while waiting and room > 0 and room_bytes > 0:
             source = waiting[0][0]
             dead: list[Dead] = []
@@ -80,10 +80,12 @@ class DeadLetterPublisher(LoopActor):
                 if count < len(span):
                     waiting.appendleft((source, (span.part(count, len(span)), reason)))
                     span = span.part(0, count)
+                self._waiting_count -= len(span)
                 room -= len(span)
                 room_bytes -= span.wire_bytes()
                 dead.append((span, reason))
             self._publish(source, dead)
+        self._rounds.ended(self._waiting_count)
         if waiting:
             self._is_scheduled = True
             self.runtime.scheduler.call_soon(self._go_on)

@@ -9,12 +9,12 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import context_of, fail, queue_actor, wait_until
-from leveret.actors.dead_letter_publisher import (
-    DEAD_LETTER_BYTES_PER_ROUND_MAX,
-    DEAD_LETTERS_PER_ROUND_MAX,
-)
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import BasicNack, BasicReject, QueueDelete, QueueDeleteOk
+from leveret.core.dead_letter_rounds import (
+    DEAD_LETTER_BYTES_PER_ROUND_MIN,
+    DEAD_LETTERS_PER_ROUND_MIN,
+)
 from wire import PERSISTENT, Client
 
 TO_DEAD = table_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
@@ -104,9 +104,9 @@ def test_a_target_that_is_full_and_rejects_drops_the_dead_letter(tmp_path: Path)
 @pytest.mark.parametrize(
     ("count", "body_bytes", "left"),
     [
-        (3 * DEAD_LETTERS_PER_ROUND_MAX, 10, [512, 256]),
+        (3 * DEAD_LETTERS_PER_ROUND_MIN, 10, [512, 256]),
         # One fills a round.
-        (3, DEAD_LETTER_BYTES_PER_ROUND_MAX, [2, 1]),
+        (3, DEAD_LETTER_BYTES_PER_ROUND_MIN, [2, 1]),
     ],
 )
 def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
@@ -124,10 +124,32 @@ def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
     go_on = letters._go_on
 
     def noted() -> None:
-        waiting.append(sum(len(span) for _, (span, _) in letters._waiting))
+        waiting.append(letters._waiting_count)
         go_on()
 
     letters._go_on = noted
     client.send_methods(1, BasicNack(0, True, False))
     client.wait_for_counts("dead", (count, 0))
     assert waiting == left
+
+
+def test_what_waits_to_be_a_dead_letter_is_bounded_when_publishers_are_faster(
+    broker: leveret.Broker, client: Client
+) -> None:
+    client.declare("q", arguments=TO_DEAD | table_of({"x-max-length": 0}))
+    client.declare("dead", arguments=table_of({"x-max-length": 10}))
+    letters: Any = context_of(broker).dead_letters.actor_inbox.actor
+    left: list[int] = []
+    go_on = letters._go_on
+
+    def noted() -> None:
+        left.append(letters._waiting_count)
+        go_on()
+
+    letters._go_on = noted
+    client.publish_all("q", *[bytes(100)] * 200_000)
+    client.wait_for_counts("dead", (10, 0))
+    wait_until(letters.is_drained)
+    assert not letters._waiting_count
+    # Of 200,000.
+    assert max(left) < 100_000
