@@ -195,6 +195,24 @@ def test_every_module_begins_with_what_it_is_for() -> None:
     assert not wrong, listed(wrong)
 
 
+def test_the_architecture_names_every_module_of_each_folder_and_no_other() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    for folder in SOURCE:
+        rows = re.findall(rf"^\| `{folder}/` \| [^|]+ \| (`\w+\.py`.*) \|$", text, re.MULTILINE)
+        named = [name for row in rows for name in re.findall(r"`(\w+\.py)`", row)]
+        there = [file.name for file in modules(folder) if file.name != "__init__.py"]
+        assert sorted(named) == sorted(there), f"docs/ARCHITECTURE.md, Modules, {folder}/"
+
+
+def test_every_path_that_a_document_names_is_there() -> None:
+    path = re.compile(rf"`((?:{'|'.join(SOURCE)}|tests|benchmarks|docs)/[\w./]*)`")
+    documents = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    named = [(each, name) for each in documents for name in path.findall(each.read_text())]
+    assert named
+    wrong = [f"{place(each)}: {name}" for each, name in named if not (ROOT / name).exists()]
+    assert not wrong, listed(wrong)
+
+
 def test_a_module_is_named_by_what_it_holds() -> None:
     wrong = [
         place(file)
