@@ -24,7 +24,7 @@ def trace_files(paths: Iterable[Path]) -> list[Path]:
         elif path.exists():
             found.append(path)
         else:
-            raise TraceFilesError(f"no such file or directory: {path}")
+            raise TraceFilesError(f"there is no trace {path}; `leveret trace on` begins one")
     if not found:
         raise TraceFilesError(f"no trace files in {', '.join(map(str, paths))}")
     return found

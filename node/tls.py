@@ -47,6 +47,10 @@ def tls_context(configuration: Configuration) -> ssl.SSLContext | None:
     return context
 
 
+# What OpenSSL says of the key of another certificate: if it is of the same kind, and if not.
+_MISMATCHES = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+
+
 def _check_readable(name: str, file: str) -> None:
     if not file:
         return
@@ -69,7 +73,7 @@ def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
+        if error.reason in _MISMATCHES:
             fault = f"{key} is not the key of the certificate in {certificate}"
         elif error.reason:
             fault = f"{key} with {certificate}: {error.reason.lower().replace('_', ' ')}"

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from leveret.logs.trace import Trace, TraceError, TraceFilter, among, ranges
 from leveret.logs.trace_files import TraceFiles
-from leveret.logs.trace_reader import read_trace, trace_files
+from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
 
 
 def trace_to(directory: Path, buffer_events_max: int = 100_000, **limits: int) -> Trace:
@@ -82,3 +82,12 @@ def test_ranges_and_what_is_among_them() -> None:
     assert ranges([]) == []
     assert among(range(0, 10, 3), [0, 1, 2, 3, 9]) == [0, 3, 9]
     assert among(range(10), range(4, 6)) == [4, 5]
+
+
+def test_who_looks_for_a_trace_that_was_never_begun_is_told_how_to_begin_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(TraceFilesError) as missing:
+        trace_files([tmp_path / "traces"])
+    said = f"there is no trace {tmp_path / 'traces'}; `leveret trace on` begins one"
+    assert str(missing.value) == said

@@ -54,9 +54,13 @@ def test_a_file_with_something_else_in_it(
         assert fault(**certificates.settings(**{name: str(file)})) == f"{name}: {file}: {words}"
 
 
-def test_a_key_that_is_not_the_certificate_s(certificates: Certificates, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key_type", list(trustme.KeyType))
+def test_a_key_that_is_not_the_certificate_s(
+    certificates: Certificates, tmp_path: Path, key_type: trustme.KeyType
+) -> None:
     other = str(tmp_path / "other.pem")
-    trustme.CA().issue_cert("other").private_key_pem.write_to_path(other)
+    issued = trustme.CA().issue_cert("other", key_type=key_type)
+    issued.private_key_pem.write_to_path(other)
     said = fault(**certificates.settings(tls_key=other))
     assert said == f"tls_key: {other} is not the key of the certificate in {certificates.server}"
 
