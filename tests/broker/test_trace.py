@@ -18,6 +18,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.command_line import main
 from leveret.logs.trace_events import COMMON, EVENTS
+from leveret.logs.trace_kinds import KINDS, is_of_kind
 from leveret.logs.trace_reader import read_trace, trace_files
 from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
@@ -33,6 +34,7 @@ def trace_of(directory: Path) -> list[Line]:
         assert line["actor"] == event.actor
         assert set(line) <= {*COMMON, *event.fields}, line
         assert set(line) >= set(COMMON)
+        assert all(is_of_kind(value, KINDS[name]) for name, value in line.items()), line
     return lines
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from leveret.logs.trace_events import COMMON, EVENTS, FIELDS
+from leveret.logs.trace_figures import HOPS
+from leveret.logs.trace_kinds import KINDS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "TRACE.md").read_text()
 
@@ -20,3 +22,13 @@ def test_every_field_is_documented_and_used() -> None:
         assert f"| `{name}` | {meaning} |\n" in TEXT
     used = {field for event in EVENTS.values() for field in event.fields}
     assert used == set(FIELDS)
+
+
+def test_every_field_has_a_kind() -> None:
+    assert list(KINDS) == [*COMMON, *FIELDS]
+
+
+def test_every_hop_of_the_report_is_documented_and_between_events_that_there_are() -> None:
+    for hop in HOPS:
+        assert f"| {hop.name} | `{hop.begin}` | `{hop.end}` |" in TEXT
+        assert {hop.begin, hop.end} <= set(EVENTS)

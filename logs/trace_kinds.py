@@ -1,0 +1,68 @@
+"""What kind of value each field of a trace event has: the schema for readers that want columns.
+
+Nobody has to infer it from files, where a field may be missing in the first thousand lines.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+# A span is a list of [first, last] pairs.
+Kind = Literal["text", "number", "flag", "texts", "numbers", "spans"]
+
+KINDS: Final[dict[str, Kind]] = {
+    "t_ns": "number",
+    "time": "text",
+    "boot": "text",
+    "event": "text",
+    "actor": "text",
+    "connection": "text",
+    "channel": "number",
+    "user": "text",
+    "batch": "number",
+    "batches": "numbers",
+    "messages": "spans",
+    "seq_no": "spans",
+    "queue": "text",
+    "queues": "texts",
+    "exchange": "text",
+    "routing_key": "text",
+    "mandatory": "flag",
+    "bytes": "number",
+    "appends": "number",
+    "records": "number",
+    "duration_ns": "number",
+    "unconfirmed_before": "number",
+    "unconfirmed_after": "number",
+    "smallest_unconfirmed": "number",
+    "queue_id": "number",
+    "ready_after": "number",
+    "waits_for_sync": "spans",
+    "cumulative": "number",
+    "singles": "spans",
+    "consumer_tag": "text",
+    "delivery_tag": "spans",
+    "attempt": "number",
+    "reason": "text",
+    "reply_code": "number",
+    "one_of": "number",
+    "dropped": "number",
+}
+
+
+def is_of_kind(value: object, kind: Kind) -> bool:
+    """Is this, as JSON has it, a value of that kind?"""
+    if kind == "flag":
+        return isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "text":
+        return isinstance(value, str)
+    if not isinstance(value, list):
+        return False
+    if kind == "spans":
+        return all(
+            isinstance(pair, list) and len(pair) == 2 and all(is_of_kind(n, "number") for n in pair)
+            for pair in value
+        )
+    return all(is_of_kind(each, "text" if kind == "texts" else "number") for each in value)
