@@ -55,9 +55,9 @@ QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
 
 
 class Latency(NamedTuple):
-    """How long one hop took, over `count` messages; nanoseconds, all 0 if there is none."""
+    """How long one hop took, over so many `messages`; nanoseconds, all 0 if there is none."""
 
-    count: int = 0
+    messages: int = 0
     p50_ns: int = 0
     p95_ns: int = 0
     p99_ns: int = 0
@@ -70,7 +70,7 @@ class QueueFigures(NamedTuple):
 
     queue: str
     enqueued: int
-    confirmed: int  # in this queue, and the publisher was told: the count of hop `confirm`
+    confirmed: int  # in this queue, and the publisher was told: the messages of hop `confirm`
     delivered: int
     settled: int
     confirm: Latency
