@@ -3,7 +3,8 @@
 #   make run      a broker on 127.0.0.1:5672 (LEVERET_PORT=5673 make run: there), data in ./leveret-data
 #   make test     all tests but the long ones
 #   make soak     the long ones: many rounds of kill -9, the long figures
-#   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along
+#   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along;
+#                 then limits, and what the trace costs
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
 PYTHON ?= python3
@@ -29,6 +30,7 @@ bench: $(INSTALLED)
 	@status=0; \
 	$(BIN)/python -m benchmarks.side_by_side --json build/bench.json $(BENCH) || status=$$?; \
 	$(BIN)/python -m benchmarks.limits || status=$$?; \
+	$(BIN)/python -m benchmarks.trace_cost || status=$$?; \
 	exit $$status
 
 lint: $(INSTALLED)

@@ -155,6 +155,7 @@ class Leveret:
         self.port = 0
         self._directory = scratch / "leveret"
         self._directory.mkdir()
+        self.data_dir = self._directory / "data"
         python = shlex.quote(sys.executable)
         self._command = shlex.split(command or f"{python} -m leveret serve")
         self._child: _Child | None = None
@@ -163,8 +164,7 @@ class Leveret:
     def start(self) -> None:
         """Start it and wait for its line that says `listening` with the address."""
         self._starts += 1
-        data = str(self._directory / "data")
-        arguments = ["--port", "0", "--data-dir", data]
+        arguments = ["--port", "0", "--data-dir", str(self.data_dir)]
         output = self._directory / f"output-{self._starts}.txt"
         self._child = _Child([*self._command, *arguments], {}, output)
         self.port = _wait_for_address(self._child)

@@ -30,6 +30,13 @@ _SUFFIX = ".jsonl"
 _STOP_SECONDS_MAX = 5.0
 
 
+def create_file(path: Path) -> BinaryIO:
+    """A new file, to be written without a buffer."""
+    # Whoever reads the trace sees who talks to whom.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+
+
 class TraceFiles:
     """Writes one node's trace to `directory`: `trace-<when>-<boot>.jsonl`, older ones gzipped.
 
@@ -147,10 +154,7 @@ class TraceFiles:
             when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             name = f"trace-{when}-{self._trace.boot_id}-{self._number:06d}{_SUFFIX}"
             self._path = self._directory / name
-            # Whoever reads the trace sees who talks to whom.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            opener = os.open(self._path, flags, 0o600)
-            self._file = os.fdopen(opener, "wb", buffering=0)
+            self._file = create_file(self._path)
             self._written_bytes = 0
             self._opened_at = time.monotonic()
         return self._file

@@ -1,0 +1,233 @@
+"""What the trace costs: durable confirmed publishing with it off, sampled, full, and stalled.
+
+    python -m benchmarks.trace_cost --rounds 9
+    python -m benchmarks.trace_cost --before ../leveret-f627d91 --rounds 9
+
+Every turn with the trace is paired with one without it, beside it in time and on the same broker,
+which is switched while it runs; which of the two comes first changes from round to round. Of the
+rates' ratios the median is shown, and the smallest and the largest. A second broker's trace disk
+takes 64 KiB and then stalls (benchmarks/stalled_trace.py): its full trace is paired with one that
+is written. `--before` names a checkout of another commit: its broker runs beside this one, whose
+rate with the trace off is compared with its. Ends with exit code 1 if a ratio is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from leveret.control_client import ask_broker
+
+from .brokers import BrokerError, Leveret, wait_until_idle
+from .report import table
+from .scenarios import SCENARIOS, Scenario, scenario_named
+from .side_by_side import ROOT, generated, machine
+
+STALLED_BUFFER_EVENTS_MAX = 1000
+HEADER = ("trace", "beside", "pairs", "that /s", "this /s", "ratio", "range", "dropped", "required")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One row: the rate of its trace (0: off), beside what, and the ratio that it must keep."""
+
+    title: str
+    beside: str
+    rate: float
+    ratio_min: float
+
+
+SAMPLED = Mode("1 % of the messages", "off", 0.01, 0.93)
+FULL = Mode("every message", "off", 1.0, 0.4)
+# A disk that stalls must cost no more than one that writes; what little it may be slower is noise.
+STALLED = Mode("every message, disk stalled", "every message", 1.0, 0.97)
+OFF = Mode("off", "the commit before", 0.0, 0.97)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of a pair: a broker, and how much it traces."""
+
+    broker: Leveret
+    trace_rate: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two turns that followed each other: messages a second, and events dropped in the second."""
+
+    without: float
+    traced: float
+    dropped: int
+
+    @property
+    def ratio(self) -> float:
+        """Say how much of the rate is left."""
+        return self.traced / self.without
+
+
+def installed(checkout: Path, into: Path) -> str:
+    """Install another commit's checkout into a folder; give the command that serves with it."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    # What it builds stays out of the checkout.
+    copy = into.with_name(into.name + "-source")
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(".git", ".venv", "build"))
+    finished = subprocess.run(
+        [*pip, "--target", str(into), str(copy)], capture_output=True, text=True, check=False
+    )
+    if finished.returncode:
+        raise BrokerError(f"{checkout} cannot be installed: {finished.stderr.strip()[-2000:]}")
+    python = shlex.quote(sys.executable)
+    return f"env PYTHONPATH={shlex.quote(str(into))} {python} -m leveret serve"
+
+
+@contextmanager
+def served(directory: Path, command: str | None = None) -> Iterator[Leveret]:
+    """Serve with a broker whose data is below `directory`."""
+    directory.mkdir()
+    broker = Leveret(directory, command)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+@contextmanager
+def brokers(scratch: Path, before: Path | None) -> Iterator[dict[Mode, tuple[Side, Side]]]:
+    """Start them all; give the two sides of every mode."""
+    python = shlex.quote(sys.executable)
+    with ExitStack() as stack:
+        off = Side(stack.enter_context(served(scratch / "this")), 0)
+        full = Side(off.broker, FULL.rate)
+        # A small buffer is full within the warm-up: from then on events are dropped.
+        setting = f"LEVERET_TRACE_BUFFER_EVENTS_MAX={STALLED_BUFFER_EVENTS_MAX}"
+        command = f"env {setting} {python} -m benchmarks.stalled_trace serve"
+        stalled = stack.enter_context(served(scratch / "stalled", command))
+        sides = {
+            SAMPLED: (off, Side(off.broker, SAMPLED.rate)),
+            FULL: (off, full),
+            STALLED: (full, Side(stalled, STALLED.rate)),
+        }
+        if before is not None:
+            command = installed(before, scratch / "installed")
+            sides[OFF] = (Side(stack.enter_context(served(scratch / "before", command)), 0), off)
+        yield sides
+
+
+def dropped_by(side: Side) -> int:
+    """Say how many events this side's broker has dropped since its start."""
+    if not side.trace_rate:
+        return 0
+    dropped: int = ask_broker(side.broker.data_dir, "trace status", {})["dropped"]
+    return dropped
+
+
+def turn(side: Side, scenario: Scenario, arguments: argparse.Namespace) -> float:
+    """Run the load once against one side, its trace on for that long; give messages a second."""
+    broker = side.broker
+    if side.trace_rate:
+        ask_broker(broker.data_dir, "trace on", {"rate": side.trace_rate})
+    figures = generated(broker, scenario, arguments.seconds, arguments.warmup_seconds)
+    if side.trace_rate:
+        ask_broker(broker.data_dir, "trace off", {})
+    wait_until_idle(broker)
+    return figures["rate"]
+
+
+def paired(
+    without: Side, traced: Side, arguments: argparse.Namespace, scenario: Scenario, first: bool
+) -> Pair:
+    """Run two turns, that without a trace `first` or behind the other."""
+    before = dropped_by(traced)
+    sides = (without, traced) if first else (traced, without)
+    rates = {side: turn(side, scenario, arguments) for side in sides}
+    return Pair(rates[without], rates[traced], dropped_by(traced) - before)
+
+
+def row(mode: Mode, pairs: Sequence[Pair]) -> list[str]:
+    """Give one line of the table."""
+    ratios = [pair.ratio for pair in pairs]
+    return [
+        mode.title,
+        mode.beside,
+        str(len(pairs)),
+        f"{statistics.median(pair.without for pair in pairs):,.0f}",
+        f"{statistics.median(pair.traced for pair in pairs):,.0f}",
+        f"{statistics.median(ratios):.2f}",
+        f"{min(ratios):.2f} - {max(ratios):.2f}",
+        f"{sum(pair.dropped for pair in pairs):,}",
+        f">= {mode.ratio_min:g} {'pass' if is_kept(mode, pairs) else 'FAIL'}",
+    ]
+
+
+def is_kept(mode: Mode, pairs: Sequence[Pair]) -> bool:
+    """Say whether the median ratio is what it must be."""
+    return statistics.median(pair.ratio for pair in pairs) >= mode.ratio_min
+
+
+def compared(
+    sides: dict[Mode, tuple[Side, Side]], arguments: argparse.Namespace
+) -> dict[Mode, list[Pair]]:
+    """Run all rounds: in each, one pair of every mode."""
+    scenario = scenario_named(arguments.scenario)
+    results: dict[Mode, list[Pair]] = {mode: [] for mode in sides}
+    for number in range(arguments.rounds):
+        for mode, (without, traced) in sides.items():
+            pair = paired(without, traced, arguments, scenario, first=number % 2 == 0)
+            results[mode].append(pair)
+            print(
+                f"round {number + 1}: {mode.title}: {pair.traced:,.0f}/s beside "
+                f"{pair.without:,.0f}/s, ratio {pair.ratio:.2f}",
+                file=sys.stderr,
+                flush=True,
+            )
+    return results
+
+
+def parsed() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trace_cost",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [scenario.name for scenario in SCENARIOS]
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="measured time of one turn")
+    parser.add_argument("--warmup-seconds", type=float, default=0.5)
+    parser.add_argument("--scenario", choices=names, default="durable", metavar="NAME")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="a checkout of another commit")
+    parser.add_argument("--scratch", type=Path, default=ROOT / "build", help="where data goes")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Start the brokers, run all, print; 1 when a ratio is missed, 2 when it cannot run."""
+    arguments = parsed()
+    arguments.scratch.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="trace-", dir=arguments.scratch)).resolve()
+    try:
+        with brokers(scratch, arguments.before) as sides:
+            print(machine(arguments.scratch))
+            results = compared(sides, arguments)
+    except BrokerError as failure:
+        print(failure, file=sys.stderr)
+        return 2
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    print(table(HEADER, [row(mode, pairs) for mode, pairs in results.items()]))
+    return 0 if all(is_kept(mode, pairs) for mode, pairs in results.items()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
