@@ -1,0 +1,84 @@
+"""Follows a directory's trace while a broker writes it: whole lines, over rotations and restarts.
+
+The writer ends a file before it begins the next, whose name sorts behind it. So a file at whose end
+there is nothing more, while there is a newer one, is done; a line that was torn there stays out. A
+file that was compressed between two looks is read in that form.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import IO, cast
+
+SUFFIX = ".jsonl"
+READ_BYTES_MAX = 1 << 20
+
+
+class TraceTail:
+    """The lines that are added to the trace in `directory`, which need not be there yet."""
+
+    def __init__(self, directory: Path, from_begin: bool = False) -> None:
+        self._directory = directory
+        self._file: IO[bytes] | None = None
+        # The name, without .gz, of the file that is read, or was read last.
+        self._name = ""
+        self._torn = b""
+        if not from_begin:
+            self._skip()
+
+    def lines(self) -> list[bytes]:
+        """What has come since, a few thousand lines at most; empty if nothing has."""
+        while True:
+            if self._file is None and not self._open_next():
+                return []
+            assert self._file is not None
+            # Asked for first: what is read behind that is the rest, if there is a newer file.
+            has_newer = bool(self._newer())
+            data = self._file.read(READ_BYTES_MAX)
+            if data:
+                *whole, self._torn = (self._torn + data).split(b"\n")
+                if whole:
+                    return whole
+            elif has_newer:
+                self.close()
+            else:
+                return []
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._torn = b""
+
+    def _skip(self) -> None:
+        """Begin behind what is there."""
+        names = self._newer()
+        if names:
+            self._name = names[-1]
+            path = self._directory / self._name
+            if path.exists():
+                self._file = path.open("rb")
+                self._file.seek(0, 2)
+
+    def _newer(self) -> list[str]:
+        names = {path.name.removesuffix(".gz") for path in self._directory.glob(f"*{SUFFIX}*")}
+        return sorted(name for name in names if name > self._name)
+
+    def _open_next(self) -> bool:
+        for name in self._newer():
+            self._name = name
+            path = self._directory / name
+            for opened in (path, path.with_name(name + ".gz")):
+                # Plain as long as it is there: beside it the other is not whole yet.
+                try:
+                    self._file = _open(opened)
+                except FileNotFoundError:
+                    continue
+                return True
+        return False
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
