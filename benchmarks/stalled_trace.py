@@ -1,8 +1,8 @@
-"""Leveret whose trace's disk stalls: what is written there goes into a pipe that nobody reads.
+"""Leveret whose trace's disk stalls: its files are pipes that nobody reads.
 
     python -m benchmarks.stalled_trace serve --data-dir D
 
-The pipe takes 64 KiB, then the write blocks for ever, as on a disk that has gone.
+A pipe takes 64 KiB, then the write blocks for ever, as on a disk that has gone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from leveret.command_line import main
 from leveret.logs import trace_files
 
 
-def stalled(_path: Path) -> BinaryIO:
-    """Give a file that nobody takes anything out of; its other end stays open."""
-    _read_end, write_end = os.pipe()
-    return os.fdopen(write_end, "wb", buffering=0)
+def create_pipe(path: Path) -> BinaryIO:
+    """A file that nobody takes anything out of."""
+    os.mkfifo(path, 0o600)
+    # With a reader of its own, or opening it would wait for one already.
+    return os.fdopen(os.open(path, os.O_RDWR), "wb", buffering=0)
 
 
 if __name__ == "__main__":
-    trace_files.create_file = stalled
+    trace_files.create_file = create_pipe
     sys.exit(main())
