@@ -32,6 +32,7 @@ from ..core.outlet import OutletShare
 from ..core.publish_properties import PUBLISH
 from ..core.publish_window import WindowShare
 from ..core.publisher import Publisher, Routed
+from ..core.routes import immediate_refused
 from .channel_commands import Commands
 from .channel_consuming import Consuming
 from .channel_transaction import ChannelTransaction
@@ -191,6 +192,8 @@ class Channel(LoopActor):
             self._carried_out_bytes += message.window_bytes
             self.commands.carry_out(message.method)
         else:
+            if message.is_immediate:
+                raise immediate_refused()
             limit = self._context.message_size_max_bytes
             raise SoftError(
                 PRECONDITION_FAILED,

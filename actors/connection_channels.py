@@ -79,7 +79,7 @@ class ConnectionChannels:
                 self._left.add(number)
             tell(channel, Command(event.method, window_bytes))
         elif isinstance(event, Oversized):
-            tell(channel, OversizedPublish(event.body_bytes))
+            tell(channel, OversizedPublish(event.body_bytes, event.is_immediate))
 
     def _open(self, number: int, writer: Ref) -> None:
         channel_max = self._opening.handshake.limits.channel_max

@@ -100,6 +100,7 @@ class OversizedPublish(NamedTuple):
     """A publish above the size limit, whose body was not kept."""
 
     body_bytes: int
+    is_immediate: bool
 
 
 # --- Channel -> Queue -> Journal, and the confirm back

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .batch import Batch
+from .batch import Batch, Oversized
 from .constants import (
     BODY_BYTES_MAX,
     CLASS_BASIC,
@@ -27,6 +27,8 @@ from .methods import BasicPublish, decode_method
 from .properties import PERSISTENT, check_properties
 
 PUBLISH_IDS: Final = BasicPublish.prefix
+# In the bits that end a publish's key.
+IMMEDIATE: Final = 2
 
 
 def publish_key(data: bytes, start: int, end: int) -> bytes:
@@ -139,6 +141,10 @@ class Assembly:
         if self._is_kept:
             self._frame_bytes_max = max(self._frame_bytes_max, end - start)
             self._wire += data[start:end]
+
+    def oversized(self, channel_number: int) -> Oversized:
+        """What there is to say of a message that was too large to be kept."""
+        return Oversized(channel_number, self.oversized_bytes, bool(self._key[-1] & IMMEDIATE))
 
     def batch(self, channel_number: int) -> Batch:
         """The whole message as a batch of one."""

@@ -144,6 +144,8 @@ class Oversized(NamedTuple):
 
     channel_number: int
     body_bytes: int
+    # Its bit `immediate`, which RabbitMQ refuses before it looks at the size.
+    is_immediate: bool = False
 
 
 class MethodFrame(NamedTuple):

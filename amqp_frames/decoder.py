@@ -286,7 +286,7 @@ class Decoder:
         # What the channel published before stands in a batch of its own.
         self._open.pop(channel_number, None)
         if assembly.oversized_bytes:
-            self._events.append(Oversized(channel_number, assembly.oversized_bytes))
+            self._events.append(assembly.oversized(channel_number))
             return
         channel_input = ChannelInput(channel_number)
         channel_input.batch = assembly.batch(channel_number)

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..amqp_frames.assembly import IMMEDIATE
 from ..amqp_frames.batch import Batch
 from ..amqp_frames.constants import NOT_IMPLEMENTED
 from ..amqp_frames.errors import AmqpError, HardError
@@ -21,7 +22,6 @@ from .publish_properties import PUBLISH
 from .reply_consumers import reply_names
 
 _MANDATORY = 1
-_IMMEDIATE = 2
 # Routes kept between changes of the table; past this many they are looked up anew.
 ROUTES_KEPT_MAX = 10_000
 
@@ -105,8 +105,8 @@ class Routes:
 
     def _look_up(self, key: bytes) -> Route:
         exchange, routing_key = _names(key)
-        if key[-1] & _IMMEDIATE:
-            return Route((), False, HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH))
+        if key[-1] & IMMEDIATE:
+            return Route((), False, immediate_refused())
         try:
             self._check_write(exchange)
             queues = self._table.route(exchange, routing_key)
@@ -134,6 +134,11 @@ def property_octets(batch: Batch, index: int) -> bytes:
     header = batch.headers[index]
     size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
     return batch.wire[header + 19 : header + 7 + size]
+
+
+def immediate_refused() -> HardError:
+    """The refusal of a publish that asks for `immediate`, as RabbitMQ has it."""
+    return HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH)
 
 
 def _names(key: bytes) -> tuple[str, str]:
