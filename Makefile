@@ -41,7 +41,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	rm -rf build/lib build/typed
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --target build/typed .
-	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret -p benchmarks
+	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret -p pyspark_leveret -p benchmarks
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -52,13 +52,15 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
-# What some tests call, if it can be had: AMQP clients in C, Celery, amqplib for Node, and strace. What
+# What some tests call, if it can be had: AMQP clients in C, Celery, amqplib for Node, PySpark with Java,
+# and strace. What
 # cannot be installed skips its tests, with the reason. RabbitMQ, for tests/differential and `make bench`,
 # is not installed by this: its package starts a server.
 tools: $(INSTALLED)
 	@.ci/tools clients
 	@.ci/tools celery
 	@.ci/tools node
+	@.ci/tools spark
 
 clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info

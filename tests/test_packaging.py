@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+# Folders whose name is not that of their package.
+BARE = sorted(folder for package, folder in FOLDERS.items() if package != folder)
 VERSION: str = PROJECT["project"]["version"]
 
 
@@ -56,10 +58,10 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_wheel_holds_leveret_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_leveret_and_what_pyspark_finds_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"leveret", f"leveret-{VERSION}.dist-info"}
+    assert tops == {"leveret", "pyspark_leveret", f"leveret-{VERSION}.dist-info"}
 
 
 def test_the_wheel_holds_every_module_and_the_mark_of_being_typed(wheel: Path) -> None:
@@ -68,7 +70,7 @@ def test_the_wheel_holds_every_module_and_the_mark_of_being_typed(wheel: Path) -
         for file in (ROOT / folder).glob("*.py"):
             expected.add(f"{package.replace('.', '/')}/{file.name}")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name for name in names if name.startswith("leveret/")} == expected
+    assert {name for name in names if ".dist-info/" not in name} == expected
 
 
 def test_the_wheel_carries_the_licence(wheel: Path) -> None:
@@ -84,7 +86,7 @@ def test_the_installed_wheel_runs_and_loads_no_folder_by_its_bare_name(site: Pat
     program = (
         "import sys, leveret, leveret.command_line\n"
         f"assert leveret.__file__.startswith({str(site)!r}), leveret.__file__\n"
-        f"bare = {sorted(set(FOLDERS.values()))!r}\n"
+        f"bare = {BARE!r}\n"
         "print([name for name in bare if name in sys.modules])\n"
     )
     assert python("-c", program, cwd=site.parent, PYTHONPATH=str(site)) == "[]\n"
@@ -92,14 +94,17 @@ def test_the_installed_wheel_runs_and_loads_no_folder_by_its_bare_name(site: Pat
 
 def test_every_module_of_the_installed_wheel_can_be_imported(site: Path) -> None:
     program = (
-        "import importlib, pkgutil, leveret\n"
+        "import importlib, importlib.util, pkgutil, leveret\n"
+        "has_spark = importlib.util.find_spec('pyspark') is not None\n"
         "for module in pkgutil.walk_packages(leveret.__path__, 'leveret.'):\n"
+        "    if module.name.startswith('leveret.spark.') and not has_spark:\n"
+        "        continue\n"
         "    if not module.name.endswith('__main__'):\n"
         "        importlib.import_module(module.name)\n"
         "        print(module.name)\n"
     )
     imported = python("-c", program, cwd=site.parent, PYTHONPATH=str(site)).split()
-    assert set(FOLDERS) - {"leveret"} <= set(imported)
+    assert set(FOLDERS) - {"leveret", "pyspark_leveret"} <= set(imported)
 
 
 def test_the_installed_wheel_says_its_version(site: Path) -> None:
@@ -108,7 +113,7 @@ def test_the_installed_wheel_says_its_version(site: Path) -> None:
 
 
 def test_the_tests_themselves_load_no_folder_by_its_bare_name() -> None:
-    assert [name for name in FOLDERS.values() if name in sys.modules] == []
+    assert [name for name in BARE if name in sys.modules] == []
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -122,3 +127,14 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_the_licence_is_apache_2() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_what_pyspark_finds_is_imported_without_pyspark_and_offers_nothing(site: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "import pyspark_leveret\n"
+        "print(pyspark_leveret.__file__, hasattr(pyspark_leveret, 'DefaultSource'))\n"
+    )
+    said = python("-c", program, cwd=site.parent, PYTHONPATH=str(site)).split()
+    assert said == [str(site / "pyspark_leveret" / "__init__.py"), "False"]

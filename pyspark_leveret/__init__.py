@@ -1,0 +1,16 @@
+"""What PySpark finds by itself: it imports every top-level module named `pyspark_...`.
+
+One such module that fails to import hides all the others (pyspark/sql/worker/
+lookup_data_sources.py), so this one never fails: what cannot be loaded is not offered, and
+`leveret.spark.register` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+# Whatever it is, an old pyspark or half an installation, must not cost the user other data sources.
+with contextlib.suppress(Exception):
+    from leveret.spark.data_source import AmqpDataSource as DefaultSource
+
+    __all__ = ["DefaultSource"]

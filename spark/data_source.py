@@ -1,0 +1,32 @@
+"""The data source `amqp`: what Spark calls, and where it goes.
+
+    write, writeStream   sink.py
+    read, readStream     source.py
+
+Spark makes one of these in its planner for every job and calls the methods by keyword. Each checks
+options and schema, so that what is wrong is said before any task begins. What they return is
+pickled and sent to the workers: it holds no socket and no thread. The modules behind are loaded
+only then.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from .schema import read_schema
+
+FORMAT = "amqp"
+
+
+class AmqpDataSource(DataSource):
+    """AMQP 0-9-1 queues and exchanges: `format("amqp")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Give the columns that reading gives."""
+        return read_schema()

@@ -1,0 +1,148 @@
+"""The columns: what the sink takes and what the source gives.
+
+The names are the same, so that what was read can be written. Only `body` must be there.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from .options import OptionError, closest
+
+_PROPERTIES: dict[str, DataType] = {
+    "content_type": StringType(),
+    "content_encoding": StringType(),
+    "correlation_id": StringType(),
+    "reply_to": StringType(),
+    "type": StringType(),
+    "app_id": StringType(),
+    "user_id": StringType(),
+    "expiration": StringType(),
+    "priority": IntegerType(),
+    "delivery_mode": IntegerType(),
+}
+
+
+def _struct(columns: dict[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+# `_seq` counts what one source has read.
+_READ_COLUMNS: dict[str, DataType] = {
+    "body": BinaryType(),
+    "exchange": StringType(),
+    "routing_key": StringType(),
+    "queue": StringType(),
+    "redelivered": BooleanType(),
+    "delivery_count": LongType(),
+    "message_id": StringType(),
+    "timestamp": TimestampType(),
+    "headers": MapType(StringType(), StringType()),
+    "properties": _struct(_PROPERTIES),
+    "_seq": LongType(),
+}
+
+# What only reading knows; the sink takes these columns and looks at none of them.
+READ_ONLY_COLUMNS = frozenset({"queue", "redelivered", "delivery_count", "_seq", "properties"})
+
+_TEXT = (StringType,)
+_INTEGER = (ByteType, ShortType, IntegerType, LongType)
+_WRITE_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "body": (BinaryType, StringType),
+    "exchange": _TEXT,
+    "routing_key": _TEXT,
+    "mandatory": (BooleanType,),
+    "message_id": _TEXT,
+    "headers": (MapType, ArrayType),
+    "content_type": _TEXT,
+    "content_encoding": _TEXT,
+    "correlation_id": _TEXT,
+    "reply_to": _TEXT,
+    "type": _TEXT,
+    "app_id": _TEXT,
+    "priority": _INTEGER,
+    "delivery_mode": _INTEGER,
+    "expiration_ms": _INTEGER,
+    "timestamp": (TimestampType,),
+}
+
+
+class SchemaError(ValueError):
+    """Columns that cannot be written; one line for people."""
+
+
+def read_schema() -> StructType:
+    """Give the columns of what is read, in their order."""
+    return _struct(_READ_COLUMNS)
+
+
+def check_write_schema(
+    schema: StructType, has_exchange: bool, has_routing_key: bool, ignore_unknown: bool
+) -> None:
+    """Raise if these columns cannot be written; in the planner, before any task.
+
+    `has_exchange`, `has_routing_key`: an option gives it for all rows.
+    """
+    columns = {field.name: field.dataType for field in schema.fields}
+    if "body" not in columns:
+        raise SchemaError(f'there is no column "body" to write; there are: {_listed(columns)}')
+    for name, kind in columns.items():
+        if name not in _WRITE_COLUMNS:
+            if name not in READ_ONLY_COLUMNS and not ignore_unknown:
+                known = [*_WRITE_COLUMNS, *sorted(READ_ONLY_COLUMNS)]
+                raise SchemaError(
+                    f'unknown column "{name}"{closest(name, known)}; '
+                    "the option ignoreUnknownColumns=true writes the rest"
+                )
+        elif not isinstance(kind, _WRITE_COLUMNS[name]):
+            raise SchemaError(
+                f'column "{name}" is {kind.simpleString()}, not {_kinds(_WRITE_COLUMNS[name])}'
+            )
+    if "headers" in columns:
+        _check_headers(columns["headers"])
+    for name, option, is_given in (
+        ("exchange", "exchange", has_exchange),
+        ("routing_key", "routingKey", has_routing_key),
+    ):
+        if not is_given and name not in columns:
+            raise OptionError(f'there is neither an option "{option}" nor a column "{name}"')
+
+
+def _check_headers(kind: DataType) -> None:
+    if isinstance(kind, MapType):
+        fine = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
+    else:
+        element = kind.elementType
+        fine = (
+            isinstance(element, StructType)
+            and element.names == ["key", "value"]
+            and isinstance(element["key"].dataType, StringType)
+            and isinstance(element["value"].dataType, BinaryType)
+        )
+    if not fine:
+        raise SchemaError(
+            f'column "headers" is {kind.simpleString()}, not map<string,string> '
+            "or array<struct<key:string,value:binary>>"
+        )
+
+
+def _kinds(kinds: tuple[type[DataType], ...]) -> str:
+    return " or ".join(dict.fromkeys(kind.typeName() for kind in kinds))
+
+
+def _listed(columns: dict[str, DataType]) -> str:
+    return ", ".join(columns) or "none"

@@ -1,0 +1,92 @@
+"""One Spark session for all tests: its JVM takes ten seconds to start, and each kind of Python
+process that Spark runs another two.
+
+What is not Spark's is tested without it, in modules that ask for no `spark`; modules that do carry
+the marker `spark`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from leveret.spark.java import java_missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parents[1]):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # The machine is small and the session short.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def spark_missing() -> str | None:
+    """Why there can be no session; None if there can."""
+    for name in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(name) is None:
+            return f"{name} is not installed: pip install 'leveret[spark]'"
+    return java_missing()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = spark_missing()
+    for item in items:
+        if reason and HERE in item.path.parents and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a driver: its workers run this Python, and find the data source.
+
+    An editable installation is not in the list of modules that PySpark searches for `pyspark_...`;
+    a directory in PYTHONPATH is.
+    """
+    found_in = tmp_path_factory.mktemp("found")
+    (found_in / "pyspark_leveret").symlink_to(HERE.parents[1] / "pyspark_leveret")
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(found_in), os.environ.get("PYTHONPATH")])),
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """The session: two cores, and a task may fail twice before its job does."""
+    from pyspark.sql import SparkSession
+
+    directory = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_environment.items():
+            patch.setenv(name, value)
+        builder = SparkSession.builder.master("local[2,3]").appName("leveret")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        builder = builder.config("spark.local.dir", str(directory / "local"))
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()

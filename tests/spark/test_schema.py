@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
+
+from leveret.spark.options import OptionError
+from leveret.spark.schema import SchemaError, check_write_schema, read_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+TEXT = StringType()
+TYPES: dict[str, DataType] = {
+    "array<string>": ArrayType(TEXT),
+    "array<struct<key:string,value:binary>>": ArrayType(
+        StructType([StructField("key", TEXT), StructField("value", BinaryType())])
+    ),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "map<string,int>": MapType(TEXT, IntegerType()),
+    "map<string,string>": MapType(TEXT, TEXT),
+    "string": TEXT,
+    "timestamp": TimestampType(),
+    "tinyint": ByteType(),
+}
+
+
+def struct(columns: str) -> StructType:
+    """Spark parses such a text in its JVM, which these tests do without."""
+    pairs = (column.split(" ") for column in columns.split(", "))
+    return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
+
+
+def check(columns: str, exchange: bool = True, key: bool = True, ignore: bool = False) -> None:
+    check_write_schema(struct(columns), exchange, key, ignore)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "body binary",
+        "body string",
+        "routing_key string, body binary, exchange string, mandatory boolean",
+        "body binary, priority tinyint, delivery_mode int, expiration_ms bigint",
+        "body binary, headers map<string,string>, timestamp timestamp",
+        "body binary, headers array<struct<key:string,value:binary>>",
+    ],
+)
+def test_columns_may_be_any_of_those_that_are_known(columns: str) -> None:
+    check(columns)
+
+
+def test_what_was_read_can_be_written() -> None:
+    check_write_schema(read_schema(), False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("value binary", 'there is no column "body" to write; there are: value'),
+        ("body int", 'column "body" is int, not binary or string'),
+        ("body binary, routingkey string", 'unknown column "routingkey" (did you mean routing_key'),
+        ("body binary, zzz int", 'unknown column "zzz"; the option ignoreUnknownColumns=true'),
+        ("body binary, priority string", 'column "priority" is string, not'),
+        ("body binary, headers map<string,int>", 'column "headers" is map<string,int>, not map'),
+        ("body binary, headers array<string>", 'column "headers" is array<string>, not map'),
+        ("body binary, timestamp bigint", 'column "timestamp" is bigint, not timestamp'),
+    ],
+)
+def test_columns_that_cannot_be_written_are_named(columns: str, said: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        check(columns)
+    assert said in str(caught.value)
+
+
+def test_unknown_columns_are_passed_over_when_asked_for() -> None:
+    check("body binary, zzz int", ignore=True)
+
+
+def test_exchange_and_routing_key_are_an_option_or_a_column() -> None:
+    check("body binary, exchange string, routing_key string", exchange=False, key=False)
+    with pytest.raises(OptionError, match='neither an option "exchange" nor a column "exchange"'):
+        check("body binary, routing_key string", exchange=False)
+    with pytest.raises(OptionError, match='an option "routingKey" nor a column "routing_key"'):
+        check("body binary, exchange string", key=False)
