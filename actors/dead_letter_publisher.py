@@ -14,6 +14,7 @@ from typing import Any
 from ..core.dead_letter_rounds import DeadLetterRounds
 from ..core.dead_letters import Dead, DeadLetters, ranges_of
 from ..core.definitions import QueueDefinition
+from .dead_letter_tracing import DeadLetterTracing
 from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Reject
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
@@ -26,6 +27,7 @@ class DeadLetterPublisher(LoopActor):
         super().__init__()
         self._context = context
         self._letters = DeadLetters(context.vhosts.find_table, context.next_batch_number)
+        self._tracing = DeadLetterTracing(context.trace)
         self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
         self._waiting_count = 0
         self._rounds = DeadLetterRounds()
@@ -43,6 +45,7 @@ class DeadLetterPublisher(LoopActor):
         elif isinstance(message, Confirm):
             for batch, indexes in message.items:
                 letters.confirm(batch, indexes)
+                self._tracing.answered(batch, indexes)
         elif isinstance(message, Reject):
             for batch, indexes in message.items:
                 self._rejected(message.queue, batch, indexes)
@@ -56,10 +59,16 @@ class DeadLetterPublisher(LoopActor):
 
     def on_idle(self) -> None:
         """Have settled what is safe, one tell for each queue."""
+        safe = self._tracing.safe
         if self._letters.settled:
             for source, entry_ids in self._letters.settled.items():
-                tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids)))
+                traced = safe.pop(source, ())
+                tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids), traced))
             self._letters.settled.clear()
+        while safe:
+            # Those that the journal does not know.
+            source, transient = safe.popitem()
+            tell(_handle(source), DeadLettersSafe((), transient))
         while self._letters.cycles:
             vhost, name, target = self._letters.cycles.pop()
             self.runtime.log.warning(
@@ -95,7 +104,10 @@ class DeadLetterPublisher(LoopActor):
 
     def _publish(self, source: QueueDefinition, dead: list[Dead]) -> None:
         # State before effects: what queues owe is noted before they are told.
-        letters = self._letters.publish(source, dead, int(time.time()))
+        origins = self._tracing.wants_origins(dead)
+        letters = self._letters.publish(source, dead, int(time.time()), origins)
+        if origins is not None:
+            self._tracing.published(source, letters, origins)
         if letters is None:
             return
         for queue, indexes in letters.told.items():
@@ -111,6 +123,7 @@ class DeadLetterPublisher(LoopActor):
             self._letters.failed(batch, indexes)
         else:
             self._letters.confirm(batch, indexes)
+        self._tracing.answered(batch, indexes, is_safe=not has_failed)
 
     def on_failure(self, *exception: Any) -> None:
         """Its originals would be neither here nor there until a restart: the node ends."""

@@ -234,9 +234,13 @@ class PublishDead(NamedTuple):
 
 
 class DeadLettersSafe(NamedTuple):
-    """DeadLetterPublisher -> Queue: these entries, as ranges, are to be settled now."""
+    """DeadLetterPublisher -> Queue: these entries, as ranges, are to be settled now.
+
+    `traced`: the traced messages among them, those that the journal does not know included.
+    """
 
     ranges: Sequence[tuple[int, int]]
+    traced: Sequence[tuple[Batch, Indexes]] = ()
 
 
 # --- Consumers

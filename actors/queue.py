@@ -121,10 +121,11 @@ class Queue(LoopActor):
 
     def _give_and_take(self, message: object, effects: Effects) -> None:
         messages = self._messages
-        if isinstance(message, (Settle, Discard)):
-            leave = messages.settle if isinstance(message, Settle) else messages.discard
-            leave(message.channel, message.parts, effects)
-            self._tracing.parts("message.settled", message.parts, "acked or rejected")
+        if isinstance(message, Settle):
+            messages.settle(message.channel, message.parts, effects)
+            self._tracing.parts("message.settled", message.parts, "acked")
+        elif isinstance(message, Discard):
+            messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
             messages.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, Requeue):
@@ -132,6 +133,7 @@ class Queue(LoopActor):
             self._tracing.parts("message.requeued", message.parts, "given back")
         elif isinstance(message, DeadLettersSafe):
             effects.settled_entries.extend(message.ranges)
+            self._tracing.letters_safe(message.traced)
         elif isinstance(message, CreditChanged):
             messages.dispatch(effects)
         elif isinstance(message, ChannelDown):
@@ -168,8 +170,9 @@ class Queue(LoopActor):
                 self._answers.reject(publish.channel, publish.batch, effects.rejected)
         self._record(effects)
         if effects.dead:
-            self._tracing.died(effects.dead)
-            tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
+            self._tracing.died(effects.dead, self._messages)
+            if self._messages.dead_letters:
+                tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered.items():
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
@@ -244,6 +247,7 @@ class Queue(LoopActor):
         self._messages.dispatch(effects)
 
     def _purge(self, message: Purge) -> None:
+        self._tracing.purged(self._messages)
         count, ranges = self._messages.purge()
         answer = (message.reply_to, Purged(count))
         if ranges:
@@ -264,8 +268,6 @@ class Queue(LoopActor):
         """Deleted, or the node stops: answer for what is owed."""
         if self._is_deleted:
             self._answer_for_all()
-            for consumer in self._messages.consumers.all():
-                tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
             self._drop()
 
     def _drop(self) -> None:
@@ -276,12 +278,9 @@ class Queue(LoopActor):
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: nack what is owed, have the broker told.
 
-        The queue's journalled messages stay in the journal: the broker starts it anew from there
-        when the node starts again.
+        What is in the journal stays there: the broker starts the queue anew when the node starts.
         """
         self._answer_for_all()
-        for consumer in self._messages.consumers.all():
-            tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
         if self._is_deleted:
             self._drop()
         tell(self._context.broker, QueueFailed(self._definition))
@@ -293,8 +292,9 @@ class Queue(LoopActor):
         for message in (self._at_hand, *self._held_back, *drained(self.actor_inbox)):
             if isinstance(message, Delete):
                 self._is_deleted = True
-            refuse(message, answers, self._gone())
+            error = gone(self._definition, has_crashed=not self._is_deleted)
+            refuse(message, answers, error)
         answers.send()
-
-    def _gone(self) -> SoftError:
-        return gone(self._definition, has_crashed=not self._is_deleted)
+        self._tracing.ended(self._messages, self._is_deleted)
+        for consumer in self._messages.consumers.all():
+            tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]

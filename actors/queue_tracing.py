@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..core.dead_letters import Dead
-from ..core.death_headers import REJECTED
+from ..core.death_headers import EXPIRED, REJECTED
 from ..core.message_queue import Effects, MessageQueue
 from ..core.unacked import Part
 from ..logs.trace import Trace, among, ranges
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..storage.recovery import RecoveredRun
 
 
+_LEAVING = {EXPIRED: "message.expired", REJECTED: "message.rejected"}
+
+
 class QueueTracing:
     """One queue's share of the trace."""
 
@@ -33,6 +36,20 @@ class QueueTracing:
         self._trace = trace
         self._queue = queue
         self._queue_id = queue_id
+
+    def _event(self, event: str, messages: MessageQueue) -> None:
+        """An event of the queue itself; before what it had is gone."""
+        if self._trace.filter.wants(queue=self._queue):
+            ready = messages.ready.message_count
+            out = messages.in_flight.message_count
+            self._trace.write(
+                event,
+                "queue",
+                queue=self._queue,
+                queue_id=self._queue_id,
+                ready_before=ready,
+                unacked_before=out,
+            )
 
     def step(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
         """An event about these messages, if any of them is traced."""
@@ -60,13 +77,41 @@ class QueueTracing:
         if self._trace.is_on:
             for delivery, low, high in parts:
                 span = delivery.span
-                self.step(event, span.batch, span.indexes[low:high], reason=reason)
+                indexes = span.indexes[low:high]
+                self.step(event, span.batch, indexes, reason=reason, attempt=delivery.attempts)
 
-    def died(self, dead: Iterable[Dead]) -> None:
-        """These go to the dead-letter exchange; what was rejected has been written down."""
+    def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
+        """These left other than by an ack; without a dead-letter exchange they are settled."""
         for span, reason in dead:
-            if reason != REJECTED:
-                self.step("message.settled", span.batch, span.indexes, reason=reason)
+            # Refused ones were never in.
+            if span.batch.traced is not None and span.first_entry_id:
+                ready = messages.ready.message_count
+                event = _LEAVING.get(reason, "message.evicted")
+                self.step(event, span.batch, span.indexes, reason=reason, ready_after=ready)
+                if not messages.dead_letters:
+                    self.step("message.settled", span.batch, span.indexes, reason=reason)
+
+    def letters_safe(self, traced: Iterable[tuple[Batch, Indexes]]) -> None:
+        """The dead letters of these are safe, or nobody gets any: they are settled now."""
+        for batch, indexes in traced:
+            self.step("message.settled", batch, indexes, reason="its dead letter is safe")
+
+    def purged(self, messages: MessageQueue) -> None:
+        """All that is ready is about to go."""
+        if self._trace.is_on:
+            self._event("queue.purged", messages)
+            for span in messages.ready:
+                self.step("message.settled", span.batch, span.indexes, reason="purged")
+
+    def ended(self, messages: MessageQueue, is_deleted: bool) -> None:
+        """The queue is about to go: deleted, or by a fault of ours."""
+        if self._trace.is_on:
+            self._event("queue.deleted" if is_deleted else "queue.failed", messages)
+            if is_deleted:
+                reason = "its queue was deleted"
+                for span in messages.ready:
+                    self.step("message.settled", span.batch, span.indexes, reason=reason)
+                self.parts("message.settled", messages.in_flight.parts(), reason)
 
     def given_back(self, messages: MessageQueue, channel: object) -> None:
         """A channel ends: what it holds comes back."""

@@ -40,6 +40,19 @@ CYCLES_KNOWN_MAX: Final = 1_000
 Dead = tuple[Span, str]
 
 
+class Origin(NamedTuple):
+    """A message of which a dead letter was made, unless there are no queues for one.
+
+    `is_entry`: it was in its queue, not refused by it.
+    """
+
+    batch: Batch
+    place: int
+    reason: str
+    queues: tuple[QueueDefinition, ...]
+    is_entry: bool
+
+
 class DeadBatch(NamedTuple):
     """New publishes: tell each queue its indexes."""
 
@@ -96,21 +109,32 @@ class DeadLetters:
         return sum(pending.open_count for pending in self._pending.values())
 
     def publish(
-        self, source: QueueDefinition, dead: Sequence[Dead], time_seconds: int
+        self,
+        source: QueueDefinition,
+        dead: Sequence[Dead],
+        time_seconds: int,
+        origins: list[Origin] | None = None,
     ) -> DeadBatch | None:
-        """Make and route the dead letters of messages that left `source`; None if none is left."""
+        """Make and route the dead letters of messages that left `source`; None if none is left.
+
+        `origins` is given what becomes of each message, in the order of the letters.
+        """
         pending = _Pending(source)
         pieces: list[bytes] = []
         told: dict[QueueDefinition, array[int]] = {}
         for span, reason in dead:
             for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
-                if not rewritten.queues:
+                queues = rewritten.queues
+                if origins is not None:
+                    is_entry = span.first_entry_id > 0
+                    origins.append(Origin(span.batch, index, reason, queues, is_entry))
+                if not queues:
                     self._settle(source, entry_id)
                     continue
-                for queue in rewritten.queues:
+                for queue in queues:
                     told.setdefault(queue, array("I")).append(len(pending.owed))
                 pending.entry_ids.append(entry_id)
-                pending.owed.append(len(rewritten.queues))
+                pending.owed.append(len(queues))
                 batch = span.batch
                 content = reframe_content(
                     batch.wire,

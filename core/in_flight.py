@@ -83,6 +83,11 @@ class InFlight:
             for low, high in delivery.remaining:
                 yield delivery, low, high
 
+    def parts(self) -> Iterator[tuple[Delivery, int, int]]:
+        """All that is out, as parts of deliveries."""
+        for channel in self._by_channel:
+            yield from self.parts_of(channel)
+
     def remove_channel(self, channel: object) -> Iterable[Delivery]:
         """The channel is gone: everything that it still held."""
         held = self._by_channel.pop(channel, {})

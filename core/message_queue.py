@@ -41,7 +41,8 @@ class Effects:
         # aligned with them.
         self.deadlines: int | array[int] = 0
         # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
-        # "maxlen" or "delivery_limit". Not settled until the dead letters are safe.
+        # "maxlen" or "delivery_limit". Not settled until the dead letters are safe. Of a queue
+        # without one, those that are traced: they are settled, and only to be told of.
         self.dead: list[tuple[Span, str]] = []
         # Indexes that are confirmed at once.
         self.confirmed: Indexes | None = None
@@ -208,9 +209,9 @@ class MessageQueue:
 
     def _leave(self, span: Span, reason: str, effects: Effects) -> None:
         """Messages leave the queue for this reason, other than by an ack."""
-        if self.dead_letters:
+        if self.dead_letters or span.batch.traced is not None:
             effects.dead.append((span, reason))
-        else:
+        if not self.dead_letters:
             self._settled(span, 0, len(span), effects)
 
     def settle(

@@ -40,6 +40,14 @@ class TraceFilter:
             raise TraceError(f"bad trace rate {rate}: it must be above 0 and at most 1")
         return cls(round(1 / rate), **{name: frozenset(each) for name, each in names.items()})
 
+    def wants(self, *, queue: str = "", user: str = "", connection: str = "") -> bool:
+        """Is an event of these to be told of? Of what is left out nothing is asked."""
+        return (
+            not (queue and self.queues and queue not in self.queues)
+            and not (user and self.users and user not in self.users)
+            and not (connection and self.connections and connection not in self.connections)
+        )
+
 
 class Sink(Protocol):
     """Who writes the events."""

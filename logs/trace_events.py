@@ -48,12 +48,16 @@ FIELDS: Final = {
     "unconfirmed_after": "how many were behind it",
     "smallest_unconfirmed": "the smallest unconfirmed seq_no behind it, 0 if there is none",
     "queue_id": "the queue's number in catalog and journal",
+    "ready_before": "how many messages were ready in the queue before this step",
+    "unacked_before": "how many messages the queue had out with consumers before this step",
     "ready_after": "how many messages are ready in the queue behind this step",
     "waits_for_sync": "which of the messages the queue confirms only after a sync",
     "cumulative": "the tag of the basic.ack or basic.nack with multiple=true, 0 if there is none",
     "singles": "the tags answered one by one: a list of [first, last]",
     "consumer_tag": "the consumer's tag",
     "delivery_tag": "the channel's delivery tags: a list of [first, last]",
+    "letter_batch": "the batch of the dead letters: with the place in it, their ids",
+    "letters": "their places in that batch, in the order of `messages`: a list of [first, last]",
     "attempt": "how many times it has been delivered, this time included",
     "reason": "why, in words",
     "reply_code": "AMQP's code of the error",
@@ -152,13 +156,56 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, "queue", *_MESSAGES, "consumer_tag", "delivery_tag", "attempt"),
         "basic.deliver or basic.get-ok was written",
     ),
+    "message.requeued": TraceEvent(
+        "queue", ("queue", *_MESSAGES, "reason", "attempt"), "it is ready again, at its old place"
+    ),
+    "message.expired": TraceEvent(
+        "queue",
+        ("queue", *_MESSAGES, "reason", "ready_after"),
+        "its time to live was over when it came to the head of the queue",
+    ),
+    "message.evicted": TraceEvent(
+        "queue",
+        ("queue", *_MESSAGES, "reason", "ready_after"),
+        "it had to go: `maxlen`, the queue is too long; `delivery_limit`, it came back too often",
+    ),
+    "message.rejected": TraceEvent(
+        "queue",
+        ("queue", *_MESSAGES, "reason", "ready_after"),
+        "a consumer rejected it for good",
+    ),
+    "message.dead_lettered": TraceEvent(
+        "dead letters",
+        ("queue", *_MESSAGES, "reason", "letter_batch", "letters", "queues"),
+        "new messages were made of those that left the queue, and go to these queues; they are "
+        "traced, too",
+    ),
+    "letter.dropped": TraceEvent(
+        "dead letters",
+        ("queue", *_MESSAGES, "reason"),
+        "no dead letter: no such exchange, no queue for the key, or it went round between queues",
+    ),
     "message.settled": TraceEvent(
         "queue",
-        ("queue", *_MESSAGES, "reason"),
-        "it is gone from the queue: acked, rejected, or why it is a dead letter",
+        ("queue", *_MESSAGES, "reason", "attempt"),
+        "it is gone from the queue: acked, purged, deleted with it, or why it left; with a "
+        "dead-letter exchange when its dead letter is safe",
     ),
-    "message.requeued": TraceEvent(
-        "queue", ("queue", *_MESSAGES, "reason"), "it is ready again, at its old place"
+    "queue.purged": TraceEvent(
+        "queue",
+        ("queue", "queue_id", "ready_before", "unacked_before"),
+        "all that was ready is gone",
+    ),
+    "queue.deleted": TraceEvent(
+        "queue",
+        ("queue", "queue_id", "ready_before", "unacked_before"),
+        "the queue is gone, with all that was in it; what it owed is nacked",
+    ),
+    "queue.failed": TraceEvent(
+        "queue",
+        ("queue", "queue_id", "ready_before", "unacked_before"),
+        "a fault of the broker's own: what it owed is nacked, what is in the journal comes back "
+        "at the next start",
     ),
     "message.recovered": TraceEvent(
         "queue", ("queue", *_MESSAGES, "attempt"), "the journal gave it back at the start"

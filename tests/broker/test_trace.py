@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import leveret
 import pytest
@@ -17,29 +16,8 @@ from leveret.amqp_frames.methods import (
     QueueBindOk,
 )
 from leveret.command_line import main
-from leveret.logs.trace_events import COMMON, EVENTS
-from leveret.logs.trace_kinds import KINDS, is_of_kind
-from leveret.logs.trace_reader import read_trace, trace_files
-from traced import client_of, traced
+from traced import client_of, names, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
-
-Line = dict[str, Any]
-
-
-def trace_of(directory: Path) -> list[Line]:
-    """All events, each checked against the table."""
-    lines = list(read_trace(trace_files([directory / "data" / "traces"])))
-    for line in lines:
-        event = EVENTS[line["event"]]
-        assert line["actor"] == event.actor
-        assert set(line) <= {*COMMON, *event.fields}, line
-        assert set(line) >= set(COMMON)
-        assert all(is_of_kind(value, KINDS[name]) for name, value in line.items()), line
-    return lines
-
-
-def names(lines: list[Line]) -> list[str]:
-    return [line["event"] for line in lines]
 
 
 def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) -> None:
@@ -116,10 +94,16 @@ def test_why_a_message_became_a_dead_letter(tmp_path: Path) -> None:
         assert got is not None
         client.send_methods(1, BasicNack(got.delivery_tag, requeue=False))
         client.wait_for_counts("dead", (2, 0))
-    settled = [line for line in trace_of(tmp_path) if line["event"] == "message.settled"]
+    lines = trace_of(tmp_path)
+    lettered = [line for line in lines if line["event"] == "message.dead_lettered"]
+    assert [(line["messages"], line["reason"], line["queues"]) for line in lettered] == [
+        ([[0, 0]], "maxlen", ["dead"]),
+        ([[1, 1]], "rejected", ["dead"]),
+    ]
+    settled = [line for line in lines if line["event"] == "message.settled"]
     assert [(line["messages"], line["reason"]) for line in settled] == [
-        ([[0, 0]], "maxlen"),
-        ([[1, 1]], "acked or rejected"),
+        ([[0, 0]], "its dead letter is safe"),
+        ([[1, 1]], "its dead letter is safe"),
     ]
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import leveret
+from leveret.logs.trace_events import COMMON, EVENTS
+from leveret.logs.trace_kinds import KINDS, is_of_kind
+from leveret.logs.trace_reader import read_trace, trace_files
 from wire import Client
+
+Line = dict[str, Any]
 
 
 @contextmanager
@@ -24,3 +30,19 @@ def client_of(broker: leveret.Broker) -> Iterator[Client]:
         connected.log_in()
         connected.open_channel(1, confirms=True)
         yield connected
+
+
+def trace_of(directory: Path) -> list[Line]:
+    """All events, each checked against the table."""
+    lines = list(read_trace(trace_files([directory / "data" / "traces"])))
+    for line in lines:
+        event = EVENTS[line["event"]]
+        assert line["actor"] == event.actor
+        assert set(line) <= {*COMMON, *event.fields}, line
+        assert set(line) >= set(COMMON)
+        assert all(is_of_kind(value, KINDS[name]) for name, value in line.items()), line
+    return lines
+
+
+def names(lines: list[Line]) -> list[str]:
+    return [line["event"] for line in lines]
