@@ -14,7 +14,8 @@ from itertools import groupby
 from ..amqp_frames.batch import Batch, Indexes
 from ..core.dead_letters import Dead, DeadBatch, Origin
 from ..core.definitions import QueueDefinition
-from ..logs.trace import Trace, ranges
+from ..logs.sampling import ranges
+from ..logs.trace import Trace
 from .queue_tracing import received
 
 _Original = tuple[QueueDefinition, Batch, int]

@@ -16,7 +16,8 @@ from ..core.dead_letters import Dead
 from ..core.death_headers import EXPIRED, REJECTED
 from ..core.message_queue import Effects, MessageQueue
 from ..core.unacked import Part
-from ..logs.trace import Trace, among, ranges
+from ..logs.sampling import among, positions, ranges
+from ..logs.trace import Trace
 from ..storage.replay import JournalPlace
 from .messages import Append, Publish
 
@@ -61,8 +62,8 @@ class QueueTracing:
         batch = publish.batch
         if batch.traced is None:
             return
-        appended: Sequence[int] = () if effects.appended is None else effects.appended[0]
-        waits = ranges(among(batch.traced, appended))
+        appended = effects.appended
+        waits = [] if appended is None else ranges(among(batch.traced, appended[0]))
         self.step(
             "message.enqueued",
             batch,
@@ -77,8 +78,9 @@ class QueueTracing:
         if self._trace.is_on:
             for delivery, low, high in parts:
                 span = delivery.span
-                indexes = span.indexes[low:high]
-                self.step(event, span.batch, indexes, reason=reason, attempt=delivery.attempts)
+                if span.batch.traced is not None:
+                    indexes = span.indexes[low:high]
+                    self.step(event, span.batch, indexes, reason=reason, attempt=delivery.attempts)
 
     def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
         """These left other than by an ack; without a dead-letter exchange they are settled."""
@@ -166,10 +168,13 @@ def commit_traced(trace: Trace, journal: Journal, appends: Mapping[Any, Sequence
 def recovered_run(trace: Trace, queue: str, run: RecoveredRun) -> None:
     """The journal gave messages back at the start; no client is known any more."""
     batch = run.batch
-    if batch.traced is None:
-        places = received(batch, range(len(batch)))
-        chosen = trace.choose(batch.number, places[-1] + 1, "", "", [queue]) or ()
-        batch.traced = array("I", [at for at, place in enumerate(places) if place in chosen])
+    # All of them, or what is in a queue that is asked for.
+    indexes = run.indexes if trace.filter.queues else range(len(batch))
+    places = array("I", received(batch, indexes))
+    chosen = trace.choose(batch.number, places[-1] + 1, "", "", [queue])
+    if chosen is not None:
+        traced = {indexes[position] for position in positions(chosen, places)}
+        batch.traced = array("I", sorted(traced.union(batch.traced or ())))
     queue_step(trace, "message.recovered", queue, batch, run.indexes, attempt=run.attempts)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..core.coalescing import SeqRange, coalesce, merge
 from ..core.span import Span
-from ..logs.trace import Trace, among, ranges
+from ..logs.sampling import among, positions, ranges
+from ..logs.trace import Trace
 from .queue_tracing import queue_step, received
 
 if TYPE_CHECKING:
@@ -36,43 +38,56 @@ class ChannelTracing:
         chosen = self._trace.choose(
             batch.number, routed.message_count, self._connection, self._user, queues
         )
-        batch.traced = chosen
-        if chosen is None:
+        if chosen is not None and self._trace.filter.queues:
+            chosen = self._of_filter(routed, chosen)
+        batch.traced = chosen or None
+        if not chosen:
             return
-        at_ns = batch.received_ns
-        self._write("frame.received", batch, chosen, at_ns=at_ns, bytes=batch.wire_bytes())
-        numbers = {"seq_no": _seq_nos(first_seq_no, chosen)} if first_seq_no else {}
-        self._write("command.assembled", batch, chosen, user=self._user, **numbers)
-        unrouted = self._routed(batch, routed, chosen)
-        returned = [index for index in unrouted if _key_of(batch, index)[-1] & _MANDATORY]
-        replies: set[int] = set().union(*routed.replies.values())
-        replied = [index for index in chosen if index in replies]
-        gone = {*returned, *replied}
-        dropped = [index for index in unrouted if index not in gone]
-        for event, indexes, reason in (
-            ("message.returned", returned, "NO_ROUTE"),
-            ("message.replied", replied, "its key names a reply consumer"),
-            ("message.dropped", dropped, "no route, and not mandatory"),
-        ):
-            if indexes:
-                numbers = {"seq_no": _seq_nos(first_seq_no, indexes)} if first_seq_no else {}
-                self._write(event, batch, indexes, reason=reason, **numbers)
+        self._write("frame.received", batch, chosen, bytes=batch.wire_bytes())
+        self._numbered("command.assembled", routed, chosen, user=self._user)
+        told = {queue.name: among(chosen, indexes) for queue, indexes in routed.told.items()}
+        unrouted = self._routed(batch, chosen, told)
+        acked: set[int] = set()
+        if unrouted or routed.replies:
+            acked = self._unrouted(routed, chosen, unrouted)
         if first_seq_no:
-            self._inserted(batch, routed, chosen, first_seq_no, unconfirmed)
+            inserted = _without(chosen, set(unrouted))
+            if inserted:
+                after = len(unconfirmed)
+                self._numbered(
+                    "unconfirmed.inserted",
+                    routed,
+                    inserted,
+                    queues=queues,
+                    unconfirmed_before=after - unconfirmed.open_count(batch),
+                    unconfirmed_after=after,
+                )
             # What was returned has its own ack behind it already.
-            acked = set(returned)
-            rest = [index for index in chosen if index not in acked]
-            self._open += [(first, last) for first, last in _seq_nos(first_seq_no, rest)]
+            for first, last in _seq_nos(first_seq_no, _without(chosen, acked)):
+                self._open.append((first, last))
 
-    def _routed(self, batch: Batch, routed: Routed, chosen: Sequence[int]) -> list[int]:
+    def _of_filter(self, routed: Routed, chosen: Indexes) -> Indexes:
+        """Of these, what goes to the queues that are asked for."""
+        names = self._trace.filter.queues
+        asked = [indexes for queue, indexes in routed.told.items() if queue.name in names]
+        parts = [among(chosen, indexes) for indexes in asked]
+        return parts[0] if len(parts) == 1 else array("I", sorted(set().union(*parts)))
+
+    def _routed(self, batch: Batch, chosen: Indexes, told: Mapping[str, Indexes]) -> Sequence[int]:
         """One event for each key and row of queues; returns what no queue gets."""
-        told = {queue.name: _places(indexes) for queue, indexes in routed.told.items()}
-        rows: dict[tuple[bytes, tuple[str, ...]], list[int]] = {}
-        for index in chosen:
-            queues = tuple(name for name, places in told.items() if index in places)
-            rows.setdefault((_key_of(batch, index), queues), []).append(index)
+        rows: dict[tuple[int, tuple[str, ...]], Sequence[int]] = {}
+        if len(batch.distinct) == 1 and all(len(each) == len(chosen) for each in told.values()):
+            rows[0, tuple(told)] = chosen
+        else:
+            places = {name: _places(indexes) for name, indexes in told.items()}
+            mixed: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+            for index in chosen:
+                queues = tuple(name for name, own in places.items() if index in own)
+                mixed.setdefault((batch.keys[index], queues), []).append(index)
+            rows.update(mixed)
         unrouted: list[int] = []
-        for (key, queues), indexes in rows.items():
+        for (number, queues), indexes in rows.items():
+            key = batch.distinct[number]
             end = 1 + key[0]
             self._write(
                 "message.routed",
@@ -87,28 +102,30 @@ class ChannelTracing:
                 unrouted += indexes
         return sorted(unrouted)
 
-    def _inserted(
-        self,
-        batch: Batch,
-        routed: Routed,
-        chosen: Sequence[int],
-        first_seq_no: int,
-        unconfirmed: Unconfirmed,
+    def _unrouted(self, routed: Routed, chosen: Indexes, unrouted: Sequence[int]) -> set[int]:
+        """What became of what no queue gets; returns what has its ack with its return."""
+        batch = routed.batch
+        returned = [index for index in unrouted if _key_of(batch, index)[-1] & _MANDATORY]
+        replies: set[int] = set().union(*routed.replies.values())
+        replied = [index for index in chosen if index in replies]
+        gone = {*returned, *replied}
+        dropped = [index for index in unrouted if index not in gone]
+        for event, indexes, reason in (
+            ("message.returned", returned, "NO_ROUTE"),
+            ("message.replied", replied, "its key names a reply consumer"),
+            ("message.dropped", dropped, "no route, and not mandatory"),
+        ):
+            if indexes:
+                self._numbered(event, routed, indexes, reason=reason)
+        return set(returned)
+
+    def _numbered(
+        self, event: str, routed: Routed, indexes: Sequence[int], **fields: object
     ) -> None:
-        told: set[int] = set()
-        for indexes in routed.told.values():
-            told.update(indexes)
-        inserted = [index for index in chosen if index in told]
-        if inserted:
-            self._write(
-                "unconfirmed.inserted",
-                batch,
-                inserted,
-                seq_no=_seq_nos(first_seq_no, inserted),
-                queues=[queue.name for queue in routed.told],
-                unconfirmed_before=len(unconfirmed) - len(told),
-                unconfirmed_after=len(unconfirmed),
-            )
+        """An event with the publishes' sequence numbers, if they have any."""
+        if routed.first_seq_no:
+            fields["seq_no"] = _seq_nos(routed.first_seq_no, indexes)
+        self._write(event, routed.batch, indexes, **fields)
 
     def answering(self, unconfirmed: Unconfirmed) -> None:
         """What is confirmed and rejected is about to be said."""
@@ -143,15 +160,17 @@ class ChannelTracing:
 
     def delivered(self, queue: str, span: Span, first_tag: int, consumer_tag: bytes) -> None:
         """Messages were written to a consumer, or as the answer to basic.get."""
-        for indexes, positions in _traced_positions(span.batch, span.indexes):
-            tags = [first_tag + position for position in positions]
+        if span.batch.traced is None:
+            return
+        at = positions(span.batch.traced, span.indexes)
+        if at:
             self._write(
                 "message.delivered",
                 span.batch,
-                indexes,
+                among(span.batch.traced, span.indexes),
                 queue=queue,
                 consumer_tag=consumer_tag[1:].decode("utf-8", "replace"),
-                delivery_tag=ranges(tags),
+                delivery_tag=[[first_tag + first, first_tag + last] for first, last in ranges(at)],
                 attempt=span.attempts + 1,
             )
 
@@ -170,9 +189,11 @@ class ChannelTracing:
             self._open = []
 
     def _write(self, event: str, batch: Batch, indexes: Sequence[int], **fields: object) -> None:
+        is_read = event == "frame.received"
         self._trace.write(
             event,
-            "reader" if event == "frame.received" else "channel",
+            "reader" if is_read else "channel",
+            batch.received_ns if is_read else 0,
             connection=self._connection,
             channel=self._number,
             batch=batch.number,
@@ -189,19 +210,12 @@ def _places(indexes: Indexes) -> range | set[int]:
     return indexes if isinstance(indexes, range) else set(indexes)
 
 
+def _without(indexes: Indexes, gone: set[int]) -> Sequence[int]:
+    return [index for index in indexes if index not in gone] if gone else indexes
+
+
 def _seq_nos(first_seq_no: int, indexes: Sequence[int]) -> list[list[int]]:
     return [[first_seq_no + first, first_seq_no + last] for first, last in ranges(indexes)]
-
-
-def _traced_positions(batch: Batch, indexes: Indexes) -> list[tuple[list[int], list[int]]]:
-    """The traced messages of a span, and where in it they stand; nothing if there are none."""
-    if batch.traced is None:
-        return []
-    traced = among(batch.traced, indexes)
-    if not traced:
-        return []
-    few = set(traced)
-    return [(traced, [at for at, index in enumerate(indexes) if index in few])]
 
 
 def _taken(

@@ -76,6 +76,11 @@ class Unconfirmed:
         """How many numbered publishes are open."""
         return sum(pending.open_count for pending in self._open.values())
 
+    def open_count(self, batch: Batch) -> int:
+        """How many numbered publishes of this batch are open."""
+        pending = self._open.get(batch)
+        return pending.open_count if pending is not None else 0
+
     def insert(self, batch: Batch, first_seq_no: int, told: Mapping[Any, Indexes]) -> None:
         """A batch was told to these queues; `first_seq_no` 0 outside confirm mode.
 

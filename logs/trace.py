@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
-# A prime: which place in a batch is sampled changes from batch to batch.
-_STRIDE = 7919
+from .sampling import Places, sampled
 
-Entry = tuple[int, int, str, str, dict[str, object]]
+# When, on the monotonic clock, in nanoseconds; which event; which actor; its fields.
+Entry = tuple[int, str, str, dict[str, object]]
 
 
 class TraceError(ValueError):
@@ -102,8 +102,12 @@ class Trace:
 
     def choose(
         self, batch_number: int, count: int, connection: str, user: str, queues: Collection[str]
-    ) -> range | None:
-        """Which places of a batch of `count` messages are traced; None if none is."""
+    ) -> Places | None:
+        """Which places of a batch of `count` messages are traced; None if none is.
+
+        Of a batch of which some messages go elsewhere the caller takes what goes to the filter's
+        queues.
+        """
         chosen = self.filter
         if (
             (chosen.connections and connection not in chosen.connections)
@@ -111,10 +115,9 @@ class Trace:
             or (chosen.queues and chosen.queues.isdisjoint(queues))
         ):
             return None
-        places = range(-batch_number * _STRIDE % chosen.every, count, chosen.every)
-        return places or None
+        return sampled(batch_number, count, chosen.every)
 
-    def write(self, event: str, actor: str, /, **fields: object) -> None:
+    def write(self, event: str, actor: str, at_ns: int = 0, /, **fields: object) -> None:
         """One event, now or at the moment `at_ns` of the monotonic clock; never waits."""
         if not self.is_on:
             return
@@ -122,31 +125,4 @@ class Trace:
         if len(entries) >= self.buffer_events_max:
             self.dropped += 1
             return
-        now_ns = self.now_ns()
-        at_ns = cast("int", fields.pop("at_ns", 0)) or now_ns
-        entries.append((at_ns, time.time_ns() - (now_ns - at_ns), event, actor, fields))
-
-
-def ranges(places: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers as [first, last] pairs."""
-    if not places:
-        return []
-    if places[-1] - places[0] == len(places) - 1:
-        return [[places[0], places[-1]]]
-    found = [[places[0], places[0]]]
-    for place in places[1:]:
-        if place == found[-1][1] + 1:
-            found[-1][1] = place
-        else:
-            found.append([place, place])
-    return found
-
-
-def among(chosen: Sequence[int], indexes: Sequence[int]) -> list[int]:
-    """Those of `indexes` that are traced."""
-    if isinstance(chosen, range):
-        if chosen.step == 1 and chosen.start == 0 and indexes and indexes[-1] < chosen.stop:
-            return list(indexes)
-        return [index for index in indexes if index in chosen]
-    few = set(chosen)
-    return [index for index in indexes if index in few]
+        entries.append((at_ns or self.now_ns(), event, actor, fields))

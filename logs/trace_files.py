@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import structlog
-
-from .trace import Entry, Trace
+from .trace import Trace
+from .trace_lines import TraceLines
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -59,7 +58,7 @@ class TraceFiles:
         self._file_bytes_max = file_bytes_max
         self._file_age_seconds_max = file_age_seconds_max
         self._files_max = files_max
-        self._render = structlog.processors.JSONRenderer()
+        self._lines = TraceLines(trace.boot_id)
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -114,8 +113,8 @@ class TraceFiles:
         if dropped:
             self._told_dropped += dropped
             lost: dict[str, object] = {"dropped": dropped}
-            block.append((self._trace.now_ns(), time.time_ns(), "trace.lost", "trace", lost))
-        data = b"".join([self._line(entry) for entry in block])
+            block.append((self._trace.now_ns(), "trace.lost", "trace", lost))
+        data = self._lines.rendered(block, time.time_ns() - self._trace.now_ns())
         try:
             self._open_file().write(data)
             self._written_bytes += len(data)
@@ -127,20 +126,6 @@ class TraceFiles:
             self._has_failed = True
             # Not at once again: a disk that is full stays so for a while.
             self._ending.wait(1.0)
-
-    def _line(self, entry: Entry) -> bytes:
-        at_ns, wall_ns, event, actor, fields = entry
-        moment = datetime.fromtimestamp(wall_ns / 1e9, UTC).isoformat(timespec="microseconds")
-        line = {
-            "t_ns": at_ns,
-            "time": moment,
-            "boot": self._trace.boot_id,
-            "event": event,
-            "actor": actor,
-            **fields,
-        }
-        rendered = self._render(None, "", line)
-        return (rendered if isinstance(rendered, bytes) else rendered.encode()) + b"\n"
 
     def _open_file(self) -> BinaryIO:
         is_old = time.monotonic() - self._opened_at > self._file_age_seconds_max

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from leveret.logs.trace import Trace, TraceError, TraceFilter, among, ranges
+from leveret.logs.trace import Trace, TraceError, TraceFilter
 from leveret.logs.trace_files import TraceFiles
 from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
 
@@ -65,23 +65,6 @@ def test_what_finds_the_buffer_full_is_dropped_and_told_of(tmp_path: Path) -> No
 def test_a_bad_rate_is_refused(rate: float) -> None:
     with pytest.raises(TraceError, match="it must be above 0 and at most 1"):
         TraceFilter.with_rate(rate)
-
-
-def test_the_sample_of_a_batch_is_the_same_each_time_and_moves_from_batch_to_batch() -> None:
-    trace = Trace("boot", 10)
-    trace.filter = TraceFilter.with_rate(0.1)
-    chosen = [trace.choose(number, 100, "", "", []) for number in range(50)]
-    assert chosen == [trace.choose(number, 100, "", "", []) for number in range(50)]
-    assert all(each is not None and len(each) == 10 for each in chosen)
-    assert len({each[0] for each in chosen if each}) == 10
-
-
-def test_ranges_and_what_is_among_them() -> None:
-    assert ranges(range(3, 7)) == [[3, 6]]
-    assert ranges([1, 2, 4, 7, 8]) == [[1, 2], [4, 4], [7, 8]]
-    assert ranges([]) == []
-    assert among(range(0, 10, 3), [0, 1, 2, 3, 9]) == [0, 3, 9]
-    assert among(range(10), range(4, 6)) == [4, 5]
 
 
 def test_who_looks_for_a_trace_that_was_never_begun_is_told_how_to_begin_one(
