@@ -4,7 +4,8 @@
 #   make test     all tests but the long ones
 #   make soak     the long ones: many rounds of kill -9, the long figures
 #   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along;
-#                 then limits, and what the trace costs
+#                 then limits, what the trace costs, the same over TLS, and what expiring
+#                 messages cost those who publish
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
 PYTHON ?= python3
@@ -31,6 +32,8 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.side_by_side --json build/bench.json $(BENCH) || status=$$?; \
 	$(BIN)/python -m benchmarks.limits || status=$$?; \
 	$(BIN)/python -m benchmarks.trace_cost || status=$$?; \
+	$(BIN)/python -m benchmarks.side_by_side --tls || status=$$?; \
+	$(BIN)/python -m benchmarks.expiry_cost || status=$$?; \
 	exit $$status
 
 lint: $(INSTALLED)

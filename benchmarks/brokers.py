@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from typing import Protocol
 import psutil
 
 from .client import Client, RefusedError
+from .tls import CertificateFiles, context_of, issue
 
 RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 RABBITMQ_MISSING = "RabbitMQ is not installed: apt-get install -y rabbitmq-server (as root)"
@@ -42,6 +44,9 @@ class Broker(Protocol):
 
     name: str
     port: int
+    # With certificates there is a port for TLS, too.
+    tls: CertificateFiles | None
+    tls_port: int
 
     def start(self) -> None:
         """Start it and return once it takes connections."""
@@ -98,15 +103,26 @@ class RabbitMQ:
 
     name = "rabbitmq"
 
-    def __init__(self, scratch: Path, settings: str = "[].\n") -> None:
+    def __init__(
+        self, scratch: Path, settings: str = "[].\n", tls: CertificateFiles | None = None
+    ) -> None:
         """Take in `settings` an advanced.config, Erlang terms, besides its address."""
         if not RABBITMQ_SERVER.exists():
             raise BrokerError(RABBITMQ_MISSING)
         self.port = free_port()
+        self.tls, self.tls_port = tls, free_port()
         self._directory = scratch / "rabbitmq"
         self._directory.mkdir()
         (self._directory / "enabled_plugins").write_text("[].\n")
-        (self._directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}"]
+        if tls is not None:
+            lines += [
+                f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
+                f"ssl_options.certfile = {tls.certificate}",
+                f"ssl_options.keyfile = {tls.key}",
+                f"ssl_options.cacertfile = {tls.authority}",
+            ]
+        (self._directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self._directory / "advanced.config").write_text(settings)
         self._environment = {
             # The Erlang cookie is made there, and the caller's own is left alone.
@@ -129,6 +145,8 @@ class RabbitMQ:
         output = self._directory / "output.txt"
         self._child = _Child([str(RABBITMQ_SERVER)], self._environment, output)
         _wait_until_open(self._child, self.port)
+        if self.tls is not None:
+            _wait_until_open(self._child, self.tls_port, context_of(self.tls.authority))
 
     def stop(self) -> None:
         """Stop the node gracefully."""
@@ -151,8 +169,18 @@ class Leveret:
 
     name = "leveret"
 
-    def __init__(self, scratch: Path, command: str | None = None) -> None:
+    def __init__(
+        self, scratch: Path, command: str | None = None, tls: CertificateFiles | None = None
+    ) -> None:
         self.port = 0
+        self.tls, self.tls_port = tls, free_port()
+        self._environment = {}
+        if tls is not None:
+            self._environment = {
+                "LEVERET_TLS_PORT": str(self.tls_port),
+                "LEVERET_TLS_CERTIFICATE": str(tls.certificate),
+                "LEVERET_TLS_KEY": str(tls.key),
+            }
         self._directory = scratch / "leveret"
         self._directory.mkdir()
         self.data_dir = self._directory / "data"
@@ -166,7 +194,7 @@ class Leveret:
         self._starts += 1
         arguments = ["--port", "0", "--data-dir", str(self.data_dir)]
         output = self._directory / f"output-{self._starts}.txt"
-        self._child = _Child([*self._command, *arguments], {}, output)
+        self._child = _Child([*self._command, *arguments], self._environment, output)
         self.port = _wait_for_address(self._child)
 
     def stop(self) -> None:
@@ -186,16 +214,25 @@ BROKERS = (RabbitMQ.name, Leveret.name)
 
 @contextmanager
 def running(
-    names: Sequence[str], directory: Path, leveret_command: str | None = None
+    names: Sequence[str],
+    directory: Path,
+    leveret_command: str | None = None,
+    with_tls: bool = False,
 ) -> Iterator[list[Broker]]:
-    """Start brokers with their data in a new directory below `directory`; stop and clear up."""
+    """Start brokers with their data in a new directory below `directory`; stop and clear up.
+
+    With TLS, all have the same certificate.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=directory)).resolve()
+    tls = issue(scratch) if with_tls else None
     brokers: list[Broker] = []
     try:
         for name in names:
-            is_leveret = name == Leveret.name
-            brokers.append(Leveret(scratch, leveret_command) if is_leveret else RabbitMQ(scratch))
+            if name == Leveret.name:
+                brokers.append(Leveret(scratch, leveret_command, tls))
+            else:
+                brokers.append(RabbitMQ(scratch, tls=tls))
             brokers[-1].start()
         yield brokers
     finally:
@@ -215,12 +252,12 @@ def wait_until_idle(broker: Broker, busy_share_max: float = 0.1, seconds_max: fl
             return
 
 
-def _wait_until_open(child: _Child, port: int) -> None:
+def _wait_until_open(child: _Child, port: int, context: ssl.SSLContext | None = None) -> None:
     end = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < end:
         child.check()
         try:
-            Client(port).close()
+            Client(port, context=context).close()
         except (OSError, RefusedError):
             time.sleep(POLL_SECONDS)
         else:

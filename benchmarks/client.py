@@ -7,9 +7,11 @@ the load starts, the generator takes the socket and this client is silent.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 
 from . import wire
+from .tls import TlsSocket
 
 FRAME_BYTES_MAX = 131072
 
@@ -32,9 +34,16 @@ class RefusedError(Exception):
 class Client:
     """One open connection to a broker on this machine, as guest on vhost "/"."""
 
-    def __init__(self, port: int, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(
+        self,
+        port: int,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Log in; over TLS if there is a context."""
+        connected = socket.create_connection(("127.0.0.1", port), timeout=60)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connected if context is None else TlsSocket(connected, context)
         self._handshake(frame_bytes_max)
 
     def _handshake(self, frame_bytes_max: int) -> None:

@@ -14,19 +14,24 @@ import gc
 import json
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 from . import wire
 from .client import Client
 from .load import Consumer, Load, LoadedConnection, Publisher
 from .scenarios import PREFETCH, SCENARIOS, Scenario, scenario_named
 from .tag_frames import TagFrames
+from .tls import context_of
 
 QUEUE_PREFIX = "leveret-bench"
 EXCHANGE = "leveret-bench-fanout"
 NO_QUEUE = "leveret-bench-no-queue"
 Figures = dict[str, float]
+# Opens a connection, with a frame_max if there is one.
+Connect = Callable[..., Client]
 
 
 def queues_of(scenario: Scenario) -> list[str]:
@@ -75,9 +80,9 @@ def consumer_of(scenario: Scenario, queue: str) -> Consumer:
 
 
 @contextmanager
-def declared(port: int, scenario: Scenario) -> Iterator[list[str]]:
+def declared(connect: Connect, scenario: Scenario) -> Iterator[list[str]]:
     """Declare the queues (and the exchange) afresh, and delete them at the end."""
-    client = Client(port)
+    client = connect()
     client.open_channel(1)
     queues = queues_of(scenario)
 
@@ -98,12 +103,12 @@ def declared(port: int, scenario: Scenario) -> Iterator[list[str]]:
         client.close()
 
 
-def connected(port: int, scenario: Scenario, queues: list[str]) -> tuple[Load, list[Client]]:
+def connected(connect: Connect, scenario: Scenario, queues: list[str]) -> tuple[Load, list[Client]]:
     """Open the connections of the scenario, each with its part of the queues."""
     clients = []
     connections = []
     for number in range(scenario.connections):
-        client = Client(port)
+        client = connect()
         clients.append(client)
         for channel in range(1, scenario.channels + 1):
             client.open_channel(channel, confirm=True)
@@ -118,7 +123,7 @@ def connected(port: int, scenario: Scenario, queues: list[str]) -> tuple[Load, l
         republishing = scenario.consuming == "republish"
         connections.append(LoadedConnection(client.socket, publisher, consumer, republishing))
     if scenario.consumer_frame_bytes_max is not None:
-        client = Client(port, scenario.consumer_frame_bytes_max)
+        client = connect(scenario.consumer_frame_bytes_max)
         clients.append(client)
         client.open_channel(scenario.consumer_channel)
         client.consume(scenario.consumer_channel, queues[0], PREFETCH)
@@ -127,9 +132,9 @@ def connected(port: int, scenario: Scenario, queues: list[str]) -> tuple[Load, l
     return Load(connections), clients
 
 
-def prefill(port: int, queue: str, scenario: Scenario) -> None:
+def prefill(connect: Connect, queue: str, scenario: Scenario) -> None:
     """Put a window of messages into the queue, which then go round."""
-    client = Client(port)
+    client = connect()
     client.open_channel(1, confirm=True)
     publisher = publisher_of(scenario, [queue])
     load = Load([LoadedConnection(client.socket, publisher, None)])
@@ -194,18 +199,18 @@ def one_at_a_time(client: Client, block: bytes, seconds: float, warmup_seconds: 
     return {"confirmed_rate": rate, "back_rate": 0.0, **figures, "generator_cpu_share": cpu_share}
 
 
-def run(port: int, scenario: Scenario, seconds: float, warmup_seconds: float) -> Figures:
+def run(connect: Connect, scenario: Scenario, seconds: float, warmup_seconds: float) -> Figures:
     """Run one scenario; a publish that is not confirmed (or not returned) is an error."""
-    with declared(port, scenario) as queues:
+    with declared(connect, scenario) as queues:
         if scenario.window == 1:
-            client = Client(port)
+            client = connect()
             client.open_channel(1, confirm=True)
             figures = one_at_a_time(client, block_of(scenario, queues), seconds, warmup_seconds)
             client.close()
             return {"rate": figures["confirmed_rate"], **figures}
         if scenario.consuming == "republish":
-            prefill(port, queues[0], scenario)
-        load, clients = connected(port, scenario, queues)
+            prefill(connect, queues[0], scenario)
+        load, clients = connected(connect, scenario, queues)
         figures = measured(load, seconds, warmup_seconds)
         load.drain()
         if scenario.mandatory and load.messages_back != load.sent:
@@ -223,6 +228,7 @@ def main() -> None:
     """Parse the arguments, run, print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tls-authority", type=Path, help="over TLS; the port is one for TLS")
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--scenario", choices=names, required=True)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -230,7 +236,9 @@ def main() -> None:
     arguments = parser.parse_args()
     gc.disable()
     scenario = scenario_named(arguments.scenario)
-    figures = run(arguments.port, scenario, arguments.seconds, arguments.warmup_seconds)
+    context = arguments.tls_authority and context_of(arguments.tls_authority)
+    connect = partial(Client, arguments.port, context=context)
+    figures = run(connect, scenario, arguments.seconds, arguments.warmup_seconds)
     print(json.dumps(figures))
 
 

@@ -17,6 +17,7 @@ from . import wire
 from .confirms import ACK_FRAME_BYTES, Confirms
 from .scenarios import ACK_EVERY
 from .tag_frames import TagFrames
+from .tls import TlsSocket
 
 _READ_BYTES = 1 << 18
 _PIECES_MAX = 64
@@ -95,7 +96,7 @@ class LoadedConnection:
 
     def __init__(
         self,
-        connected: socket.socket,
+        connected: socket.socket | TlsSocket,
         publisher: Publisher | None,
         consumer: Consumer | None,
         republishing: bool = False,

@@ -5,6 +5,9 @@
 Both brokers run on this machine for the whole time; in every round each scenario is run on the one
 and then, once that is idle again, on the other. A machine that is shared or slow moves both, so
 read the ratios. Ends with exit code 1 if a required ratio is missed.
+
+With --tls the load goes over TLS, to brokers that have the same certificate; nothing is required
+then, and of the scenarios a few are run.
 """
 
 from __future__ import annotations
@@ -19,14 +22,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from .brokers import BROKERS, Broker, BrokerError, running, wait_until_idle
+from .client import Client
 from .generator import Figures
 from .report import HEADER, medians, requirements, row, table
 from .scenarios import SCENARIOS, Scenario
+from .tls import TlsSocket, context_of
+
+# What is run over TLS unless asked for otherwise.
+OVER_TLS = ("durable", "transient", "consume", "large", "window-1")
 
 ROOT = Path(__file__).resolve().parent.parent
 Runs = dict[str, list[Figures]]
@@ -36,7 +45,12 @@ def generated(broker: Broker, scenario: Scenario, seconds: float, warmup: float)
     """Run the generator once against a broker; add the broker's own use of CPU cores."""
     process = broker.process()
     before, begun = process.cpu_times(), time.monotonic()
-    command = [sys.executable, "-m", "benchmarks.generator", "--port", str(broker.port)]
+    command = [sys.executable, "-m", "benchmarks.generator"]
+    if broker.tls is None:
+        command += ["--port", str(broker.port)]
+    else:
+        authority = str(broker.tls.authority)
+        command += ["--port", str(broker.tls_port), "--tls-authority", authority]
     command += ["--scenario", scenario.name]
     command += ["--seconds", str(seconds), "--warmup-seconds", str(warmup)]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -133,7 +147,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time of one run")
     parser.add_argument("--warmup-seconds", type=float, default=0.5)
-    parser.add_argument("--scenario", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--scenario", nargs="+", choices=names, metavar="NAME")
+    parser.add_argument("--tls", action="store_true", help="over TLS")
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=list(BROKERS))
     parser.add_argument("--leveret-command", help="instead of `python -m leveret serve`")
     parser.add_argument("--scratch", type=Path, default=ROOT / "build", help="where data goes")
@@ -141,13 +156,45 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def chosen(arguments: argparse.Namespace) -> list[Scenario]:
+    """Give the scenarios to be run."""
+    names = arguments.scenario or (OVER_TLS if arguments.tls else [each.name for each in SCENARIOS])
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name in names]
+    if not arguments.tls:
+        return scenarios
+    return [
+        replace(
+            each,
+            title=f"{each.title}, over TLS",
+            rate_ratio_min=None,
+            p50_ratio_max=None,
+            p99_ratio_max=None,
+        )
+        for each in scenarios
+    ]
+
+
+def cipher(broker: Broker) -> str:
+    """Name what the broker and the load agree on."""
+    assert broker.tls is not None
+    client = Client(broker.tls_port, context=context_of(broker.tls.authority))
+    assert isinstance(client.socket, TlsSocket)
+    agreed = client.socket.cipher
+    client.close()
+    return agreed
+
+
 def main() -> int:
     """Start the brokers, run all, print; 1 when a promise is missed, 2 when it cannot run."""
     arguments = parsed()
-    scenarios = [scenario for scenario in SCENARIOS if scenario.name in arguments.scenario]
+    scenarios = chosen(arguments)
     try:
-        with running(arguments.brokers, arguments.scratch, arguments.leveret_command) as brokers:
+        with running(
+            arguments.brokers, arguments.scratch, arguments.leveret_command, arguments.tls
+        ) as brokers:
             print(machine(arguments.scratch))
+            if arguments.tls:
+                print("; ".join(f"{broker.name} over {cipher(broker)}" for broker in brokers))
             results = compared(brokers, scenarios, arguments)
     except BrokerError as failure:
         print(failure, file=sys.stderr)
