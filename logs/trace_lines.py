@@ -10,9 +10,12 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import orjson
-
 from .trace import Entry
+
+try:
+    import orjson
+except ModuleNotFoundError:  # it is for CPython only
+    orjson = None  # type: ignore[assignment]
 
 
 class TraceLines:
@@ -25,6 +28,7 @@ class TraceLines:
         self._second_text = b""
         # What stands between an event's time and its fields.
         self._middles: dict[tuple[str, str], bytes] = {}
+        self._render = _by_json if orjson is None else _by_orjson
 
     def rendered(self, entries: Iterable[Entry], wall_offset_ns: int) -> bytes:
         """All of them; `wall_offset_ns` is how far the wall clock is before the monotonic one."""
@@ -38,18 +42,13 @@ class TraceLines:
             moment = datetime.fromtimestamp(second, UTC)
             self._second_text = moment.strftime("%Y-%m-%dT%H:%M:%S").encode()
         middle = self._middles.get((event, actor)) or self._middle(event, actor)
-        try:
-            rest = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-        except TypeError:
-            # A name that is not UTF-8 has surrogate escapes, which orjson refuses.
-            rest = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-        return b'{"t_ns":%d,"time":"%b.%06d+00:00",%b%b%b' % (
+        return b'{"t_ns":%d,"time":"%b.%06d+00:00",%b%b%b\n' % (
             at_ns,
             self._second_text,
             rest_ns // 1000,
             middle,
             b"," if fields else b"",
-            rest[1:],
+            self._render(fields)[1:],
         )
 
     def _middle(self, event: str, actor: str) -> bytes:
@@ -57,3 +56,15 @@ class TraceLines:
         text = f'"boot":"{self._boot_id}","event":"{event}","actor":"{actor}"'
         middle = self._middles[event, actor] = text.encode()
         return middle
+
+
+def _by_orjson(fields: dict[str, object]) -> bytes:
+    try:
+        return orjson.dumps(fields)
+    except TypeError:
+        # A name that is not UTF-8 has surrogate escapes, which orjson refuses.
+        return _by_json(fields)
+
+
+def _by_json(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from leveret.logs import trace_lines
 from leveret.logs.trace_lines import TraceLines
+
+
+@pytest.fixture(autouse=True, params=["orjson", "json"])
+def renderer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "json":
+        monkeypatch.setattr(trace_lines, "orjson", None)
+
 
 SECOND_NS = 1_000_000_000
 # 2026-11-21T11:03:06 UTC.
