@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+import orjson
+
 Line = dict[str, Any]
 
 
@@ -20,7 +22,11 @@ def trace_files(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted([*path.glob("trace-*.jsonl"), *path.glob("trace-*.jsonl.gz")])
+            plain = sorted(path.glob("trace-*.jsonl"))
+            names = {each.name for each in plain}
+            # A broker that was killed while it compressed a file leaves it in both forms.
+            packed = [each for each in path.glob("trace-*.jsonl.gz") if each.stem not in names]
+            found += sorted([*plain, *packed])
         elif path.exists():
             found.append(path)
         else:
@@ -46,7 +52,7 @@ def read_trace(
                 if wants is not None and not wants(data):
                     continue
                 try:
-                    line = json.loads(data)
+                    line = _parsed(data)
                     line["event"], line["t_ns"], line["boot"]
                 except (ValueError, KeyError, TypeError):
                     if data.endswith(b"\n") and on_bad_line is not None:
@@ -55,9 +61,29 @@ def read_trace(
                 yield line
 
 
+def _parsed(data: bytes) -> Line:
+    """The line's object; ValueError if it is none."""
+    try:
+        return cast("Line", orjson.loads(data))
+    except ValueError:
+        # A name that is not UTF-8 has surrogate escapes, which orjson refuses.
+        return cast("Line", json.loads(data))
+
+
 def holds(spans: Iterable[list[int]], number: int) -> bool:
     """Is the number in one of these [first, last] pairs?"""
     return any(first <= number <= last for first, last in spans)
+
+
+def ends_within_a_line(path: Path) -> bool:
+    """Is its last line torn?"""
+    last = b"\n"
+    with _opened(path) as file:
+        if path.suffix != ".gz" and path.stat().st_size:
+            file.seek(-1, 2)
+        while data := file.read(1 << 20):
+            last = data
+    return not last.endswith(b"\n")
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import trace_report_command
 from .control_client import ask_broker
 from .errors import StartError
 from .logs.trace_check import TraceCheck
@@ -36,6 +37,7 @@ def add_to(commands: Any) -> None:
     status = actions.add_parser("status", help="is it on, for what, and what was dropped?")
     for action in (on, off, status):
         action.set_defaults(run=request_command)
+    trace_report_command.add_to(actions)
     check = actions.add_parser("check", help="is all that the broker promises so in the trace?")
     check.set_defaults(run=check_command)
     for action in (explain, on, off, status, check):

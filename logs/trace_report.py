@@ -1,0 +1,86 @@
+"""A trace's figures as tables for a terminal; `trace_picture` draws the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .trace_figures import Latency, QueueFigures, TraceFigures
+
+_GAP = "  "
+_QUANTILE_HEADS = ("p50", "p95", "p99", "p99.9", "max")
+_NANOSECONDS = 1e6  # in a millisecond
+
+
+def report(figures: TraceFigures) -> str:
+    """All tables, with a line above that says what they are about; ends in a line's end."""
+    parts = [summary(figures) + "\n"]
+    if figures.queues:
+        parts.append("Messages per second, by queue\n" + _table(_rates(figures)))
+        parts.append("Milliseconds, by queue\n" + _table(_queue_latencies(figures.queues)))
+    parts.append("Milliseconds, by hop\n" + _table(_hop_latencies(figures)))
+    return "\n".join(parts)
+
+
+def summary(figures: TraceFigures) -> str:
+    """What was read, in one line."""
+    bad = f", {figures.bad_lines:,} lines that are no event" if figures.bad_lines else ""
+    queues = f"{len(figures.queues)} queue{'s' if len(figures.queues) != 1 else ''}"
+    return f"{figures.events:,} events in {figures.seconds:,.1f} s, {queues}{bad}"
+
+
+def rate(count: int, figures: TraceFigures) -> float:
+    """So many a second; 0 if the trace covers no time."""
+    return count / figures.seconds if figures.seconds else 0.0
+
+
+def shown_rate(per_second: float) -> str:
+    """In full above ten, with a decimal below."""
+    return f"{per_second:,.0f}" if per_second >= 10 or not per_second else f"{per_second:.1f}"
+
+
+def _rates(figures: TraceFigures) -> Iterable[Sequence[str]]:
+    yield ("queue", "enqueued", "confirmed", "delivered", "settled", "messages")
+    for queue in figures.queues:
+        counts = (queue.enqueued, queue.confirmed, queue.delivered, queue.settled)
+        shown = (shown_rate(rate(count, figures)) for count in counts)
+        yield (queue.queue, *shown, f"{queue.enqueued:,}")
+
+
+def _queue_latencies(queues: Iterable[QueueFigures]) -> Iterable[Sequence[str]]:
+    yield ("queue", "hop", "messages", *_QUANTILE_HEADS)
+    for queue in queues:
+        yield (queue.queue, "confirm", *_latency(queue.confirm))
+        yield ("", "deliver", *_latency(queue.deliver))
+
+
+def _hop_latencies(figures: TraceFigures) -> Iterable[Sequence[str]]:
+    yield ("hop", "from", "to", "messages", *_QUANTILE_HEADS)
+    for hop, latency in figures.hops:
+        yield (hop.name, hop.begin, hop.end, *_latency(latency))
+
+
+def _latency(latency: Latency) -> tuple[str, ...]:
+    count, *values = latency
+    if not count:
+        return ("0", *("-" for _ in values))
+    return (f"{count:,}", *(f"{value / _NANOSECONDS:,.3f}" for value in values))
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    """The first row is the heads; what begins with a digit or a minus stands right."""
+    head, *body = rows
+    widths = [max(len(row[place]) for row in (head, *body)) for place in range(len(head))]
+    is_number = [
+        all(row[place][:1].isdigit() or row[place] == "-" for row in body)
+        for place in range(len(head))
+    ]
+    # A name that is a number is a name.
+    is_number[0] = False
+    lines = []
+    for row in (head, *body):
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_number, strict=True)
+        ]
+        lines.append(_GAP.join(cells).rstrip() + "\n")
+    return "".join(lines)

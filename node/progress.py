@@ -1,0 +1,45 @@
+"""How far long work has come, on a terminal's standard error; elsewhere nothing is shown."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+# So often a line is written anew; work that is done sooner shows nothing.
+SECONDS_MIN = 0.25
+
+
+class Progress:
+    """Call it with the share that is done, 0 to 1; leaves an empty line behind."""
+
+    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+        self._what = what
+        self._stream = stream or sys.stderr
+        self._is_shown = self._stream.isatty()
+        self._told_at = time.monotonic()
+        self._width = 0
+
+    def __call__(self, share: float) -> None:
+        """Show it, unless it was shown a moment ago."""
+        now = time.monotonic()
+        if self._is_shown and now - self._told_at >= SECONDS_MIN:
+            self._told_at = now
+            line = f"{self._what}: {min(share, 1.0):4.0%}"
+            self._width = len(line)
+            self._stream.write(f"\r{line}")
+            self._stream.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()

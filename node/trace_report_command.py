@@ -1,0 +1,60 @@
+"""`leveret trace report`: rates and latencies of a trace, as tables and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .logs.trace_engine import figures_of
+from .logs.trace_figures import TraceFigures
+from .logs.trace_picture import page, svg
+from .logs.trace_reader import TraceFilesError, trace_files
+from .logs.trace_report import report
+from .progress import Progress
+
+PICTURES = {".html": page, ".svg": svg}
+
+
+def add_to(actions: Any) -> None:
+    """Add `report` to the actions of `leveret trace`."""
+    parser = actions.add_parser("report", help="rates and latencies, by queue and by hop")
+    parser.add_argument(
+        "paths", metavar="PATH", type=Path, nargs="*", help="files or folders (the data directory)"
+    )
+    parser.add_argument(
+        "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
+    )
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="draw it: .html or .svg")
+    parser.add_argument("--json", action="store_true", help="for programs; times in nanoseconds")
+    parser.set_defaults(run=report_command)
+
+
+def report_command(parsed: argparse.Namespace) -> int:
+    """Print the tables, draw the picture; 1 if there is nothing to read."""
+    try:
+        draw = None if parsed.picture is None else PICTURES.get(parsed.picture.suffix)
+        if parsed.picture is not None and draw is None:
+            raise TraceFilesError(f"a picture is .html or .svg, not {parsed.picture}")
+        files = trace_files(parsed.paths or [parsed.data_dir / "traces"])
+        with Progress("reading the trace") as progress:
+            figures = figures_of(files, progress)
+        if draw is not None:
+            parsed.picture.write_text(draw(figures), encoding="utf-8")
+    except (TraceFilesError, OSError) as fault:
+        sys.stderr.write(f"leveret: {fault}\n")
+        return 1
+    sys.stdout.write(_as_json(figures) if parsed.json else report(figures))
+    return 0
+
+
+def _as_json(figures: TraceFigures) -> str:
+    values = figures._asdict()
+    values["queues"] = [
+        queue._asdict() | {name: getattr(queue, name)._asdict() for name in ("confirm", "deliver")}
+        for queue in figures.queues
+    ]
+    values["hops"] = {hop.name: latency._asdict() for hop, latency in figures.hops}
+    return json.dumps(values, indent=2) + "\n"
