@@ -70,7 +70,7 @@ class QueueFigures(NamedTuple):
 
     queue: str
     enqueued: int
-    confirmed: int  # in this queue, and the publisher was told: the messages of hop `confirm`
+    confirmed: int  # its publisher was told
     delivered: int
     settled: int
     confirm: Latency

@@ -1,0 +1,96 @@
+"""Spark finds in a trace what `leveret trace check` finds, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from damaged_traces import Line, as_boot, damaged, traced_lines, write_lines
+from leveret.logs.trace_check import TraceCheck
+from leveret.logs.trace_reader import read_trace, trace_files
+
+pytest.importorskip("pyspark")
+from leveret.spark.traces import faults, read_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+BOOTS = 60
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+    return traced_lines(tmp_path_factory.mktemp("traced"))
+
+
+def checked(directory: Path) -> list[str]:
+    check = TraceCheck()
+    check.feed(read_trace(trace_files([directory])))
+    return check.faults
+
+
+def found(spark: SparkSession, directory: Path) -> list[str]:
+    rows = faults(read_events(spark, [str(directory)])).orderBy("line").collect()
+    return [row["fault"] for row in rows]
+
+
+def of(lines: Sequence[Line], event: str) -> int:
+    return next(at for at, line in enumerate(lines) if line["event"] == event)
+
+
+def by_hand(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """One damage each, and a word of what it must be found as."""
+    early, twice, late, gap, strange, unsaid = (as_boot(lines, f"boot{n}") for n in range(6))
+    early.insert(of(early, "journal.synced") - 1, early.pop(of(early, "confirm.queued")))
+    twice.append(twice[of(twice, "confirm.sent")])
+    returned = of(late, "message.returned")
+    late.insert(returned, {**late[returned], "event": "confirm.sent"})
+    gap[of(gap, "command.assembled") :] = [
+        line
+        for line in gap[of(gap, "command.assembled") :]
+        if line["event"] != "command.assembled" or line["seq_no"] != [[2, 6]]
+    ]
+    strange[of(strange, "message.delivered")]["messages"] = [[77, 77]]
+    unsaid[of(unsaid, "confirm.sent")]["seq_no"] = [[901, 902]]
+    return {
+        "before its sync": early,
+        "was answered twice": twice,
+        "was confirmed before its return": late,
+        "are missing": gap,
+        "delivered message": strange,
+        "but never came": unsaid,
+    }
+
+
+def test_each_of_the_traces_damaged_by_hand_is_found_as_by_the_command(
+    spark: SparkSession, lines: list[Line], tmp_path: Path
+) -> None:
+    traces = by_hand(lines)
+    write_lines(tmp_path / "trace-0.jsonl", lines)
+    for number, trace in enumerate(traces.values(), 1):
+        write_lines(tmp_path / f"trace-{number}.jsonl", trace)
+    expected = checked(tmp_path)
+    for number, word in enumerate(traces):
+        assert any(word in fault and f"boot{number}:" in fault for fault in expected), word
+    assert not any(lines[0]["boot"] in fault for fault in expected)
+    assert sorted(found(spark, tmp_path)) == sorted(expected)
+
+
+@pytest.mark.parametrize("has_lost", [False, True])
+def test_traces_damaged_at_random_are_found_as_by_the_command(
+    spark: SparkSession, lines: list[Line], tmp_path: Path, has_lost: bool
+) -> None:
+    print("seeds 0 to", BOOTS - 1)
+    every = [line for seed in range(BOOTS) for line in damaged(lines, seed, 1 + seed % 5)]
+    if has_lost:
+        lost = {**lines[0], "event": "trace.lost", "dropped": 3}
+        every.insert(len(every) // 2, lost)
+    # Over two files, with what ends neither of them in its own place.
+    write_lines(tmp_path / "trace-1.jsonl", every[: len(every) // 3])
+    write_lines(tmp_path / "trace-2.jsonl", every[len(every) // 3 :])
+    expected = checked(tmp_path)
+    assert len(expected) > BOOTS
+    assert sorted(found(spark, tmp_path)) == sorted(expected)
