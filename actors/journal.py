@@ -1,21 +1,25 @@
 """The journal's thread: takes what has gathered, writes it, syncs once, answers once per queue.
 
 Group commit without a timer: while one sync runs, the next batch of work gathers in the mailbox. A
-failed write or sync is fatal to the node: no confirm is sent for it, nothing is retried, because a
-kernel that failed an fsync once may say yes to the next without having written.
+large commit goes to the disk on a thread of its own, and what gathers meanwhile is encoded and its
+CRCs are made beside it. A failed write or sync is fatal to the node: no confirm is sent for it,
+nothing is retried, because a kernel that failed an fsync once may say yes to the next without
+having written.
 """
 
 from __future__ import annotations
 
+import math
 import queue
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pykka
 from pykka.messages import _ActorStop
 
+from ..storage.commit import Commit
 from ..storage.journal import Journal
 from .messages import Append, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
 from .queue_tracing import commit_traced
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..logs.trace import Trace
+
+# A commit from this size on is worth another thread: the hop costs a lone publish a good part of
+# its latency, and a large write the time of some reads.
+DISK_THREAD_BYTES_MIN = 512 * 1024
 
 
 class ThreadActor(pykka.ThreadingActor):
@@ -92,6 +100,54 @@ class ThreadActor(pykka.ThreadingActor):
         return messages
 
 
+class _Work(NamedTuple):
+    """Journal -> Disk: a commit, and who waits for it."""
+
+    commit: Commit
+    appends: dict[Ref, list[Append]]
+    answers: list[SettleSynced]
+
+    def carry_out(self, trace: Trace | None) -> None:
+        """Commit, and answer once per queue."""
+        # Fsync before confirm: nothing is answered until this has returned.
+        if trace is not None and trace.is_on:
+            commit_traced(trace, self.commit, self.appends)
+        else:
+            self.commit.run()
+        for queue_ref, persisted in self.appends.items():
+            # A queue that has gone meanwhile has nacked these itself.
+            tell(queue_ref, Persisted(persisted))
+        for synced in self.answers:
+            tell(synced.reply_to, synced.answer)
+
+
+class _CarriedOut(NamedTuple):
+    """Disk -> Journal: the next one may begin."""
+
+    commit: Commit
+
+
+class DiskActor(ThreadActor):
+    """Carries out large commits beside the journal's thread. Parent: the journal."""
+
+    def __init__(
+        self,
+        journal: Ref,
+        log: FilteringBoundLogger,
+        on_fatal: Callable[[str, BaseException], None],
+        trace: Trace | None,
+    ) -> None:
+        super().__init__(log, on_fatal)
+        self._journal = journal
+        self._trace = trace
+
+    def on_receive(self, message: object) -> None:
+        """Do it; an error is fatal to the node."""
+        if isinstance(message, _Work):
+            message.carry_out(self._trace)
+            tell(self._journal, _CarriedOut(message.commit))
+
+
 class JournalActor(ThreadActor):
     """Owns the Journal. Parent: the node, which is told of anything fatal."""
 
@@ -105,18 +161,23 @@ class JournalActor(ThreadActor):
         super().__init__(log, on_fatal)
         self._journal = journal
         self._trace = trace
+        # Who waits for the next commit.
+        self._appends: dict[Ref, list[Append]] = {}
+        self._answers: list[SettleSynced] = []
+        # Started by the first large commit. Is it at one now? Then the next waits.
+        self._disk: Ref | None = None
+        self._disk_is_busy = False
 
     def on_receive(self, message: object) -> None:
-        """Take the whole mailbox, commit it, answer."""
+        """Take the whole mailbox and commit it, unless a commit is under way."""
         journal = self._journal
-        appends: dict[Ref, list[Append]] = {}
-        answers: list[SettleSynced] = []
+        done: list[Commit] = []
         for each in self.drained(message):
             if isinstance(each, Append):
                 journal.append(
                     each.queue_id, each.batch, each.indexes, each.entry_ids, each.deadlines
                 )
-                appends.setdefault(each.queue, []).append(each)
+                self._appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):
                 if each.delivered:
                     journal.delivered(each.queue_id, each.delivered)
@@ -124,25 +185,47 @@ class JournalActor(ThreadActor):
                     journal.settle(each.queue_id, each.settled)
             elif isinstance(each, SettleSynced):
                 journal.settle(each.queue_id, each.ranges, sync=True)
-                answers.append(each)
+                self._answers.append(each)
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
-        # Fsync before confirm: nothing is answered until this has returned.
-        if self._trace is not None and self._trace.is_on:
-            commit_traced(self._trace, journal, appends)
-        else:
-            journal.commit()
-        for queue_ref, persisted in appends.items():
-            # A queue that has gone meanwhile has nacked these itself.
-            tell(queue_ref, Persisted(persisted))
-        for synced in answers:
-            tell(synced.reply_to, synced.answer)
-        journal.reclaim()
+            elif isinstance(each, _CarriedOut):
+                self._disk_is_busy = False
+                done.append(each.commit)
+        if not self._disk_is_busy:
+            self._commit(DISK_THREAD_BYTES_MIN)
+        for commit in done:
+            # While the next one is at the disk: removing files takes its time.
+            commit.discard()
+
+    def _commit(self, disk_thread_bytes_min: float) -> None:
+        commit = self._journal.begin_commit(reclaim=True)
+        if commit is None:
+            return
+        work = _Work(commit, self._appends, self._answers)
+        self._appends, self._answers = {}, []
+        if commit.size_bytes < disk_thread_bytes_min:
+            work.carry_out(self._trace)
+            commit.discard()
+            return
+        if self._disk is None:
+            self._disk = DiskActor.start_alone(
+                self.actor_ref, self._log, self._on_fatal, self._trace
+            )
+        self._disk_is_busy = True
+        tell(self._disk, work)
+
+    def _stop_disk(self) -> None:
+        if self._disk is not None:
+            self._disk.stop()
 
     def on_stop(self) -> None:
-        """Sync and close the files."""
+        """Commit what is left, sync and close the files."""
+        self._stop_disk()
+        if self._journal.is_usable:
+            self._commit(math.inf)
         self._journal.close()
 
     def on_failure(self, *_exception: object) -> None:
         """Close the files: after an error nothing is written or synced any more."""
+        self._stop_disk()
         self._journal.close()

@@ -15,6 +15,10 @@ from .runtime import LoopActor, tell
 # With connections_max, so many more sockets may be there: those that are being opened, or told that
 # they are too many. What comes beyond is dropped without a word.
 UNOPENED_MAX = 100
+# What one read of a socket takes at most. Every read costs a turn of five actors, whatever it
+# brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
+# event loop reads of its own accord halves the CPU that a message takes.
+READ_BYTES_MAX = 1024 * 1024
 
 
 class Listener(LoopActor):
@@ -25,6 +29,8 @@ class Listener(LoopActor):
         self._context = context
         self._on_drained = on_drained
         self._readers: dict[Ref, None] = {}
+        # All connections read into this: what a read brought is copied before the next.
+        self.read_memory = memoryview(bytearray(READ_BYTES_MAX))
         self._is_stopping = False
 
     def connection_made(self, transport: asyncio.Transport) -> Ref | None:
@@ -72,7 +78,7 @@ class Listener(LoopActor):
         self._context.on_fatal("listener", exception[1])
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """asyncio's side of a connection: turns its callbacks into messages for the reader."""
 
     __slots__ = ("_listener", "_reader")
@@ -86,10 +92,15 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are asyncio.Transports by their methods only.
         self._reader = self._listener.connection_made(cast("asyncio.Transport", transport))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Where the next read goes; `buffer_updated` takes it from there at once."""
+        return self._listener.read_memory
+
+    def buffer_updated(self, nbytes: int) -> None:
         """One read."""
+        listener = self._listener
         if self._reader is not None:
-            self._listener.runtime.tell_now(self._reader, data)
+            listener.runtime.tell_now(self._reader, bytes(listener.read_memory[:nbytes]))
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is written to."""

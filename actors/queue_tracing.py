@@ -23,7 +23,7 @@ from .messages import Append, Publish
 
 if TYPE_CHECKING:
     from ..core.in_flight import Delivery
-    from ..storage.journal import Journal
+    from ..storage.commit import Commit
     from ..storage.recovery import RecoveredRun
 
 
@@ -137,8 +137,8 @@ def queue_step(
         trace.write(event, "queue", queue=queue, batch=batch.number, messages=places, **fields)
 
 
-def commit_traced(trace: Trace, journal: Journal, appends: Mapping[Any, Sequence[Append]]) -> None:
-    """The journal's commit, with the events of the traced batches in it."""
+def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[Append]]) -> None:
+    """The journal's commit is run, with the events of the traced batches in it."""
     batches: dict[int, None] = {}
     for append in chain.from_iterable(appends.values()):
         batch = append.batch
@@ -152,7 +152,7 @@ def commit_traced(trace: Trace, journal: Journal, appends: Mapping[Any, Sequence
                 messages=ranges(received(batch, traced)),
             )
     start_ns = trace.now_ns()
-    result = journal.commit()
+    result = commit.run()
     if batches:
         trace.write(
             "journal.synced",

@@ -2,7 +2,8 @@
 
 It belongs to one caller, which hands it what queues want kept, then calls `commit` once for all of
 it, then tells the queues: group commit without a timer. It has no thread and no clock, and touches
-the disk through `Files` only. docs/JOURNAL.md draws what is on the disk.
+the disk through `Files` only. A commit may be run on another thread (`commit.py`).
+docs/JOURNAL.md draws what is on the disk.
 
 - A batch's wire bytes are written once, with the first `append` of it; each queue's entries are a
   short record that refers to the batch by number.
@@ -22,10 +23,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence, Set
-from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.publishes import decode_publishes
+from .commit import Commit, CommitResult
 from .entries_record import encode_entries, entries_bytes_at_most
 from .files import Files, OperatingSystemFiles
 from .live_entries import Deadlines, EntryIds
@@ -45,15 +46,6 @@ from .segment_ledger import EntryRange
 from .segment_writer import SegmentWriter
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
-
-
-class CommitResult(NamedTuple):
-    """What a commit did."""
-
-    # Is everything that was ever handed to the journal on the disk now?
-    synced: bool
-    bytes: int
-    records: int
 
 
 _NOTHING = CommitResult(False, 0, 0)
@@ -160,48 +152,56 @@ class Journal:
         self._writer.check()
         self._ledger.drop(queue_id)
 
+    def begin_commit(self, reclaim: bool = False) -> Commit | None:
+        """All that was handed over since the last commit, to be written; None if there is nothing.
+
+        It may be run on another thread, while more is handed over here; the next commit begins
+        when it is done. `reclaim`: it also removes the segments that nothing needs.
+        """
+        writer = self._writer
+        writer.check()
+        going = self._take_removal() if reclaim else ()
+        if not writer.records:
+            return None
+        sync, self._must_sync = self._must_sync, False
+        return Commit(writer.segment, writer.begin(), sync, going, self._discard)
+
+    @property
+    def is_usable(self) -> bool:
+        """Has nothing failed, and is it open?"""
+        return not self._writer.segment.unusable
+
     def commit(self) -> CommitResult:
         """Write all that was handed over since the last commit, and sync it if it must be.
 
         An OSError is fatal: the caller confirms nothing and the process ends.
         """
-        self._writer.check()
-        records = self._writer.records
-        if not records:
-            return _NOTHING
-        synced = self._must_sync
-        written = self._writer.write(synced)
-        self._must_sync = False
-        return CommitResult(synced, written, records)
+        commit = self.begin_commit()
+        return _NOTHING if commit is None else commit.run()
 
     def reclaim(self) -> int:
-        """Remove the segments that nothing needs; returns how many.
+        """Commit, and remove the segments that nothing needs; returns how many."""
+        commit = self.begin_commit(reclaim=True)
+        if commit is None:
+            return 0
+        commit.run()
+        return commit.discard()
 
-        To be called after a commit, when its confirms are told: removing takes its time. It costs
-        next to nothing while there is nothing to remove, and waits while something is buffered.
+    def _take_removal(self) -> Sequence[int]:
+        """Write down which segments can go. It costs next to nothing while there are none.
+
+        The record is synced before any file goes: it makes the removal of all of them one step,
+        and it puts on the disk the settles because of which they may go. The removal itself need
+        not be synced: until the next segment's header lists what is there, the record stands.
         """
-        writer = self._writer
-        writer.check()
-        if not self._ledger.may_remove or writer.records:
-            return 0
         going = self._ledger.removable()
-        if not going:
-            return 0
-        # The record is synced before any file goes: it makes the removal of all of them one step,
-        # and it puts on the disk the settles because of which they may go. The removal itself need
-        # not be synced: until the next segment's header lists what is there, the record stands.
-        ranges = _ranges(going)
-        writer.make_room(ranges_bytes(len(ranges)))
-        writer.take(encode_removed(ranges, writer.number))
-        writer.write(sync=True)
-        try:
-            for number in going:
-                self._discard(number)
-        except BaseException as error:
-            writer.unusable = f"an earlier removal failed: {error!r}"
-            raise
-        self._ledger.forget(going)
-        return len(going)
+        if going:
+            ranges = _ranges(going)
+            self._writer.make_room(ranges_bytes(len(ranges)))
+            self._writer.take(encode_removed(ranges, self._writer.number))
+            self._ledger.forget(going)
+            self._must_sync = True
+        return going
 
     def close(self) -> None:
         """Write and sync what is left, and close. After an error: close only."""

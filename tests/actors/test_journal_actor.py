@@ -13,7 +13,7 @@ import pytest
 import structlog
 from client_frames import FRAME_MAX_BYTES, PERSISTENT, publish
 from gated_files import GatedFiles
-from leveret.actors.journal import JournalActor
+from leveret.actors.journal import DISK_THREAD_BYTES_MIN, JournalActor
 from leveret.actors.messages import (
     Append,
     DropQueue,
@@ -57,8 +57,8 @@ class Bench:
         self.failures.append(error)
         self.has_failed.set()
 
-    def append(self, queue: int, first_entry_id: int, count: int = 1) -> Append:
-        [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("q", b"1", PERSISTENT) * count)
+    def append(self, queue: int, first_entry_id: int, count: int = 1, body: bytes = b"1") -> Append:
+        [read] = Decoder(FRAME_MAX_BYTES, 10_000).feed(publish("q", body, PERSISTENT) * count)
         batch: Any = read.batch  # type: ignore[union-attr]
         batch.number = self._next_batch_number
         self._next_batch_number += 1
@@ -161,6 +161,60 @@ def test_a_stop_syncs_what_was_told_before(bench: Bench, tmp_path: Path) -> None
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
     [run] = recovered.queues[1]
     assert (run.first_entry_id, len(run.indexes)) == (2, 1)
+
+
+LARGE = bytes(DISK_THREAD_BYTES_MIN // 80)
+
+
+def test_while_a_large_commit_is_synced_the_next_is_taken_and_not_answered(bench: Bench) -> None:
+    bench.files.hold()
+    large = bench.append(0, 1, count=81, body=LARGE)
+    bench.files.wait_until_syncing()
+    # The journal answers an ask: it does not wait for the disk.
+    bench.settled()
+    small = bench.append(0, 82)
+    other = bench.append(1, 1)
+    bench.settled()
+    assert small.batch.journal_place is not None
+    assert bench.files.syncs_begun == 1
+    assert (bench.heard(0), bench.heard(1)) == ([], [])
+    bench.files.release()
+    bench.journal.stop()
+    assert bench.files.syncs_begun == 2
+    assert bench.heard(0) == [Persisted([large]), Persisted([small])]
+    assert bench.heard(1) == [Persisted([other])]
+
+
+def test_a_stop_waits_for_a_large_commit_and_syncs_what_came_behind_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.files.hold()
+    bench.append(0, 1, count=81, body=LARGE)
+    bench.files.wait_until_syncing()
+    bench.append(0, 82)
+    stopping = threading.Thread(target=bench.journal.stop)
+    stopping.start()
+    bench.files.release()
+    stopping.join(TIMEOUT_SECONDS)
+    assert [len(persisted.appends) for persisted in bench.heard(0)] == [1, 1]
+    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    assert sum(len(run.indexes) for run in recovered.queues[1]) == 82
+
+
+@pytest.mark.parametrize("operation", ["write", "sync_data"])
+def test_after_an_error_of_a_large_commit_nothing_is_answered_or_written_any_more(
+    bench: Bench, operation: str
+) -> None:
+    error = OSError(errno.EIO, "Input/output error")
+    bench.files.failing[operation] = error
+    bench.append(0, 1, count=81, body=LARGE)
+    assert bench.has_failed.wait(TIMEOUT_SECONDS)
+    assert bench.failures == [error]
+    bench.files.hold()
+    bench.append(0, 82)
+    bench.journal.stop()
+    assert bench.heard(0) == []
+    assert bench.files.syncs_begun == 0
 
 
 def test_its_actor_is_in_no_registry(bench: Bench) -> None:

@@ -23,3 +23,20 @@ class Entry:
         if self.settled is not None:
             self.settled = max(self.settled, level)
         self.delivered = [max(each, level) for each in self.delivered]
+
+
+# An entry's wire bytes, attempts and deadline.
+Found = tuple[bytes, int, int]
+
+
+def check_queue(entries: dict[int, Entry], found: dict[int, Found], certain: int) -> None:
+    """What a start found of a queue, against what it must and may find."""
+    for entry_id, (wire, attempts, deadline) in found.items():
+        entry = entries[entry_id]
+        assert (entry.wire, entry.deadline) == (wire, deadline)
+        assert entry.settled is None or entry.settled < certain
+        sure = sum(1 for level in entry.delivered if level >= certain)
+        assert sure <= attempts <= len(entry.delivered)
+    for entry_id, entry in entries.items():
+        if entry.settled is None and entry.appended >= certain:
+            assert entry_id in found

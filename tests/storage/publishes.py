@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from random import Random
 from struct import pack
 
 from leveret.amqp_frames.batch import Batch, Indexes
@@ -30,3 +32,12 @@ def batch_of(bodies: Sequence[bytes], number: int, durable: Indexes | None = Non
 def message(batch: Batch, index: int) -> bytes:
     """The wire bytes of one message."""
     return bytes(batch.wire[batch.starts[index] : batch.ends[index]])
+
+
+def some_of(random: Random, indexes: Indexes) -> Indexes:
+    """A part of the indexes, in the form that a channel would give it."""
+    if random.random() < 0.5:
+        first = random.randrange(len(indexes))
+        return indexes[first : random.randint(first + 1, len(indexes))]
+    count = random.randint(1, len(indexes))
+    return array("I", sorted(random.sample(list(indexes), count)))

@@ -28,27 +28,16 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from leveret.amqp_frames.batch import Batch, Indexes
+from leveret.amqp_frames.batch import Batch
 from leveret.storage.journal import Journal
 from leveret.storage.recovery import Recovered
 from leveret.storage.segment_files import segment_numbers
-from model_entry import BUFFERED, SYNCED, WRITTEN, Entry
-from publishes import batch_of, message
+from model_entry import BUFFERED, SYNCED, WRITTEN, Entry, Found, check_queue
+from publishes import batch_of, message, some_of
 
 DIRECTORY = "/journal"
 randoms = st.randoms(use_true_random=False)
 small = st.integers(0, 40)
-# An entry's wire bytes, attempts and deadline.
-Found = tuple[bytes, int, int]
-
-
-def some_of(random: Random, indexes: Indexes) -> Indexes:
-    """A part of the indexes, in the form that a channel would give it."""
-    if random.random() < 0.5:
-        first = random.randrange(len(indexes))
-        return indexes[first : random.randint(first + 1, len(indexes))]
-    count = random.randint(1, len(indexes))
-    return array("I", sorted(random.sample(list(indexes), count)))
 
 
 class JournalAgainstModel(RuleBasedStateMachine):
@@ -151,6 +140,28 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.reach(SYNCED if result.synced else WRITTEN)
         if result.synced:
             self.next_batch_number_synced = self.next_batch_number
+
+    @rule(random=randoms, reclaim=st.booleans())
+    def commit_while_more_comes(self, random: Random, reclaim: bool) -> None:
+        """As the disk's thread does: what is handed over meanwhile goes with the next commit."""
+        commit = self.journal.begin_commit(reclaim)
+        if commit is None:
+            assert not self.must_sync
+            return
+        self.reach(SYNCED if self.must_sync else WRITTEN)
+        next_batch_number, must_sync = self.next_batch_number, self.must_sync
+        self.must_sync = False
+        self.publish(random, random.choice((1, 5)), 200)
+        self.publish_again(random)
+        self.settle(random, synced=False, oldest=True)
+        self.deliver(random, oldest=True)
+        result = commit.run()
+        assert result.synced >= must_sync
+        if result.synced:
+            self.next_batch_number_synced = next_batch_number
+        if random.random() < 0.5:
+            self.commit()
+        commit.discard()
 
     @rule()
     def commit_and_reclaim(self) -> None:
@@ -265,20 +276,8 @@ class JournalAgainstModel(RuleBasedStateMachine):
                     deadline = several if isinstance(several, int) else several[position]
                     found[queue_id][entry_id] = message(run.batch, index), run.attempts, deadline
         for queue_id, entries in self.queues.items():
-            self.check_queue(entries, found[queue_id], certain)
+            check_queue(entries, found[queue_id], certain)
         return found
-
-    @staticmethod
-    def check_queue(entries: dict[int, Entry], found: dict[int, Found], certain: int) -> None:
-        for entry_id, (wire, attempts, deadline) in found.items():
-            entry = entries[entry_id]
-            assert (entry.wire, entry.deadline) == (wire, deadline)
-            assert entry.settled is None or entry.settled < certain
-            sure = sum(1 for level in entry.delivered if level >= certain)
-            assert sure <= attempts <= len(entry.delivered)
-        for entry_id, entry in entries.items():
-            if entry.settled is None and entry.appended >= certain:
-                assert entry_id in found
 
 
 SETTINGS = settings(
