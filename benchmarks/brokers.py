@@ -104,17 +104,22 @@ class RabbitMQ:
     name = "rabbitmq"
 
     def __init__(
-        self, scratch: Path, settings: str = "[].\n", tls: CertificateFiles | None = None
+        self,
+        scratch: Path,
+        settings: str = "[].\n",
+        tls: CertificateFiles | None = None,
+        lines: Sequence[str] = (),
+        plugins: Sequence[str] = (),
     ) -> None:
-        """Take in `settings` an advanced.config, Erlang terms, besides its address."""
+        """Take an advanced.config, Erlang terms, and lines of its other file of settings."""
         if not RABBITMQ_SERVER.exists():
             raise BrokerError(RABBITMQ_MISSING)
         self.port = free_port()
         self.tls, self.tls_port = tls, free_port()
         self._directory = scratch / "rabbitmq"
         self._directory.mkdir()
-        (self._directory / "enabled_plugins").write_text("[].\n")
-        lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}"]
+        (self._directory / "enabled_plugins").write_text(f"[{', '.join(plugins)}].\n")
+        lines = [*lines, f"listeners.tcp.1 = 127.0.0.1:{self.port}"]
         if tls is not None:
             lines += [
                 f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
@@ -153,6 +158,19 @@ class RabbitMQ:
         if self._child is not None:
             self._child.stop()
             self._child = None
+
+    def control(self, *arguments: str) -> None:
+        """Have its own command line tool do something."""
+        finished = subprocess.run(
+            [str(RABBITMQ_SERVER.with_name("rabbitmqctl")), *arguments],
+            env={**os.environ, **self._environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if finished.returncode:
+            raise BrokerError(f"rabbitmqctl: {finished.stdout[-1000:]}{finished.stderr[-1000:]}")
 
     def process(self) -> psutil.Process:
         """Give the Erlang machine's process."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import pytest
 from command_socket import ScriptEnded
@@ -27,19 +29,30 @@ DELETE_ATTEMPTS_MAX = 100
 SCRIPTS_AT_ONCE = 16
 
 
+class Address(NamedTuple):
+    """Where a broker of this machine is, and how it is made to believe that its disk is full."""
+
+    port: int
+    tls_port: int = 0
+    alarm: Callable[[bool], None] | None = None
+
+
 class BothBrokers:
-    """The ports of the two, and how a script is run against each."""
+    """The addresses of the two, and how a script is run against each."""
 
-    def __init__(self, rabbitmq_port: int, leveret_port: int) -> None:
-        self._ports = (rabbitmq_port, leveret_port)
+    def __init__(self, *addresses: Address) -> None:
+        """RabbitMQ's address, and Leveret's."""
+        self._addresses = addresses
 
-    def compare(self, name: str, script: Script) -> None:
+    def compare(self, name: str, script: Script, context: ssl.SSLContext | None = None) -> None:
         """Run the script against both; their answers differ in what is known to, and no more."""
-        self.judge(name, self.transcripts(script))
+        self.judge(name, self.transcripts(script, context))
 
-    def transcripts(self, script: Script) -> tuple[list[str], list[str]]:
-        """RabbitMQ's answers and Leveret's."""
-        theirs, ours = (transcript_of(script, port) for port in self._ports)
+    def transcripts(
+        self, script: Script, context: ssl.SSLContext | None = None
+    ) -> tuple[list[str], list[str]]:
+        """RabbitMQ's answers and Leveret's, over TLS if there is a context."""
+        theirs, ours = (transcript_of(script, each, context) for each in self._addresses)
         return theirs, ours
 
     def transcripts_at_once(self, scripts: Mapping[str, Script]) -> Transcripts:
@@ -70,9 +83,12 @@ def compared(script: Script) -> Callable[[BothBrokers], None]:
     return test
 
 
-def transcript_of(script: Script, port: int) -> list[str]:
+def transcript_of(
+    script: Script, address: Address, context: ssl.SSLContext | None = None
+) -> list[str]:
     """What the broker answers to the script; nothing of it is left there."""
-    session = Session(port)
+    port = address.port if context is None else address.tls_port
+    session = Session(port, context, address.alarm)
     try:
         script(session)
         session.leftovers()
@@ -91,7 +107,7 @@ def clear(session: Session) -> None:
     names = [QueueDelete(queue=name) for name in session.queues if name]
     mine = [each for each in session.exchanges if each and not each.startswith("amq.")]
     deletes = [*names, *(ExchangeDelete(exchange=name) for name in mine)]
-    sweeper = Session(session.port)
+    sweeper = Session(session.port, session.context)
     channel = sweeper.channel()
     for delete in deletes:
         for _ in range(DELETE_ATTEMPTS_MAX):

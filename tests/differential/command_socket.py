@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from typing import NamedTuple
 
@@ -30,11 +31,13 @@ class Command(NamedTuple):
 
 
 class CommandSocket:
-    """A connection to the broker at a port of this machine."""
+    """A connection to the broker at a port of this machine, over TLS if there is a context."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), SILENCE_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self._unread = bytearray()
 
     def read_command(self) -> Command:
@@ -68,6 +71,8 @@ class CommandSocket:
                 data = self.socket.recv(1 << 20)
             except TimeoutError:
                 raise ScriptEnded(f"nothing for {SILENCE_SECONDS:.0f} s") from None
+            except ssl.SSLError as error:
+                raise ScriptEnded(f"ended TLS: {error.reason}") from None
             except ConnectionError:
                 data = b""
             if not data:

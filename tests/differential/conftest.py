@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import Certificates
 from served import Served
 
 HERE = Path(__file__).parent
@@ -15,28 +16,59 @@ for folder in (HERE, HERE.parents[1]):
         sys.path.append(str(folder))
 pytest.register_assert_rewrite("command_socket", "scripted_session", "both_brokers")
 
-from both_brokers import BothBrokers  # noqa: E402
+from both_brokers import Address, BothBrokers  # noqa: E402
 from granted import grant_offline, write_definitions  # noqa: E402
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
+from benchmarks.tls import CertificateFiles  # noqa: E402
 
 # The same limit for both, small enough to be reached.
 MESSAGE_BYTES_MAX = 300_000
 
 
+# Both ask for a certificate, and do without; whom it names may log in by EXTERNAL.
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")
+ASKING = [
+    *(f"auth_mechanisms.{number} = {name}" for number, name in enumerate(MECHANISMS, 1)),
+    "ssl_options.verify = verify_peer",
+    "ssl_options.fail_if_no_peer_cert = false",
+]
+
+
 @pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothBrokers]:
+def differential_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("differential")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(differential_directory: Path, certificates: Certificates) -> Iterator[RabbitMQ]:
     if not RABBITMQ_SERVER.exists():
         pytest.skip(RABBITMQ_MISSING)
-    directory = tmp_path_factory.mktemp("differential")
-    definitions = directory / "definitions.json"
+    definitions = differential_directory / "definitions.json"
     write_definitions(definitions)
-    grant_offline(directory / "data")
     settings = f'{{max_message_size, {MESSAGE_BYTES_MAX}}}, {{load_definitions, "{definitions}"}}'
-    rabbitmq = RabbitMQ(directory, f"[{{rabbit, [{settings}]}}].\n")
+    files = (certificates.server, certificates.key, certificates.authority)
+    rabbitmq = RabbitMQ(
+        differential_directory,
+        f"[{{rabbit, [{settings}]}}].\n",
+        CertificateFiles(*map(Path, files)),
+        ASKING,
+        ["rabbitmq_auth_mechanism_ssl"],
+    )
     try:
         rabbitmq.start()
-        with Served(directory, message_size_max_bytes=MESSAGE_BYTES_MAX) as leveret:
-            yield BothBrokers(rabbitmq.port, leveret.port)
+        yield rabbitmq
     finally:
         rabbitmq.stop()
+
+
+@pytest.fixture(scope="session")
+def both(
+    rabbitmq: RabbitMQ, differential_directory: Path, certificates: Certificates
+) -> Iterator[BothBrokers]:
+    grant_offline(differential_directory / "data")
+    settings = certificates.settings("optional", message_size_max_bytes=MESSAGE_BYTES_MAX)
+    with Served(differential_directory, **settings) as leveret:
+        yield BothBrokers(
+            Address(rabbitmq.port, rabbitmq.tls_port), Address(leveret.port, leveret.tls_port)
+        )

@@ -27,10 +27,16 @@ PERMISSIONS = {
 }
 TAGS = {"impersonates": ["impersonator"]}
 MAY_ENTER_OTHER = "does all"
+# Named by their certificates, for EXTERNAL; what a certificate says is in test_tls.py.
+BY_CERTIFICATE = (
+    "CN=joe,OU=clients,O=Hare",
+    "CN=Doe\\, Jane,OU=clients,O=Hare",
+    "CN=J\\C3\\B6rg,OU=clients,O=Hare",
+)
 
 
 def _permissions() -> list[dict[str, str]]:
-    users = PERMISSIONS | dict.fromkeys(TAGS, (".*", ".*", ".*"))
+    users = PERMISSIONS | dict.fromkeys((*TAGS, *BY_CERTIFICATE), (".*", ".*", ".*"))
     rows = [(user, "/", *allowed) for user, allowed in users.items()]
     rows.append((MAY_ENTER_OTHER, OTHER_VHOST, ".*", ".*", ".*"))
     names = ("user", "vhost", "configure", "write", "read")
@@ -42,7 +48,7 @@ def write_definitions(path: Path) -> None:
     users = [{"name": "guest", "password": "guest", "tags": ["administrator"]}]
     users += [
         {"name": user, "password": PASSWORD, "tags": TAGS.get(user, [])}
-        for user in (*PERMISSIONS, *TAGS)
+        for user in (*PERMISSIONS, *TAGS, *BY_CERTIFICATE)
     ]
     everything = {"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
     definitions = {
@@ -61,7 +67,7 @@ def grant_offline(data_directory: Path) -> None:
     password_hash = new_password_hash(PASSWORD, HASH_COST)
     with offline_accounts(configuration) as offline:
         offline.change("vhost add", {"vhost": OTHER_VHOST})
-        for user in (*PERMISSIONS, *TAGS):
+        for user in (*PERMISSIONS, *TAGS, *BY_CERTIFICATE):
             tags = TAGS.get(user, [])
             offline.change("user add", {"user": user, "password_hash": password_hash, "tags": tags})
         for permission in _permissions():

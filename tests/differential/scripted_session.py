@@ -8,7 +8,9 @@ as well and the script ends there.
 
 from __future__ import annotations
 
+import ssl
 from collections import deque
+from collections.abc import Callable
 
 from client_frames import FRAME_MAX_BYTES, methods_of
 from command_socket import Command, CommandSocket, ScriptEnded
@@ -36,8 +38,16 @@ CAPABILITIES = ("basic.nack", "consumer_cancel_notify", "authentication_failure_
 class Session:
     """One run of a script against the broker at `port`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(
+        self,
+        port: int,
+        context: ssl.SSLContext | None = None,
+        alarm: Callable[[bool], None] | None = None,
+    ) -> None:
         self.port = port
+        self.context = context
+        # Raises the alarm of a full disk, and ends it.
+        self.alarm = alarm
         self.lines: list[str] = []
         self.queues: set[str] = set()
         self.exchanges: set[str] = set()
@@ -90,7 +100,7 @@ class Connection(CommandSocket):
     """One connection: keeps the commands that nobody has asked for yet."""
 
     def __init__(self, session: Session, name: str) -> None:
-        super().__init__(session.port)
+        super().__init__(session.port, session.context)
         self.session = session
         self.name = name
         self._is_open = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difference import Difference
+from standing_connections import TLS_AND_ALARMS
 from standing_protocol import BROKEN_PROTOCOL
 
 
@@ -39,6 +40,7 @@ def deaths(script: str, rabbitmq: str, leveret: str) -> Difference:
 
 STANDING: list[Difference] = [
     *BROKEN_PROTOCOL,
+    *TLS_AND_ALARMS,
     Difference(
         "test_a_binding_made_between_a_publish_and_its_commit",
         "when the publishes of a transaction are routed",

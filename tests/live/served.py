@@ -39,9 +39,10 @@ class Served:
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.fullmatch(r"leveret \S+ listening on (\S+):(\d+)\n", line)
+        found = re.fullmatch(r"leveret \S+ listening on (\S+):(\d+)(?:, TLS on \S+:(\d+))?\n", line)
         assert found, line + self.log()
         self.host, self.port = found[1], int(found[2])
+        self.tls_port = int(found[3] or 0)
 
     def __enter__(self) -> Self:
         return self
