@@ -58,6 +58,17 @@ JOURNAL_DROPPED: Final = "journal.dropped"
 # The trace could not be written; events are dropped and counted until it can.
 TRACE_FAILED: Final = "trace.failed"
 
+# Reading with Spark, in the driver's source process. `unacked_lost`: a connection went while a
+# batch was processed, whose rows will come again; `replayed`: a batch that another process began is
+# empty here, its messages come back; `not_drained`: fewer messages came than there were;
+# `passed_over`: a broker could not be reached, and a batch reads the others.
+SOURCE_CONNECTION_LOST: Final = "source.connection_lost"
+SOURCE_UNACKED_LOST: Final = "source.unacked_lost"
+SOURCE_REPLAYED: Final = "source.replayed"
+SOURCE_NOT_DRAINED: Final = "source.not_drained"
+SOURCE_PASSED_OVER: Final = "source.passed_over"
+SOURCE_SMALL_PREFETCH: Final = "source.small_prefetch"
+
 # The log itself: so many lines could not be written.
 LOG_LOST: Final = "log.lost"
 

@@ -1,7 +1,7 @@
 """The data source `amqp`: what Spark calls, and where it goes.
 
     write, writeStream   sink.py
-    read, readStream     source.py
+    read, readStream     source.py, batch_source.py, stream_source.py
 
 Spark makes one of these in its planner for every job and calls the methods by keyword. Each checks
 options and schema, so that what is wrong is said before any task begins. What they return is
@@ -11,10 +11,17 @@ only then.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from .schema import read_schema
+from .source import batch_reader, stream_reader
+
+if TYPE_CHECKING:
+    from .batch_source import BatchReader
+    from .stream_source import StreamReader
 
 FORMAT = "amqp"
 
@@ -30,3 +37,11 @@ class AmqpDataSource(DataSource):
     def schema(self) -> StructType:
         """Give the columns that reading gives."""
         return read_schema()
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Make what a batch job reads with."""
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Make what a streaming query reads with."""
+        return stream_reader(self.options, schema)

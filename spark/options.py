@@ -130,15 +130,15 @@ class ReadOptions(ConnectionOptions):
     """The source's; None: what is right depends on whether it is a stream or a batch."""
 
     queue: tuple[str, ...] = _option((), _names)
-    prefetch: int | None = _option(None, _whole(0, SHORT_MAX))
+    prefetch: int | None = _option(None, _whole(1, SHORT_MAX))
     max_records_per_trigger: int = _option(10_000, _whole(1))
     max_bytes_per_trigger: int = _option(32 * 1024 * 1024, _whole(1))
     num_partitions: int | None = _option(None, _whole(1, 100_000))
     poll_timeout_ms: int = _option(200, _whole(0))
-    spool_location: str | None = _option(None, _text)
-    ack_mode: str | None = _option(None, _one_of("after-commit", "auto", "none", "peek", "drain"))
+    ack_mode: str | None = _option(None, _one_of("after-commit", "peek", "drain"))
     limit: int | None = _option(None, _whole(0))
     idle_timeout_ms: int = _option(1000, _whole(0))
+    reconnect_timeout_ms: int = _option(60_000, _whole(0))
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -211,6 +211,8 @@ def _parsed(
 def _unknown(key: str, names: Collection[str]) -> str:
     if key.lower() == "path":
         return "there is no path: options say what to read or write, load() and save() take none"
+    if _plain(key) == "spoollocation":
+        return "there is no spoolLocation: what a batch did not finish, the broker delivers again"
     return f"unknown option {key!r}{closest(key, names)}"
 
 

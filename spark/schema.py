@@ -90,6 +90,20 @@ def read_schema() -> StructType:
     return _struct(_READ_COLUMNS)
 
 
+def check_read_schema(schema: StructType) -> None:
+    """Raise if a user's `.schema()` is not that of what is read."""
+    expected = {field.name: field.dataType for field in read_schema()}
+    given = {field.name: field.dataType for field in schema}
+    if list(given.items()) != list(expected.items()):
+        names = [*given, *expected]
+        wrong = next(name for name in names if given.get(name) != expected.get(name))
+        kind = expected[wrong].simpleString() if wrong in expected else "not there"
+        raise SchemaError(
+            f'what is read has its own columns, and "{wrong}" is {kind}: leave out schema(), '
+            "and select and cast what was read"
+        )
+
+
 def check_write_schema(
     schema: StructType, has_exchange: bool, has_routing_key: bool, ignore_unknown: bool
 ) -> None:

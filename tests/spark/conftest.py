@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import leveret
 import pytest
 from leveret.spark.java import java_missing
 
 if TYPE_CHECKING:
+    from leveret.spark.stream_source import StreamReader
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parents[1]):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+from source_queue import SourceQueue  # noqa: E402 - found only now
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -90,3 +95,29 @@ def spark(
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+
+
+@pytest.fixture
+def queue(broker: leveret.Broker) -> Iterator[SourceQueue]:
+    """A queue of `broker` to read."""
+    source = SourceQueue(broker.port)
+    yield source
+    if source.connection.is_open:
+        source.close()
+
+
+@pytest.fixture
+def reader() -> Iterator[Callable[..., StreamReader]]:
+    """Makes readers of a queue's stream, which Spark would ask; stopped at the end."""
+    from leveret.spark.schema import read_schema
+    from leveret.spark.source import stream_reader
+
+    with ExitStack() as stack:
+
+        def make(queue: SourceQueue, /, **options: object) -> StreamReader:
+            given = queue.options | {name: str(value) for name, value in options.items()}
+            made = stream_reader(given, read_schema())
+            stack.callback(made.stop)
+            return made
+
+        yield make

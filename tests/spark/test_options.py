@@ -89,7 +89,7 @@ def test_an_option_that_cannot_be_says_which_and_why(given: dict[str, str], said
         ({}, "the option queue says what to read, and is missing"),
         ({"queue": " , "}, "the option queue: must be names with commas between"),
         ({"queue": "a", "queues": "b"}, "queue and queues are one option"),
-        ({"queue": "a", "prefetch": "65536"}, "prefetch: must be a whole number from 0 to 65535"),
+        ({"queue": "a", "prefetch": "65536"}, "prefetch: must be a whole number from 1 to 65535"),
         ({"queue": "a", "exchange": "b"}, "unknown option 'exchange'"),
     ],
 )

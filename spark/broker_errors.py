@@ -1,0 +1,43 @@
+"""What pika raises, as one line for people, and whether another connection would mend it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pika import exceptions
+
+# Closes that may pass: connection-forced (a broker that goes down), internal-error.
+_PASSING: Final = (320, 541)
+_LOGIN_REFUSED: Final = (
+    exceptions.ProbableAuthenticationError,
+    exceptions.ProbableAccessDeniedError,
+    exceptions.AuthenticationError,
+    exceptions.IncompatibleProtocolError,
+)
+
+
+class SourceError(Exception):
+    """Reading cannot go on; one line for people, without any secret."""
+
+
+def told(address: str, error: BaseException) -> str:
+    """Say what is wrong with the connection to this address; SourceError if it will not pass."""
+    text = _text(error)
+    if isinstance(error, _LOGIN_REFUSED):
+        raise SourceError(f"{address} refuses the login: {text}") from None
+    if isinstance(error, exceptions.ChannelClosedByBroker):
+        raise SourceError(f"{address} closed the channel: {text}") from None
+    if isinstance(error, exceptions.ConnectionClosedByBroker) and error.reply_code not in _PASSING:
+        raise SourceError(f"{address} closed the connection: {text}") from None
+    return text
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, exceptions.ConnectionClosed | exceptions.ChannelClosed):
+        return f"{error.reply_code} {error.reply_text}"
+    # What failed to connect carries the socket's own error, twice wrapped.
+    cause = error.args[0] if error.args else None
+    cause = getattr(cause, "exception", cause)
+    if isinstance(cause, BaseException):
+        return _text(cause)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

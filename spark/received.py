@@ -1,0 +1,186 @@
+"""A delivered message, and what becomes of many: rows of the read schema, as Arrow.
+
+What AMQP allows and Spark's columns do not:
+- a header that is no text becomes JSON text: `5`, `true`, `null`, lists and tables; bytes that are
+  not UTF-8 become {"base64": ...}, timestamps their ISO form, decimals their digits;
+- text that is not UTF-8 (an exchange, a routing key) has U+FFFD in place of what cannot be read;
+- a timestamp that is behind the year 9999, such as one in milliseconds, is null.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+COUNT_HEADER: Final = "x-delivery-count"
+# The last second of the year 9999, in which Spark's and Python's calendars end.
+TIMESTAMP_MAX_S: Final = 253_402_300_799
+# Fewer rows than this are not worth a task of their own.
+SLICE_ROWS_MIN: Final = 500
+ARROW_BATCH_ROWS: Final = 10_000
+
+_TEXTS: Final = (
+    "content_type",
+    "content_encoding",
+    "correlation_id",
+    "reply_to",
+    "type",
+    "app_id",
+    "user_id",
+    "expiration",
+)
+
+
+class Received(NamedTuple):
+    """One delivery; `properties` is pika's BasicProperties."""
+
+    queue: str
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: Any
+    body: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What counts against maxBytesPerTrigger."""
+        return len(self.body)
+
+
+class RowSlice(InputPartition):
+    """Rows of one task, on their way to it: an Arrow stream."""
+
+    def __init__(self, rows: bytes, count: int) -> None:
+        super().__init__(None)
+        self.rows = rows
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"RowSlice({self.count} rows, {len(self.rows)} bytes)"
+
+
+def sliced(first: int, messages: Sequence[Received], slices_max: int) -> list[RowSlice]:
+    """Part the messages, numbered from `first`, into slices of about the same size."""
+    if not messages:
+        return []
+    count = max(1, min(slices_max, len(messages) // SLICE_ROWS_MIN))
+    edges = [len(messages) * place // count for place in range(count + 1)]
+    return [
+        RowSlice(_stream(first + low, messages[low:high]), high - low)
+        for low, high in itertools.pairwise(edges)
+    ]
+
+
+def unpacked(rows: RowSlice) -> Iterator[pyarrow.RecordBatch]:
+    """Give a slice's rows; in a worker."""
+    import pyarrow
+
+    with pyarrow.ipc.open_stream(rows.rows) as stream:
+        yield from stream
+
+
+def _stream(first: int, messages: Sequence[Received]) -> bytes:
+    import pyarrow
+
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, arrow_schema()) as writer:
+        for low in range(0, len(messages), ARROW_BATCH_ROWS):
+            writer.write_batch(record_batch(first + low, messages[low : low + ARROW_BATCH_ROWS]))
+    return bytes(sink.getvalue())
+
+
+def arrow_schema() -> pyarrow.Schema:
+    """Give the read schema as Spark wants it of a worker."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from .schema import read_schema
+
+    return to_arrow_schema(read_schema(), timezone="UTC")
+
+
+def record_batch(first: int, messages: Sequence[Received]) -> pyarrow.RecordBatch:
+    """Make rows of the messages; `_seq` counts from `first`."""
+    import pyarrow
+
+    schema = arrow_schema()
+    properties = [each.properties for each in messages]
+    headers = [each.headers or {} for each in properties]
+    columns: dict[str, list[Any]] = {
+        "body": [each.body for each in messages],
+        "exchange": [_text(each.exchange) for each in messages],
+        "routing_key": [_text(each.routing_key) for each in messages],
+        "queue": [each.queue for each in messages],
+        "redelivered": [each.redelivered for each in messages],
+        "delivery_count": [_count(each) for each in headers],
+        "message_id": [_text(each.message_id) for each in properties],
+        "timestamp": [_microseconds(each.timestamp) for each in properties],
+        "headers": [header_texts(each) for each in headers],
+        "properties": [_struct(each) for each in properties],
+        "_seq": list(range(first, first + len(messages))),
+    }
+    return pyarrow.record_batch(
+        [pyarrow.array(columns[field.name], field.type) for field in schema], schema=schema
+    )
+
+
+def header_texts(headers: Mapping[Any, Any]) -> list[tuple[str, str]]:
+    """Give every header as text; what is no text as JSON."""
+    return [
+        (str(_text(name)), value if isinstance(value, str) else _json(value))
+        for name, value in headers.items()
+    ]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False, default=_encoded)
+
+
+def _plain(value: Any) -> Any:
+    """The same, with keys that JSON can have."""
+    if isinstance(value, dict):
+        return {str(_text(name)): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    assert isinstance(value, Decimal), value
+    return str(value)
+
+
+def _text(value: Any) -> Any:
+    """Pika gives text that is not UTF-8 as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _count(headers: Mapping[Any, Any]) -> int | None:
+    count = headers.get(COUNT_HEADER)
+    # It may as well be a publisher's own header, with whatever in it.
+    return count if type(count) is int else None
+
+
+def _microseconds(timestamp: int | None) -> int | None:
+    if timestamp is None or timestamp > TIMESTAMP_MAX_S:
+        return None
+    return timestamp * 1_000_000
+
+
+def _struct(properties: Any) -> dict[str, Any]:
+    values = {name: _text(getattr(properties, name)) for name in _TEXTS}
+    return values | {
+        "priority": properties.priority,
+        "delivery_mode": properties.delivery_mode,
+    }

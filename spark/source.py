@@ -1,0 +1,75 @@
+"""Reading, as a data source of Spark's calls it: queues as streams, and queues as they are now.
+
+    readStream   StreamReader, stream_source.py    acked once Spark has committed the batch
+    read         BatchReader, batch_source.py      looked at and put back (peek), or taken (drain)
+
+Both check options and schema here, in the planner, before anything is connected to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from .options import OptionError, ReadOptions, read_options
+from .schema import check_read_schema
+
+if TYPE_CHECKING:
+    import pika
+    from pyspark.sql.types import StructType
+
+    from .batch_source import BatchReader
+    from .stream_source import StreamReader
+
+AFTER_COMMIT: Final = "after-commit"
+PEEK: Final = "peek"
+DRAIN: Final = "drain"
+# Said when the broker lists its connections.
+CLIENT_PROPERTIES: Final = {"connection_name": "leveret.spark source", "product": "leveret.spark"}
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
+    """Make what a streaming query reads with; an error if options or schema cannot be."""
+    from .stream_source import StreamReader
+
+    options = _checked(given, schema)
+    if options.ack_mode not in (None, AFTER_COMMIT):
+        raise OptionError(
+            f"the option ackMode: a stream acks after the commit; {options.ack_mode} "
+            "is for batches (spark.read)"
+        )
+    return StreamReader(options)
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
+    """Make what a batch job reads with; an error if options or schema cannot be."""
+    from .batch_source import BatchReader
+
+    options = _checked(given, schema)
+    if options.ack_mode == AFTER_COMMIT:
+        raise OptionError(
+            "the option ackMode: Spark does not say when a batch job has committed; "
+            "readStream with trigger(availableNow=True) acks after the commit, "
+            "ackMode=peek leaves the messages in the queue, ackMode=drain takes them"
+        )
+    return BatchReader(options)
+
+
+def _checked(given: Mapping[str, str], schema: StructType) -> ReadOptions:
+    options = read_options(given)
+    check_read_schema(schema)
+    return options
+
+
+def ways(options: ReadOptions) -> dict[str, Callable[[], pika.ConnectionParameters]]:
+    """Say by address how pika reaches each broker; every call gives parameters for one login."""
+    from .connecting import parameters
+
+    # What pika logs at length it raises as well, and that is said in one line.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    return {
+        str(address): partial(parameters, options, address, CLIENT_PROPERTIES)
+        for address in options.brokers.addresses
+    }

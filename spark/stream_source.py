@@ -1,0 +1,166 @@
+"""`spark.readStream.format("amqp")`: messages stay unacked until Spark has committed their batch.
+
+Spark keeps one Python process per run of a query, on the driver, and asks it in turn:
+
+    latestOffset(start)     start is the end of the last batch in the commit log: ack up to there,
+                            and cut the next range of what has been delivered
+    partitions(start, end)  the range's rows, inside the partitions: tasks need no broker, and a
+                            task that is tried again has the same rows
+    commit(end)             comes only when the next batch has been found; acks as well
+
+`start` rather than commit() says that a batch is done: on a quiet queue commit() would leave the
+last batch unacked for ever, and with prefetch = batch size nothing more would be delivered.
+
+A batch that another process began (the driver was killed) is tried again by Spark with the same
+offsets: it has no rows here, and its messages, unacked, come back in later batches. So each message
+is processed at least once. It is twice if the driver dies, or the connection is lost, between a
+batch's write and its ack.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ..logs.configure import service_log
+from ..logs.events import (
+    SOURCE_NOT_DRAINED,
+    SOURCE_REPLAYED,
+    SOURCE_SMALL_PREFETCH,
+)
+from .options import SHORT_MAX, ReadOptions
+from .received import RowSlice, sliced, unpacked
+from .source import ways
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from .consumers import Consumers
+
+OFFSET: Final = "n"
+# Trigger.Once asks for everything: what the prefetch holds.
+UNBOUNDED: Final = 1 << 62
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The source of one run of a streaming query."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        # Pickled before it is used: nothing is connected to until Spark asks.
+        self._consumers: Consumers | None = None
+        self._drains = False
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Give the offset of a query that has no checkpoint."""
+        return {OFFSET: 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Give the most rows of a batch; the bytes are bounded in latestOffset."""
+        return ReadMaxRows(self._options.max_records_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note how many messages there are: that many are read, then the query ends."""
+        self._drains = True
+        self._consume().wait_until_tried()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Ack what has been committed, and say where the next batch ends."""
+        self._passed(start[OFFSET])
+        consumers, options = self._consume(), self._options
+        records, size_bytes = options.max_records_per_trigger, options.max_bytes_per_trigger
+        if isinstance(limit, ReadMaxRows):
+            records = limit.max_rows
+        elif isinstance(limit, ReadAllAvailable):
+            records = size_bytes = UNBOUNDED
+        with consumers.changed:
+            consumers.wait_for(
+                lambda: consumers.has_batch(records, size_bytes), options.poll_timeout_ms / 1000
+            )
+            consumers.check()
+            if self._drains and not consumers.ranges.available:
+                self._wait_for_rest(consumers)
+            return {OFFSET: consumers.ranges.cut(start[OFFSET], records, size_bytes)}
+
+    def _wait_for_rest(self, consumers: Consumers) -> None:
+        """Wait for a message, or until there will be none of those that were there; lock held."""
+        ranges, idle_s = consumers.ranges, self._options.idle_timeout_ms / 1000
+        while not (ranges.available or (consumers.are_settled and ranges.remaining == 0)):
+            silent_s = time.monotonic() - consumers.arrived_at_s
+            if consumers.are_settled and silent_s >= idle_s:
+                # Somebody else has taken them, or they expired.
+                consumers.warn(SOURCE_NOT_DRAINED, messages=ranges.remaining)
+                return
+            consumers.wait_for(lambda: bool(ranges.available), idle_s)
+            consumers.check()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Give the rows of a range, the same as often as it is asked for."""
+        if start[OFFSET] == end[OFFSET]:
+            return []
+        consumers = self._consume()
+        with consumers.changed:
+            known = consumers.ranges.rows(start[OFFSET], end[OFFSET])
+        if known is None:
+            consumers.warn(SOURCE_REPLAYED, start=start[OFFSET], end=end[OFFSET])
+            return []
+        first, messages = known
+        slices: list[InputPartition] = []
+        slices += sliced(first, messages, self._options.num_partitions or os.cpu_count() or 1)
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Give a partition's rows; in a worker."""
+        assert isinstance(partition, RowSlice)
+        return unpacked(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Ack what has been committed."""
+        self._passed(end[OFFSET])
+
+    def stop(self) -> None:
+        """Close the connections; Spark kills the process rather than call this."""
+        if self._consumers is not None:
+            self._consumers.stop()
+            self._consumers = None
+
+    def _passed(self, offset: int) -> None:
+        if self._consumers is None:
+            return
+        with self._consumers.changed:
+            tags = self._consumers.ranges.passed(offset)
+        self._consumers.ack(tags)
+
+    def _consume(self) -> Consumers:
+        """Give the consumers, which begin with the first question."""
+        if self._consumers is None:
+            from .consumers import Consumers, Consuming
+
+            options = self._options
+            warn = service_log("warning", "json").warning
+            prefetch = _prefetch(options)
+            if prefetch < 2 * min(options.max_records_per_trigger, SHORT_MAX // 2):
+                # It works, but reads only while nothing is processed.
+                warn(SOURCE_SMALL_PREFETCH, prefetch=prefetch)
+            consuming = Consuming(
+                options.queue, prefetch, options.reconnect_timeout_ms, only_present=self._drains
+            )
+            self._consumers = Consumers(ways(options), consuming, warn)
+        return self._consumers
+
+
+def _prefetch(options: ReadOptions) -> int:
+    """Twice a batch, so that the next is delivered while one is processed."""
+    if options.prefetch is not None:
+        return options.prefetch
+    return min(2 * options.max_records_per_trigger, SHORT_MAX)

@@ -1,0 +1,60 @@
+"""What Spark asks of a stream's source, asked without Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from leveret.spark.broker_errors import SourceError
+from leveret.spark.stream_source import StreamReader
+from source_queue import SECONDS_MAX
+
+ReaderOf = Callable[..., StreamReader]
+FIRST = {"n": 0}
+
+
+def rows(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[dict[str, Any]]:
+    """What the tasks of a batch would read."""
+    return [
+        row
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(pickle.loads(pickle.dumps(partition)))
+        for row in batch.to_pylist()
+    ]
+
+
+def next_batch(
+    reader: StreamReader, start: dict[str, int]
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Ask until there is something new, as Spark does."""
+    end_s = time.monotonic() + SECONDS_MAX
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) == start:
+        assert time.monotonic() < end_s, "nothing came"
+    return end, rows(reader, start, end)
+
+
+def logged(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]]:
+    """The log's lines of this event, since the last call."""
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
+def ask_until_it_fails(reader: StreamReader, start: dict[str, int]) -> str:
+    end_s = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < end_s:
+        try:
+            reader.latestOffset(start, reader.getDefaultReadLimit())
+        except SourceError as error:
+            return str(error)
+    pytest.fail("it did not fail")
+
+
+def batches(reader: StreamReader, start: dict[str, int] = FIRST) -> Iterator[list[int]]:
+    """All batches until the reader says that there are no more, each committed before the next."""
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        yield [int(row["body"]) for row in rows(reader, start, end)]
+        start = end

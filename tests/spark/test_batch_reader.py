@@ -1,0 +1,186 @@
+"""The source of a batch as Spark asks it, without Spark: its answers need no JVM."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
+
+from leveret.spark import fetch
+from leveret.spark.batch_source import BatchReader
+from leveret.spark.broker_errors import SourceError
+from leveret.spark.options import OptionError
+from leveret.spark.schema import SchemaError, read_schema
+from leveret.spark.source import batch_reader
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+from source_queue import KillableBroker, SourceQueue
+
+ReaderOf = Callable[..., BatchReader]
+
+
+def reader(queue: SourceQueue, /, **options: object) -> BatchReader:
+    given = queue.options | {name: str(value) for name, value in options.items()}
+    del given["pollTimeoutMs"]
+    return pickle.loads(pickle.dumps(batch_reader(given, read_schema())))
+
+
+def rows(reader: BatchReader) -> list[dict[str, Any]]:
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(pickle.loads(pickle.dumps(partition)))
+        for row in batch.to_pylist()
+    ]
+
+
+def numbers(reader: BatchReader) -> list[int]:
+    return [int(row["body"]) for row in rows(reader)]
+
+
+def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(queue: SourceQueue) -> None:
+    queue.publish(range(1200))
+    found = rows(reader(queue))
+    assert [int(row["body"]) for row in found] == list(range(1200))
+    assert [row["_seq"] for row in found] == list(range(1200))
+    queue.wait_for(1200)
+    assert queue.drained() == list(range(1200))
+
+
+def test_what_was_peeked_at_is_marked_as_redelivered(queue: SourceQueue) -> None:
+    queue.publish(range(2))
+    assert [row["redelivered"] for row in rows(reader(queue))] == [False, False]
+    queue.wait_for(2)
+    assert [row["redelivered"] for row in rows(reader(queue))] == [True, True]
+
+
+def test_drain_empties_the_queue_in_parts_that_share_nothing(queue: SourceQueue) -> None:
+    queue.publish(range(1200))
+    drain = reader(queue, ackMode="drain", numPartitions=4)
+    assert len(drain.partitions()) == 2
+    found = rows(drain)
+    assert [int(row["body"]) for row in found] == list(range(1200))
+    assert [row["_seq"] for row in found] == list(range(1200))
+    assert queue.drained() == []
+
+
+def test_a_drain_that_ends_early_acks_nothing(queue: SourceQueue, monkeypatch: Any) -> None:
+    monkeypatch.setattr(fetch, "ARROW_BATCH_ROWS", 10)
+    # More than one read of a socket gives.
+    queue.publish(range(400), size_bytes=10_000)
+    drain = reader(queue, ackMode="drain")
+    [partition] = drain.partitions()
+    batches = drain.read(partition)
+    assert len(list(islice(batches, 2))) == 2
+    batches.close()  # type: ignore[attr-defined]
+    queue.wait_for(400)
+
+
+@pytest.mark.parametrize("mode", ["peek", "drain"])
+def test_a_limit_is_the_most_that_is_read(queue: SourceQueue, mode: str) -> None:
+    queue.publish(range(10))
+    assert numbers(reader(queue, ackMode=mode, limit=4)) == [0, 1, 2, 3]
+    queue.wait_for(10 if mode == "peek" else 6)
+
+
+def test_a_limit_above_the_depth_does_not_wait(queue: SourceQueue) -> None:
+    queue.publish(range(3))
+    assert numbers(reader(queue, limit=1000, idleTimeoutMs=600_000)) == [0, 1, 2]
+
+
+def test_more_than_one_prefetch_can_say_is_fetched_by_several_channels(
+    queue: SourceQueue, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(fetch, "SHORT_MAX", 10)
+    queue.publish(range(35))
+    assert sorted(numbers(reader(queue, limit=32))) == list(range(32))
+    queue.wait_for(35)
+    assert sorted(numbers(reader(queue, ackMode="drain"))) == list(range(35))
+    assert queue.drained() == []
+
+
+def test_an_empty_queue_gives_no_rows(queue: SourceQueue) -> None:
+    assert rows(reader(queue)) == []
+    # What Spark makes when there is no partition.
+    assert list(reader(queue).read(InputPartition(None))) == []
+
+
+def test_messages_that_somebody_else_took_are_not_waited_for(
+    queue: SourceQueue, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.publish(range(5))
+    peek = reader(queue, idleTimeoutMs=100)
+    [partition] = peek.partitions()
+    queue.drained()
+    assert list(peek.read(partition)) == []
+    assert '"event": "source.not_drained", "queue": "source", "messages": 5' in (
+        capfd.readouterr().err
+    )
+
+
+def test_several_queues_and_brokers_are_all_read(
+    queue: SourceQueue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker = KillableBroker(tmp_path)
+    others = [SourceQueue(broker.port, name) for name in ("source", "more")]
+    queue.publish(range(3))
+    more = SourceQueue(queue.port, "more")
+    others[0].publish([3])
+    others[1].publish([4, 5])
+    uri = f"amqp://127.0.0.1:{queue.port},127.0.0.1:{broker.port}"
+    both = reader(queue, uri=uri, queue="source,more")
+    assert sorted(numbers(both)) == [0, 1, 2, 3, 4, 5]
+    broker.kill()
+    queue.wait_for(3)
+    assert sorted(numbers(both)) == [0, 1, 2]
+    assert "source.passed_over" in capfd.readouterr().err
+    more.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"queue": "nowhere"}, "404 NOT_FOUND - no queue 'nowhere' in vhost '/'"),
+        ({"uri": "amqp://guest:hush@127.0.0.1:1/"}, "no connection to 127.0.0.1:1: Connection"),
+    ],
+)
+def test_what_cannot_be_read_is_said_before_any_task(
+    queue: SourceQueue, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(SourceError) as raised:
+        reader(queue, **options).partitions()
+    assert said in str(raised.value)
+    assert "hush" not in str(raised.value)
+
+
+def test_a_queue_deleted_in_the_middle_is_an_error(queue: SourceQueue, monkeypatch: Any) -> None:
+    monkeypatch.setattr(fetch, "ARROW_BATCH_ROWS", 1)
+    queue.publish(range(5))
+    peek = reader(queue, idleTimeoutMs=10_000)
+    [partition] = peek.partitions()
+    partition.messages = 6
+    batches = peek.read(partition)
+    next(batches)
+    queue.delete()
+    with pytest.raises(SourceError, match="cancelled the consumer of the queue 'source'"):
+        list(batches)
+
+
+def test_a_batch_cannot_ack_after_a_commit() -> None:
+    with pytest.raises(OptionError, match="Spark does not say when a batch job has committed"):
+        batch_reader({"queue": "source", "ackMode": "after-commit"}, read_schema())
+
+
+def test_a_schema_of_the_users_is_refused() -> None:
+    with pytest.raises(SchemaError, match='"extra" is not there'):
+        batch_reader({"queue": "source"}, read_schema_with("extra"))
+
+
+def read_schema_with(name: str) -> StructType:
+    return read_schema().add(name, "string")

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
+
+from leveret.spark.received import Received, record_batch, sliced, unpacked
+from pika import BasicProperties
+
+
+def received(body: bytes = b"b", **properties: Any) -> Received:
+    return Received("q", "e", "k", False, BasicProperties(**properties), body)
+
+
+def row(message: Received) -> dict[str, Any]:
+    [only] = record_batch(7, [message]).to_pylist()
+    return only
+
+
+def test_a_message_with_everything_is_a_row_with_everything() -> None:
+    properties = BasicProperties(
+        content_type="text/plain",
+        content_encoding="gzip",
+        headers={"a": "b"},
+        delivery_mode=2,
+        priority=3,
+        correlation_id="c",
+        reply_to="r",
+        expiration="60000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="u",
+        app_id="p",
+    )
+    assert row(Received("q", "e", "k", True, properties, b"\x00\xff")) == {
+        "body": b"\x00\xff",
+        "exchange": "e",
+        "routing_key": "k",
+        "queue": "q",
+        "redelivered": True,
+        "delivery_count": None,
+        "message_id": "m",
+        "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+        "headers": [("a", "b")],
+        "properties": {
+            "content_type": "text/plain",
+            "content_encoding": "gzip",
+            "correlation_id": "c",
+            "reply_to": "r",
+            "type": "t",
+            "app_id": "p",
+            "user_id": "u",
+            "expiration": "60000",
+            "priority": 3,
+            "delivery_mode": 2,
+        },
+        "_seq": 7,
+    }
+
+
+def test_a_message_with_nothing_is_a_row_of_nulls() -> None:
+    bare = row(received())
+    assert bare["headers"] == []
+    assert (bare["message_id"], bare["timestamp"], bare["delivery_count"]) == (None, None, None)
+    assert set(bare["properties"].values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("text", "text"),
+        ("", ""),
+        (5, "5"),
+        (True, "true"),
+        (None, "null"),
+        (2.5, "2.5"),
+        (Decimal("1.50"), '"1.50"'),
+        (b"\xff\x00", '{"base64": "/wA="}'),
+        (datetime(2024, 1, 2, tzinfo=UTC), '"2024-01-02T00:00:00+00:00"'),
+        ([1, {"a": b"\xff"}], '[1, {"a": {"base64": "/w=="}}]'),
+        ({"reason": "rejected", "ä": [None]}, '{"reason": "rejected", "ä": [null]}'),
+    ],
+)
+def test_a_header_is_its_text_or_json(value: object, text: str) -> None:
+    assert row(received(headers={"h": value}))["headers"] == [("h", text)]
+
+
+def test_the_delivery_count_is_the_header_of_quorum_queues() -> None:
+    counted = row(received(headers={"x-delivery-count": 3}))
+    assert counted["delivery_count"] == 3
+    assert counted["headers"] == [("x-delivery-count", "3")]
+    assert row(received(headers={"x-delivery-count": "no"}))["delivery_count"] is None
+
+
+@pytest.mark.parametrize("timestamp", [253_402_300_800, 1_700_000_000_000, (1 << 64) - 1])
+def test_a_timestamp_behind_the_year_9999_is_null(timestamp: int) -> None:
+    assert row(received(timestamp=timestamp))["timestamp"] is None
+
+
+def test_text_that_is_not_utf_8_is_readable_all_the_same() -> None:
+    message = Received("q", b"\xffe", b"k\xfe", False, BasicProperties(type=b"\xff"), b"")  # type: ignore[arg-type]
+    found = row(message)
+    assert (found["exchange"], found["routing_key"]) == ("\ufffde", "k\ufffd")
+    assert found["properties"]["type"] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("messages", "slices_max", "counts"),
+    [
+        (0, 4, []),
+        (1, 4, [1]),
+        (999, 4, [999]),
+        (1000, 4, [500, 500]),
+        (2001, 4, [500, 500, 500, 501]),
+        (2001, 1, [2001]),
+    ],
+)
+def test_slices_are_of_one_size_and_not_too_small(
+    messages: int, slices_max: int, counts: list[int]
+) -> None:
+    slices = sliced(100, [received(str(n).encode()) for n in range(messages)], slices_max)
+    assert [each.count for each in slices] == counts
+    rows = [row for each in slices for batch in unpacked(each) for row in batch.to_pylist()]
+    assert [(row["_seq"], row["body"]) for row in rows] == [
+        (100 + n, str(n).encode()) for n in range(messages)
+    ]
+
+
+def test_a_slice_is_pickled_whole_and_shown_without_its_rows() -> None:
+    [only] = sliced(0, [received(b"secret" * 100)], 4)
+    again = pickle.loads(pickle.dumps(only))
+    assert again.rows == only.rows
+    assert repr(again) == f"RowSlice(1 rows, {len(only.rows)} bytes)"

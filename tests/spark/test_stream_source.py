@@ -1,0 +1,181 @@
+"""Streams of Spark's that read a queue: sinks that raise, processes that die, what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import leveret
+import psutil
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
+
+import leveret.spark
+from insides import wait_until
+from pyarrow import parquet
+from pyspark.errors import StreamingQueryException
+from source_queue import SourceQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+
+class Job:
+    """A query that writes what it reads to Parquet, and can be started again where it was."""
+
+    def __init__(self, spark: SparkSession, queue: SourceQueue, directory: Path) -> None:
+        leveret.spark.register(spark)
+        self._spark = spark
+        self._queue = queue
+        self.rows = directory / "rows"
+        self._checkpoint = directory / "checkpoint"
+        # The batches in which the sink raises, before or after it has written.
+        self.raises: list[tuple[int, str]] = []
+
+    def start(self, drains: bool = False, **options: object) -> StreamingQuery:
+        reader = self._spark.readStream.format("amqp").options(**self._queue.options)
+        writer = reader.options(**options).load().writeStream.foreachBatch(self._write)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        return (writer.trigger(availableNow=True) if drains else writer).start()
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        for when in ("before", "after"):
+            if when == "after":
+                batch.write.mode("append").parquet(str(self.rows))
+            if (number, when) in self.raises:
+                self.raises.remove((number, when))
+                raise RuntimeError(f"the sink raises {when} it has written batch {number}")
+
+    def seen(self) -> Counter[int]:
+        """How often each number has been written; without Spark, which takes its time."""
+        files = self.rows.glob("*.parquet")
+        tables = [parquet.read_table(file, columns=["body"]) for file in files]
+        return Counter(int(body) for table in tables for body in table["body"].to_pylist())
+
+    def wait_until_seen(self, query: StreamingQuery, messages: int) -> None:
+        """Return when so many numbers have been written, once or more often."""
+        while len(self.seen()) < messages:
+            assert query.isActive, query.exception()
+            query.awaitTermination(0.05)
+
+
+@pytest.fixture
+def job(spark: SparkSession, queue: SourceQueue, tmp_path: Path) -> Job:
+    return Job(spark, queue, tmp_path)
+
+
+def failure(query: StreamingQuery) -> str:
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(60)
+    return str(raised.value)
+
+
+def source_process(port: int) -> psutil.Process:
+    """The process of Spark's that is connected to the broker."""
+    [found] = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any(each.raddr and each.raddr.port == port for each in process.net_connections("tcp"))
+    ]
+    return found
+
+
+def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
+    job: Job, queue: SourceQueue
+) -> None:
+    queue.publish(range(2000))
+    job.raises = [(1, "before"), (2, "after")]
+    options = {"maxRecordsPerTrigger": 400, "prefetch": 400}
+    assert "the sink raises before it has written batch 1" in failure(job.start(**options))
+    assert "the sink raises after it has written batch 2" in failure(job.start(**options))
+
+    running = job.start(**options)
+    queue.publish(range(2000, 2100), waits=False)
+    job.wait_until_seen(running, 2100)
+    os.kill(source_process(queue.port).pid, signal.SIGKILL)
+    queue.publish(range(2100, 2200), waits=False)
+    failure(running)
+
+    query = job.start(drains=True, **options)
+    assert query.awaitTermination(60)
+    seen = job.seen()
+    assert seen.keys() == set(range(2200))
+    # Only batch 2 was written and then not committed.
+    assert sum(seen.values()) <= 2200 + 400
+    assert queue.total() == 0
+
+
+def counted(directory: Path) -> dict[str, int]:
+    """What the broker says of its only queue."""
+    command = [sys.executable, "-m", "leveret", "queues", "--json"]
+    command += ["--data-dir", str(directory / "data")]
+    [row] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {name: row[name] for name in ("ready", "unacked")}
+
+
+def test_the_last_batch_is_acked_on_a_queue_that_has_become_idle(
+    job: Job, queue: SourceQueue, tmp_path: Path
+) -> None:
+    queue.publish(range(50))
+    query = job.start()
+    job.wait_until_seen(query, 50)
+    # Nothing more comes, and yet the broker is told.
+    wait_until(lambda: counted(tmp_path) == {"ready": 0, "unacked": 0})
+    query.stop()
+    assert queue.drained() == []
+
+
+def test_a_deleted_queue_ends_the_query_with_what_the_broker_said(
+    job: Job, queue: SourceQueue
+) -> None:
+    queue.publish(range(5))
+    query = job.start()
+    job.wait_until_seen(query, 5)
+    queue.delete()
+    said = failure(query)
+    assert "cancelled the consumer of the queue 'source'" in said
+    assert "guest:guest" not in said
+
+
+def test_available_now_drains_a_queue_that_is_still_published_to_and_ends(
+    job: Job, queue: SourceQueue
+) -> None:
+    queue.publish(range(300))
+    query = job.start(drains=True, maxRecordsPerTrigger=100)
+    number = 300
+    while not query.awaitTermination(0.05):
+        queue.publish([number], waits=False)
+        number += 1
+    seen = job.seen()
+    # Whatever was published before Spark had started the source was there as well.
+    assert 300 <= len(seen) < number
+    assert seen == Counter(range(len(seen)))
+    queue.wait_for(number - len(seen))
+
+
+def test_a_batch_read_peeks_drains_and_shows_no_password(
+    spark: SparkSession, queue: SourceQueue
+) -> None:
+    leveret.spark.register(spark)
+    queue.publish(range(1000))
+    given = queue.options
+    del given["pollTimeoutMs"]
+    frame = spark.read.format("amqp").options(**given).load()
+    assert frame.where("redelivered").count() == 0
+    assert frame.where("redelivered").count() == 1000
+    plan = frame._jdf.queryExecution().toString()
+    assert "guest:guest" not in plan
+    queue.wait_for(1000)
+    drained = spark.read.format("amqp").options(**given, ackMode="drain").load()
+    assert sorted(int(row.body) for row in drained.collect()) == list(range(1000))
+    assert queue.drained() == []
