@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .trace_reader import Line
+from .trace_reader import Line, holds
 
 # (boot, batch), and (boot, connection, channel).
 BatchKey = tuple[str, int]
 ChannelKey = tuple[str, str, int]
+# The reason of a settling that comes before its delivery.
+NO_ACK = "no ack wanted"
 
 
 @dataclass
@@ -22,16 +24,26 @@ class _Batch:
     # Per queue: places it has; places that wait for a sync there.
     held: dict[str, set[int]] = field(default_factory=dict)
     waiting: dict[str, set[int]] = field(default_factory=dict)
+    # Gone from the queue with a delivery that wants no ack, and not written to the consumer yet.
+    going: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        """Will nothing more be heard of it that could be wrong?"""
+        return not any((*self.held.values(), *self.waiting.values(), self.appended))
 
 
 @dataclass
 class _Channel:
     """What is known of one channel's publish numbers."""
 
+    # The last that was given; 0 if some may have been given unseen.
     last: int = 0
+    given: list[list[int]] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
-    answered: set[int] = field(default_factory=set)
     returned: set[int] = field(default_factory=set)
+    # Open while the trace was off: they may have been answered then.
+    doubtful: set[int] = field(default_factory=set)
 
 
 class TraceCheck:
@@ -59,6 +71,9 @@ class TraceCheck:
             event = line["event"]
             if event == "trace.started":
                 self._is_whole = line.get("one_of") == 1 and not line.get("queues")
+                self._unseen()
+            elif event == "trace.stopped":
+                self._unseen()
             elif event == "trace.lost":
                 self._has_lost = True
                 self._is_whole = False
@@ -69,6 +84,12 @@ class TraceCheck:
 
     def _fault(self, line: Line, text: str) -> None:
         self.faults.append(f"{line['time']} boot {line['boot']}: {text}")
+
+    def _unseen(self) -> None:
+        """Numbers may have been given, and answered, that are not in the trace."""
+        for channel in self._channels.values():
+            channel.last = 0
+            channel.doubtful.update(channel.open)
 
     # --- The channel's numbers
 
@@ -82,12 +103,16 @@ class TraceCheck:
                 self._fault(line, f"{_where(line)}: publish numbers {gap} are missing")
             channel.last = max(channel.last, last)
             channel.open.update(range(first, last + 1))
+            if channel.given and channel.given[-1][1] == first - 1:
+                channel.given[-1][1] = last
+            else:
+                channel.given.append([first, last])
 
     def _returned(self, line: Line) -> None:
         channel = self._channel(line)
         for number in _numbers(line.get("seq_no", ())):
             # Its ack stands directly behind it, in the same write.
-            if number in channel.answered:
+            if number not in channel.open and holds(channel.given, number):
                 self._fault(
                     line, f"{_where(line)}: publish {number} was confirmed before its return"
                 )
@@ -101,9 +126,11 @@ class TraceCheck:
             wrong = ""
             if number in channel.returned:
                 wrong = f"{word} behind its return's own ack"
-            elif number in channel.answered:
+            elif number in channel.open:
+                pass
+            elif holds(channel.given, number):
                 wrong = "answered twice"
-            elif number not in channel.open and not self._has_lost:
+            elif not self._has_lost:
                 wrong = f"{word} but never came"
             if wrong:
                 self._fault(line, f"{_where(line)}: publish {number} was {wrong}")
@@ -111,12 +138,16 @@ class TraceCheck:
 
     def _answer(self, channel: _Channel, number: int) -> None:
         channel.open.discard(number)
-        channel.answered.add(number)
         self.answered += 1
 
     def _closed(self, line: Line) -> None:
-        # What it had not answered it never will, and says so.
-        self._channel(line).open.difference_update(_numbers(line["seq_no"]))
+        """What it had not answered it never will, and says so; its number may be used again."""
+        channel = self._channels.pop(_channel_key(line), _Channel())
+        silent = channel.open.difference(channel.doubtful, _numbers(line["seq_no"]))
+        if silent and not self._has_lost:
+            self._fault(
+                line, f"{_where(line)}: publish {min(silent)} was never answered nor given up"
+            )
 
     # --- Queues and the disk
 
@@ -138,6 +169,7 @@ class TraceCheck:
                     if batch.queue_ids.get(queue) in batch.appended:
                         waiting.clear()
                 batch.appended.clear()
+                self._forget_if_done(line["boot"], number)
 
     def _confirmed(self, line: Line) -> None:
         batch = self._batches.get((line["boot"], line["batch"]))
@@ -153,21 +185,39 @@ class TraceCheck:
 
     def _delivered(self, line: Line) -> None:
         batch = self._batch(line)
-        held = batch.held.get(line["queue"], set())
-        unknown = set(_numbers(line["messages"])) - held
+        queue, places = line["queue"], set(_numbers(line["messages"]))
+        unknown = places - batch.held.get(queue, set())
         if unknown and not self._has_lost:
             self._fault(
                 line,
-                f"queue {line['queue']!r} delivered message {line['boot']}-{line['batch']}-"
+                f"queue {queue!r} delivered message {line['boot']}-{line['batch']}-"
                 f"{min(unknown)} that it did not have",
             )
+        going = batch.going.get(queue)
+        if going:
+            batch.held[queue] -= going & places
+            going -= places
+        self._forget_if_done(line["boot"], line["batch"])
+
+    def _settled(self, line: Line) -> None:
+        batch = self._batches.get((line["boot"], line["batch"]))
+        if batch is not None:
+            # Without acks it is gone before its delivery is written.
+            is_going = line["reason"] == NO_ACK
+            kept = (batch.going if is_going else batch.held).setdefault(line["queue"], set())
+            (kept.update if is_going else kept.difference_update)(_numbers(line["messages"]))
+            self._forget_if_done(line["boot"], line["batch"])
+
+    def _forget_if_done(self, boot: str, number: int) -> None:
+        batch = self._batches.get((boot, number))
+        if batch is not None and batch.is_done:
+            del self._batches[boot, number]
 
     def _batch(self, line: Line) -> _Batch:
         return self._batches.setdefault((line["boot"], line["batch"]), _Batch())
 
     def _channel(self, line: Line) -> _Channel:
-        key = (line["boot"], line["connection"], line["channel"])
-        return self._channels.setdefault(key, _Channel())
+        return self._channels.setdefault(_channel_key(line), _Channel())
 
 
 _HANDLERS = {
@@ -182,12 +232,17 @@ _HANDLERS = {
     "journal.synced": TraceCheck._synced,
     "confirm.queued": TraceCheck._confirmed,
     "message.delivered": TraceCheck._delivered,
+    "message.settled": TraceCheck._settled,
 }
 
 
 def _numbers(spans: Iterable[list[int]]) -> Iterator[int]:
     for first, last in spans:
         yield from range(first, last + 1)
+
+
+def _channel_key(line: Line) -> ChannelKey:
+    return line["boot"], line["connection"], line["channel"]
 
 
 def _where(line: Line) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,14 +126,15 @@ def timeline(found: Found) -> Iterable[str]:
         before = line["t_ns"]
         yield (
             f"  {line['time'][11:26]} {since:10.3f} ms (+{waited:.3f})  {line['actor']:<8} "
-            f"{line['event']:<21} {_details(line)}"
+            f"{line['event']:<21} {details(line)}"
         )
 
 
-def _details(line: Line) -> str:
+def details(line: Line, known: Collection[str] = _SHOWN_BEFORE) -> str:
+    """The fields of a line, short and in its order, but for those that are known."""
     shown = []
     for name, value in line.items():
-        if name in _SHOWN_BEFORE:
+        if name in known:
             continue
         if name == "duration_ns":
             shown.append(f"took {value / 1e6:.3f} ms")
@@ -144,10 +145,16 @@ def _details(line: Line) -> str:
             spans = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in value)
             shown.append(f"{name}={spans}")
         elif isinstance(value, list):
-            shown.append(f"{name}=[{','.join(map(str, value))}]")
+            shown.append(f"{name}=[{','.join(map(_plain, value))}]")
         else:
             shown.append(f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}")
     return " ".join(shown)
+
+
+def _plain(value: object) -> str:
+    """A client's name must not reach a terminal's escape codes."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
 
 
 def verdict(found: Found) -> str:

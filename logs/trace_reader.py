@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
+from isal import igzip
 
 Line = dict[str, Any]
+PACKED = ".gz"
+_LINES_BETWEEN_PROGRESS = 10_000
 
 
 class TraceFilesError(Exception):
@@ -37,37 +39,46 @@ def trace_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_trace(
-    files: Iterable[Path],
+    files: Sequence[Path],
     wants: Callable[[bytes], bool] | None = None,
     on_bad_line: Callable[[Path, int], None] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Iterator[Line]:
     """All events; `wants` looks at the bytes of a line before it is parsed.
 
     A last line that is torn, as a killed broker leaves it, is left out without a word; any other
-    that is no event is told to `on_bad_line` with its number and left out.
+    that is no event is told to `on_bad_line` with its number and left out. `progress` is told the
+    share that is read, now and then.
     """
+    total = max(sum(path.stat().st_size for path in files), 1)
+    done = 0
     for path in files:
-        with _opened(path) as file:
-            for number, data in enumerate(file, 1):
+        with path.open("rb") as stored:
+            for number, data in enumerate(_lines_of(path, stored), 1):
+                if progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
+                    progress((done + stored.tell()) / total)
                 if wants is not None and not wants(data):
                     continue
-                try:
-                    line = _parsed(data)
-                    line["event"], line["t_ns"], line["boot"]
-                except (ValueError, KeyError, TypeError):
-                    if data.endswith(b"\n") and on_bad_line is not None:
-                        on_bad_line(path, number)
-                    continue
-                yield line
+                line = parsed_line(data)
+                if line is not None:
+                    yield line
+                elif data.endswith(b"\n") and on_bad_line is not None:
+                    on_bad_line(path, number)
+        done += path.stat().st_size
 
 
-def _parsed(data: bytes) -> Line:
-    """The line's object; ValueError if it is none."""
+def parsed_line(data: bytes) -> Line | None:
+    """The event of a line, None if it is none."""
     try:
-        return cast("Line", orjson.loads(data))
+        line = orjson.loads(data)
     except ValueError:
         # A name that is not UTF-8 has surrogate escapes, which orjson refuses.
-        return cast("Line", json.loads(data))
+        try:
+            line = json.loads(data)
+        except ValueError:
+            return None
+    is_event = isinstance(line, dict) and "event" in line and "t_ns" in line and "boot" in line
+    return cast("Line", line) if is_event else None
 
 
 def holds(spans: Iterable[list[int]], number: int) -> bool:
@@ -78,13 +89,18 @@ def holds(spans: Iterable[list[int]], number: int) -> bool:
 def ends_within_a_line(path: Path) -> bool:
     """Is its last line torn?"""
     last = b"\n"
-    with _opened(path) as file:
-        if path.suffix != ".gz" and path.stat().st_size:
-            file.seek(-1, 2)
+    with path.open("rb") as stored:
+        if path.suffix != PACKED and path.stat().st_size:
+            stored.seek(-1, 2)
+        file = _lines_of(path, stored)
         while data := file.read(1 << 20):
             last = data
     return not last.endswith(b"\n")
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+def _lines_of(path: Path, stored: IO[bytes]) -> IO[bytes]:
+    """What the file holds, unpacked."""
+    if path.suffix != PACKED:
+        return stored
+    unpacked = igzip.IGzipFile(fileobj=stored, mode="rb")  # type: ignore[no-untyped-call]
+    return cast("IO[bytes]", unpacked)

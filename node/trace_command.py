@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import trace_report_command
+from . import trace_follow_command, trace_report_command
 from .control_client import ask_broker
 from .errors import StartError
 from .logs.trace_check import TraceCheck
 from .logs.trace_explain import Found, find_by_id, find_by_seq_no, timeline, verdict
 from .logs.trace_reader import TraceFilesError, read_trace, trace_files
+from .progress import Progress
 
 # Past so many, faults are only counted.
 FAULTS_SHOWN_MAX = 50
@@ -37,6 +38,7 @@ def add_to(commands: Any) -> None:
     status = actions.add_parser("status", help="is it on, for what, and what was dropped?")
     for action in (on, off, status):
         action.set_defaults(run=request_command)
+    trace_follow_command.add_to(actions)
     trace_report_command.add_to(actions)
     check = actions.add_parser("check", help="is all that the broker promises so in the trace?")
     check.set_defaults(run=check_command)
@@ -77,9 +79,12 @@ def check_command(parsed: argparse.Namespace) -> int:
     faults: list[str] = []
     try:
         files = _files(parsed)
-        check.feed(
-            read_trace(files, on_bad_line=lambda *at: faults.append(f"{at[0]}:{at[1]} is no event"))
-        )
+
+        def on_bad_line(path: Path, number: int) -> None:
+            faults.append(f"{path}:{number} is no event")
+
+        with Progress("checking the trace") as progress:
+            check.feed(read_trace(files, None, on_bad_line, progress))
     except TraceFilesError as missing:
         return _say(str(missing), 1)
     faults += check.faults

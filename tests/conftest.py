@@ -22,7 +22,32 @@ pytest.register_assert_rewrite(*(module.stem for module in LIVE.glob("*.py")))
 from certificates import Certificates, Stranger, TlsClient  # noqa: E402 - found only now
 from gated_files import GatedFiles  # noqa: E402
 from log_lines import LogLines  # noqa: E402
+from traced_suite import OPTION, Totals, faults_below, is_wanted, trace_all  # noqa: E402
 from wire import Client  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="trace all brokers, and check the traces")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if Totals.traces:
+        terminalreporter.write_line(
+            f"{Totals.traces} traces checked: {Totals.events} events, {Totals.answered} answers"
+        )
+
+
+@pytest.fixture(autouse=True)
+def sound_traces(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--traced`: what brokers write in this test breaks no promise."""
+    if not is_wanted(request):
+        yield
+        return
+    directory = request.getfixturevalue("tmp_path")
+    trace_all(request.getfixturevalue("monkeypatch"))
+    yield
+    faults = list(faults_below(directory))
+    assert not faults, "\n".join(faults[:20])
 
 
 @pytest.fixture

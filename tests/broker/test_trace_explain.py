@@ -238,8 +238,8 @@ def unsynced(lines: list[Line]) -> list[Line]:
 
 
 def answered_twice(lines: list[Line]) -> list[Line]:
-    sent = next(line for line in lines if line["event"] == "confirm.sent")
-    return [*lines, sent]
+    at = next(at for at, line in enumerate(lines) if line["event"] == "confirm.sent")
+    return [*lines[: at + 1], *lines[at:]]
 
 
 def never_came(lines: list[Line]) -> list[Line]:

@@ -1,0 +1,173 @@
+"""Which lines of a trace somebody wants to see while they are written, and how they read.
+
+Few events name all of a message's facts: the routing key is in `message.routed` only, and a confirm
+names numbers. So the follower remembers, of the batches that came last, which messages are wanted,
+and shows every hop of these. What came before `message.routed` waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .trace_events import EVENTS
+from .trace_explain import details
+from .trace_reader import Line, TraceFilesError, holds
+
+# So many batches are remembered; messages that are delivered later are known by their queue only.
+BATCHES_MAX: Final = 100_000
+_BEFORE_ROUTED: Final = ("frame.received", "command.assembled")
+_ANSWERS: Final = ("confirm.sent", "confirm.nacked")
+
+Spans = list[list[int]]
+BatchKey = tuple[str, int]
+
+
+class Wanted(NamedTuple):
+    """What is to be shown; an empty set is all of it."""
+
+    queues: frozenset[str] = frozenset()
+    connections: frozenset[str] = frozenset()
+    routing_keys: frozenset[str] = frozenset()
+    # Names of events, or what stands before their dot.
+    events: frozenset[str] = frozenset()
+
+    def check(self) -> None:
+        """TraceFilesError if there is no event of such a name."""
+        known = {*EVENTS, *(name.partition(".")[0] for name in EVENTS)}
+        for name in sorted(self.events - known):
+            raise TraceFilesError(f"there is no event {name!r}; docs/TRACE.md lists them")
+
+
+class _Batch:
+    """What is known of one batch."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[bytes, Line]] = []
+        self.is_routed = False
+        self.wanted: Spans = []
+
+
+class Follower:
+    """Takes every line in order; gives those that are to be shown now."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._is_by_message = bool(wanted.queues or wanted.routing_keys or wanted.connections)
+        self._batches: OrderedDict[BatchKey, _Batch] = OrderedDict()
+        # Per channel: numbers of wanted messages that are to be answered.
+        self._numbers: dict[tuple[str, str, int], set[int]] = {}
+
+    def take(self, data: bytes, line: Line) -> list[tuple[bytes, Line]]:
+        """The lines to be shown, as they were written and parsed."""
+        if not self._is_by_message:
+            shown = [(data, line)]
+        elif "messages" in line:
+            shown = self._about_messages(data, line)
+        else:
+            shown = [(data, line)] if self._is_wanted(line) else []
+        return [each for each in shown if self._is_wanted_event(each[1]["event"])]
+
+    def _is_wanted_event(self, event: str) -> bool:
+        events = self._wanted.events
+        return not events or event in events or event.partition(".")[0] in events
+
+    def _about_messages(self, data: bytes, line: Line) -> list[tuple[bytes, Line]]:
+        batch = self._batch((line["boot"], line["batch"]))
+        event = line["event"]
+        if event in _BEFORE_ROUTED:
+            batch.waiting.append((data, line))
+            return []
+        if event == "message.routed":
+            batch.is_routed = True
+            if not self._is_wanted_route(line):
+                return []
+            batch.wanted += line["messages"]
+            shown = [*batch.waiting, (data, line)]
+            batch.waiting = []
+            for _, before in shown:
+                self._note_numbers(before, line["messages"])
+            return shown
+        if batch.is_routed:
+            is_there = overlap(batch.wanted, line["messages"])
+        else:
+            # It was published before anybody followed, or by nobody who is known.
+            is_there = not self._wanted.routing_keys
+        queues, queue = self._wanted.queues, line.get("queue")
+        connections = self._wanted.connections
+        is_known = batch.is_routed or not connections or line.get("connection") in connections
+        is_consumer_s = bool(connections) and line.get("connection") in connections
+        of_queue = not queues or queue is None or queue in queues
+        if event == "message.dead_lettered" and is_there and of_queue:
+            letters = self._batch((line["boot"], line["letter_batch"]))
+            letters.is_routed = True
+            letters.wanted += line["letters"]
+        # A dead letter is in another queue than the one that was asked for.
+        return [(data, line)] if (is_there and is_known and of_queue) or is_consumer_s else []
+
+    def _is_wanted_route(self, line: Line) -> bool:
+        queues, connections, keys, _ = self._wanted
+        return (
+            (not queues or not queues.isdisjoint(line["queues"]))
+            and (not connections or line["connection"] in connections)
+            and (not keys or line["routing_key"] in keys)
+        )
+
+    def _note_numbers(self, assembled: Line, wanted: Spans) -> None:
+        if assembled["event"] == "command.assembled":
+            key = assembled["boot"], assembled["connection"], assembled["channel"]
+            pairs = zip(
+                expanded(assembled.get("seq_no", [])), expanded(assembled["messages"]), strict=False
+            )
+            numbers = self._numbers.setdefault(key, set())
+            numbers.update(number for number, place in pairs if holds(wanted, place))
+
+    def _is_wanted(self, line: Line) -> bool:
+        """A line that names no message: a confirm, a sync, or the life of something."""
+        event = line["event"]
+        if event == "journal.synced":
+            batches = (self._batches.get((line["boot"], number)) for number in line["batches"])
+            return any(batch is not None and batch.wanted for batch in batches)
+        if event in _ANSWERS:
+            key = line["boot"], line["connection"], line["channel"]
+            said = self._numbers.get(key, set()).intersection(expanded(line["seq_no"]))
+            self._numbers.get(key, set()).difference_update(said)
+            return bool(said)
+        queues, connections, keys, _ = self._wanted
+        named = {line.get("queue"), *line.get("queues", ())}
+        return event.startswith("trace.") or (
+            not keys
+            and (not queues or not queues.isdisjoint(named))
+            and (not connections or line.get("connection") in connections)
+        )
+
+    def _batch(self, key: BatchKey) -> _Batch:
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._batches[key] = _Batch()
+            if len(self._batches) > BATCHES_MAX:
+                self._batches.popitem(last=False)
+        return batch
+
+
+def overlap(one: Spans, other: Spans) -> bool:
+    """Do these ranges have a number in common?"""
+    return any(a <= d and c <= b for a, b in one for c, d in other)
+
+
+def expanded(spans: Spans) -> list[int]:
+    """All numbers in these ranges."""
+    return [number for first, last in spans for number in range(first, last + 1)]
+
+
+def readable(line: Line) -> str:
+    """One line for a person: when, who, what, which messages, and the rest."""
+    about: Sequence[str] = [
+        f"{line['connection']} channel {line['channel']}" if "channel" in line else "",
+        f"{line['boot']}-{line['batch']}" if "batch" in line else "",
+        details({"messages": line["messages"]}, ()) if "messages" in line else "",
+        details(line),
+    ]
+    rest = " ".join(filter(None, about))
+    return f"{line['time'][11:26]}  {line['actor']:<8} {line['event']:<21} {rest}".rstrip()

@@ -1,0 +1,98 @@
+"""`leveret trace follow`: the trace of a running broker, as it is written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .logs.trace_follow import Follower, Wanted, readable
+from .logs.trace_reader import TraceFilesError, parsed_line
+from .logs.trace_tail import TraceTail
+
+# The broker gathers events for half as long before it writes them.
+LOOK_SECONDS = 0.1
+FILTERS = (
+    ("queue", "Q", "only messages that are routed to it"),
+    ("connection", "ADDRESS:PORT", "only what is published or consumed there"),
+    ("routing-key", "KEY", "only messages that are published with it"),
+    ("event", "E", "only this event, or those of a kind: `confirm` for all confirm.*"),
+)
+
+
+def add_to(actions: Any) -> None:
+    """Add `follow` to the actions of `leveret trace`."""
+    parser = actions.add_parser("follow", help="show the trace while it is written")
+    for name, metavar, text in FILTERS:
+        parser.add_argument(
+            f"--{name}", metavar=metavar, action="append", default=[], help=f"{text}; repeatable"
+        )
+    parser.add_argument("--from-begin", action="store_true", help="what is there already, too")
+    parser.add_argument(
+        "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
+    )
+    parser.set_defaults(run=follow_command)
+
+
+def follow_command(parsed: argparse.Namespace) -> int:
+    """Write lines until Ctrl-C, or until nobody reads them; 0 then."""
+    wanted = Wanted(
+        frozenset(parsed.queue),
+        frozenset(parsed.connection),
+        frozenset(parsed.routing_key),
+        frozenset(parsed.event),
+    )
+    directory = parsed.data_dir / "traces"
+    try:
+        wanted.check()
+    except TraceFilesError as fault:
+        sys.stderr.write(f"leveret: {fault}\n")
+        return 1
+    if not directory.exists():
+        sys.stderr.write(f"leveret: waiting for {directory}; `leveret trace on` begins a trace\n")
+    tail = TraceTail(directory, parsed.from_begin)
+    try:
+        _follow(tail, Follower(wanted))
+    except KeyboardInterrupt:
+        pass
+    except BrokenPipeError:
+        # Else the interpreter complains when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        tail.close()
+    return 0
+
+
+def _follow(tail: TraceTail, follower: Follower) -> None:
+    is_terminal = sys.stdout.isatty()
+    is_read = _waiter()
+    while is_read():
+        while lines := tail.lines():
+            for data in lines:
+                line = parsed_line(data)
+                if line is None:
+                    continue
+                for shown, parsed in follower.take(data, line):
+                    text = readable(parsed) if is_terminal else shown.decode("utf-8", "replace")
+                    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+            sys.stdout.flush()
+
+
+def _waiter() -> Callable[[], bool]:
+    """Waits for a moment; false as soon as nobody reads what is written."""
+    try:
+        poller = select.poll()
+        poller.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError, AttributeError):
+
+        def slept() -> bool:
+            time.sleep(LOOK_SECONDS)
+            return True
+
+        return slept
+    return lambda: not poller.poll(LOOK_SECONDS * 1000)
