@@ -98,7 +98,7 @@ def spark(
 
 
 @pytest.fixture
-def queue(broker: leveret.Broker) -> Iterator[SourceQueue]:
+def source(broker: leveret.Broker) -> Iterator[SourceQueue]:
     """A queue of `broker` to read."""
     source = SourceQueue(broker.port)
     yield source
@@ -114,8 +114,8 @@ def reader() -> Iterator[Callable[..., StreamReader]]:
 
     with ExitStack() as stack:
 
-        def make(queue: SourceQueue, /, **options: object) -> StreamReader:
-            given = queue.options | {name: str(value) for name, value in options.items()}
+        def make(source: SourceQueue, /, **options: object) -> StreamReader:
+            given = source.options | {name: str(value) for name, value in options.items()}
             made = stream_reader(given, read_schema())
             stack.callback(made.stop)
             return made

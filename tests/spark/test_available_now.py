@@ -13,75 +13,77 @@ from stream_reading import FIRST, ReaderOf, batches, logged, next_batch
 
 
 def test_available_now_ends_on_a_queue_that_is_still_published_to(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    queue.publish(range(25))
-    stream = reader(queue, maxRecordsPerTrigger=10)
+    source.publish(range(25))
+    stream = reader(source, maxRecordsPerTrigger=10)
     stream.prepareForTriggerAvailableNow()
     seen = []
     for number, batch in enumerate(batches(stream)):
-        queue.channel.basic_publish("", queue.name, str(100 + number).encode())
+        source.channel.basic_publish("", source.name, str(100 + number).encode())
         seen += batch
     assert seen == list(range(25))
     stream.stop()
-    queue.wait_for(3)
-    assert queue.drained() == [100, 101, 102]
+    source.wait_for(3)
+    assert source.drained() == [100, 101, 102]
 
 
-def test_available_now_ends_at_once_on_an_empty_queue(queue: SourceQueue, reader: ReaderOf) -> None:
-    stream = reader(queue, idleTimeoutMs=60_000)
+def test_available_now_ends_at_once_on_an_empty_queue(
+    source: SourceQueue, reader: ReaderOf
+) -> None:
+    stream = reader(source, idleTimeoutMs=60_000)
     stream.prepareForTriggerAvailableNow()
     assert list(batches(stream)) == []
 
 
 def test_available_now_ends_when_somebody_else_takes_the_messages(
-    queue: SourceQueue, reader: ReaderOf, capfd: pytest.CaptureFixture[str]
+    source: SourceQueue, reader: ReaderOf, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    queue.publish(range(10))
-    stream = reader(queue, maxRecordsPerTrigger=2, prefetch=2, idleTimeoutMs=200)
+    source.publish(range(10))
+    stream = reader(source, maxRecordsPerTrigger=2, prefetch=2, idleTimeoutMs=200)
     stream.prepareForTriggerAvailableNow()
     others: list[int] = []
     seen = []
     for batch in batches(stream):
         seen += batch
-        others += [] if others else queue.drained()
+        others += [] if others else source.drained()
     assert sorted(seen + others) == list(range(10))
     [line] = logged(capfd, "source.not_drained")
     assert line["messages"] == len(others)
 
 
 def test_several_queues_are_read_side_by_side_and_all_acked(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    other = SourceQueue(queue.port, "other")
-    queue.publish(range(5))
+    other = SourceQueue(source.port, "other")
+    source.publish(range(5))
     other.publish(range(5, 8))
-    stream = reader(queue, queue="source, other")
+    stream = reader(source, queue="source, other")
     stream.prepareForTriggerAvailableNow()
     assert sorted(number for batch in batches(stream) for number in batch) == list(range(8))
     stream.stop()
-    assert (queue.drained(), other.drained()) == ([], [])
+    assert (source.drained(), other.drained()) == ([], [])
     other.close()
 
 
 def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
-    queue: SourceQueue, reader: ReaderOf, tmp_path: Path
+    source: SourceQueue, reader: ReaderOf, tmp_path: Path
 ) -> None:
     broker = KillableBroker(tmp_path)
     other = SourceQueue(broker.port)
-    queue.publish(range(5))
+    source.publish(range(5))
     other.publish(range(5, 8))
-    uri = f"amqp://127.0.0.1:{queue.port},127.0.0.1:{broker.port}"
-    stream = reader(queue, uri=uri, reconnectTimeoutMs=500)
+    uri = f"amqp://127.0.0.1:{source.port},127.0.0.1:{broker.port}"
+    stream = reader(source, uri=uri, reconnectTimeoutMs=500)
     start, seen = FIRST, []
     while len(seen) < 8:
         start, found = next_batch(stream, start)
         seen += [int(row["body"]) for row in found]
     assert sorted(seen) == list(range(8))
     broker.kill()
-    queue.publish([8, 9], waits=False)
+    source.publish([8, 9], waits=False)
     start, found = next_batch(stream, start)
     assert [int(row["body"]) for row in found] == [8, 9]
-    again = reader(queue, uri=uri, reconnectTimeoutMs=500)
+    again = reader(source, uri=uri, reconnectTimeoutMs=500)
     again.prepareForTriggerAvailableNow()
     assert list(batches(again)) == []

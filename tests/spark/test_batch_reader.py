@@ -25,8 +25,8 @@ from source_queue import KillableBroker, SourceQueue
 ReaderOf = Callable[..., BatchReader]
 
 
-def reader(queue: SourceQueue, /, **options: object) -> BatchReader:
-    given = queue.options | {name: str(value) for name, value in options.items()}
+def reader(source: SourceQueue, /, **options: object) -> BatchReader:
+    given = source.options | {name: str(value) for name, value in options.items()}
     del given["pollTimeoutMs"]
     return pickle.loads(pickle.dumps(batch_reader(given, read_schema())))
 
@@ -44,80 +44,80 @@ def numbers(reader: BatchReader) -> list[int]:
     return [int(row["body"]) for row in rows(reader)]
 
 
-def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(queue: SourceQueue) -> None:
-    queue.publish(range(1200))
-    found = rows(reader(queue))
+def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(source: SourceQueue) -> None:
+    source.publish(range(1200))
+    found = rows(reader(source))
     assert [int(row["body"]) for row in found] == list(range(1200))
     assert [row["_seq"] for row in found] == list(range(1200))
-    queue.wait_for(1200)
-    assert queue.drained() == list(range(1200))
+    source.wait_for(1200)
+    assert source.drained() == list(range(1200))
 
 
-def test_what_was_peeked_at_is_marked_as_redelivered(queue: SourceQueue) -> None:
-    queue.publish(range(2))
-    assert [row["redelivered"] for row in rows(reader(queue))] == [False, False]
-    queue.wait_for(2)
-    assert [row["redelivered"] for row in rows(reader(queue))] == [True, True]
+def test_what_was_peeked_at_is_marked_as_redelivered(source: SourceQueue) -> None:
+    source.publish(range(2))
+    assert [row["redelivered"] for row in rows(reader(source))] == [False, False]
+    source.wait_for(2)
+    assert [row["redelivered"] for row in rows(reader(source))] == [True, True]
 
 
-def test_drain_empties_the_queue_in_parts_that_share_nothing(queue: SourceQueue) -> None:
-    queue.publish(range(1200))
-    drain = reader(queue, ackMode="drain", numPartitions=4)
+def test_drain_empties_the_queue_in_parts_that_share_nothing(source: SourceQueue) -> None:
+    source.publish(range(1200))
+    drain = reader(source, ackMode="drain", numPartitions=4)
     assert len(drain.partitions()) == 2
     found = rows(drain)
     assert [int(row["body"]) for row in found] == list(range(1200))
     assert [row["_seq"] for row in found] == list(range(1200))
-    assert queue.drained() == []
+    assert source.drained() == []
 
 
-def test_a_drain_that_ends_early_acks_nothing(queue: SourceQueue, monkeypatch: Any) -> None:
+def test_a_drain_that_ends_early_acks_nothing(source: SourceQueue, monkeypatch: Any) -> None:
     monkeypatch.setattr(fetch, "ARROW_BATCH_ROWS", 10)
     # More than one read of a socket gives.
-    queue.publish(range(400), size_bytes=10_000)
-    drain = reader(queue, ackMode="drain")
+    source.publish(range(400), size_bytes=10_000)
+    drain = reader(source, ackMode="drain")
     [partition] = drain.partitions()
     batches = drain.read(partition)
     assert len(list(islice(batches, 2))) == 2
     batches.close()  # type: ignore[attr-defined]
-    queue.wait_for(400)
+    source.wait_for(400)
 
 
 @pytest.mark.parametrize("mode", ["peek", "drain"])
-def test_a_limit_is_the_most_that_is_read(queue: SourceQueue, mode: str) -> None:
-    queue.publish(range(10))
-    assert numbers(reader(queue, ackMode=mode, limit=4)) == [0, 1, 2, 3]
-    queue.wait_for(10 if mode == "peek" else 6)
+def test_a_limit_is_the_most_that_is_read(source: SourceQueue, mode: str) -> None:
+    source.publish(range(10))
+    assert numbers(reader(source, ackMode=mode, limit=4)) == [0, 1, 2, 3]
+    source.wait_for(10 if mode == "peek" else 6)
 
 
-def test_a_limit_above_the_depth_does_not_wait(queue: SourceQueue) -> None:
-    queue.publish(range(3))
-    assert numbers(reader(queue, limit=1000, idleTimeoutMs=600_000)) == [0, 1, 2]
+def test_a_limit_above_the_depth_does_not_wait(source: SourceQueue) -> None:
+    source.publish(range(3))
+    assert numbers(reader(source, limit=1000, idleTimeoutMs=600_000)) == [0, 1, 2]
 
 
 def test_more_than_one_prefetch_can_say_is_fetched_by_several_channels(
-    queue: SourceQueue, monkeypatch: Any
+    source: SourceQueue, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(fetch, "SHORT_MAX", 10)
-    queue.publish(range(35))
-    assert sorted(numbers(reader(queue, limit=32))) == list(range(32))
-    queue.wait_for(35)
-    assert sorted(numbers(reader(queue, ackMode="drain"))) == list(range(35))
-    assert queue.drained() == []
+    source.publish(range(35))
+    assert sorted(numbers(reader(source, limit=32))) == list(range(32))
+    source.wait_for(35)
+    assert sorted(numbers(reader(source, ackMode="drain"))) == list(range(35))
+    assert source.drained() == []
 
 
-def test_an_empty_queue_gives_no_rows(queue: SourceQueue) -> None:
-    assert rows(reader(queue)) == []
+def test_an_empty_queue_gives_no_rows(source: SourceQueue) -> None:
+    assert rows(reader(source)) == []
     # What Spark makes when there is no partition.
-    assert list(reader(queue).read(InputPartition(None))) == []
+    assert list(reader(source).read(InputPartition(None))) == []
 
 
 def test_messages_that_somebody_else_took_are_not_waited_for(
-    queue: SourceQueue, capfd: pytest.CaptureFixture[str]
+    source: SourceQueue, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    queue.publish(range(5))
-    peek = reader(queue, idleTimeoutMs=100)
+    source.publish(range(5))
+    peek = reader(source, idleTimeoutMs=100)
     [partition] = peek.partitions()
-    queue.drained()
+    source.drained()
     assert list(peek.read(partition)) == []
     assert '"event": "source.not_drained", "queue": "source", "messages": 5' in (
         capfd.readouterr().err
@@ -125,19 +125,19 @@ def test_messages_that_somebody_else_took_are_not_waited_for(
 
 
 def test_several_queues_and_brokers_are_all_read(
-    queue: SourceQueue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    source: SourceQueue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker = KillableBroker(tmp_path)
     others = [SourceQueue(broker.port, name) for name in ("source", "more")]
-    queue.publish(range(3))
-    more = SourceQueue(queue.port, "more")
+    source.publish(range(3))
+    more = SourceQueue(source.port, "more")
     others[0].publish([3])
     others[1].publish([4, 5])
-    uri = f"amqp://127.0.0.1:{queue.port},127.0.0.1:{broker.port}"
-    both = reader(queue, uri=uri, queue="source,more")
+    uri = f"amqp://127.0.0.1:{source.port},127.0.0.1:{broker.port}"
+    both = reader(source, uri=uri, queue="source,more")
     assert sorted(numbers(both)) == [0, 1, 2, 3, 4, 5]
     broker.kill()
-    queue.wait_for(3)
+    source.wait_for(3)
     assert sorted(numbers(both)) == [0, 1, 2]
     assert "source.passed_over" in capfd.readouterr().err
     more.close()
@@ -151,23 +151,23 @@ def test_several_queues_and_brokers_are_all_read(
     ],
 )
 def test_what_cannot_be_read_is_said_before_any_task(
-    queue: SourceQueue, options: dict[str, str], said: str
+    source: SourceQueue, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(SourceError) as raised:
-        reader(queue, **options).partitions()
+        reader(source, **options).partitions()
     assert said in str(raised.value)
     assert "hush" not in str(raised.value)
 
 
-def test_a_queue_deleted_in_the_middle_is_an_error(queue: SourceQueue, monkeypatch: Any) -> None:
+def test_a_queue_deleted_in_the_middle_is_an_error(source: SourceQueue, monkeypatch: Any) -> None:
     monkeypatch.setattr(fetch, "ARROW_BATCH_ROWS", 1)
-    queue.publish(range(5))
-    peek = reader(queue, idleTimeoutMs=10_000)
+    source.publish(range(5))
+    peek = reader(source, idleTimeoutMs=10_000)
     [partition] = peek.partitions()
     partition.messages = 6
     batches = peek.read(partition)
     next(batches)
-    queue.delete()
+    source.delete()
     with pytest.raises(SourceError, match="cancelled the consumer of the queue 'source'"):
         list(batches)
 

@@ -20,38 +20,38 @@ from stream_reading import FIRST, ReaderOf, ask_until_it_fails, logged, next_bat
 
 
 def test_messages_stay_unacked_until_their_batch_is_the_next_ones_start(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    queue.publish(range(5))
-    first = reader(queue)
+    source.publish(range(5))
+    first = reader(source)
     end, found = next_batch(first, FIRST)
     assert [row["body"] for row in found] == [b"0", b"1", b"2", b"3", b"4"]
     first.stop()
-    queue.wait_for(5)
+    source.wait_for(5)
 
-    second = reader(queue)
+    second = reader(source)
     end, found = next_batch(second, FIRST)
     assert [row["redelivered"] for row in found] == [True] * 5
     assert second.latestOffset(end, second.getDefaultReadLimit()) == end
     second.stop()
-    assert queue.drained() == []
+    assert source.drained() == []
 
 
-def test_commit_acks_as_well(queue: SourceQueue, reader: ReaderOf) -> None:
-    queue.publish(range(3))
-    stream = reader(queue)
+def test_commit_acks_as_well(source: SourceQueue, reader: ReaderOf) -> None:
+    source.publish(range(3))
+    stream = reader(source)
     end, _ = next_batch(stream, FIRST)
     stream.commit(end)
     stream.stop()
-    assert queue.drained() == []
+    assert source.drained() == []
 
 
 @pytest.mark.parametrize("prefetch", [10, 7, 20])
 def test_a_window_as_small_as_a_batch_never_stalls(
-    queue: SourceQueue, reader: ReaderOf, prefetch: int
+    source: SourceQueue, reader: ReaderOf, prefetch: int
 ) -> None:
-    queue.publish(range(55))
-    stream = reader(queue, maxRecordsPerTrigger=10, prefetch=prefetch)
+    source.publish(range(55))
+    stream = reader(source, maxRecordsPerTrigger=10, prefetch=prefetch)
     start, seen = FIRST, []
     while len(seen) < 55:
         start, found = next_batch(stream, start)
@@ -60,26 +60,26 @@ def test_a_window_as_small_as_a_batch_never_stalls(
     assert seen == list(range(55))
 
 
-def test_a_batch_has_no_more_bytes_than_asked_for(queue: SourceQueue, reader: ReaderOf) -> None:
-    queue.publish(range(10), size_bytes=1000)
-    stream = reader(queue, maxBytesPerTrigger=3500)
+def test_a_batch_has_no_more_bytes_than_asked_for(source: SourceQueue, reader: ReaderOf) -> None:
+    source.publish(range(10), size_bytes=1000)
+    stream = reader(source, maxBytesPerTrigger=3500)
     _, found = next_batch(stream, FIRST)
     assert len(found) == 3
 
 
 def test_a_limit_of_everything_takes_what_the_prefetch_holds(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    queue.publish(range(30))
-    stream = reader(queue, maxRecordsPerTrigger=5, prefetch=20, pollTimeoutMs=5000)
+    source.publish(range(30))
+    stream = reader(source, maxRecordsPerTrigger=5, prefetch=20, pollTimeoutMs=5000)
     assert stream.latestOffset(FIRST, ReadAllAvailable()) == {"n": 20}
 
 
 def test_a_batch_that_another_process_began_is_empty_and_offsets_go_on(
-    queue: SourceQueue, reader: ReaderOf, capfd: pytest.CaptureFixture[str]
+    source: SourceQueue, reader: ReaderOf, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    queue.publish(range(3))
-    stream = reader(queue)
+    source.publish(range(3))
+    stream = reader(source)
     assert stream.partitions({"n": 40}, {"n": 50}) == []
     [line] = logged(capfd, "source.replayed")
     assert (line["start"], line["end"]) == (40, 50)
@@ -89,44 +89,44 @@ def test_a_batch_that_another_process_began_is_empty_and_offsets_go_on(
 
 
 def test_a_batch_is_parted_and_every_row_is_in_one_part(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    queue.publish(range(1600))
-    stream = reader(queue, numPartitions=3, pollTimeoutMs=5000, maxRecordsPerTrigger=1600)
+    source.publish(range(1600))
+    stream = reader(source, numPartitions=3, pollTimeoutMs=5000, maxRecordsPerTrigger=1600)
     end = stream.latestOffset(FIRST, stream.getDefaultReadLimit())
     parts = stream.partitions(FIRST, end)
     assert [part.count for part in parts] == [533, 533, 534]
     assert [int(row["body"]) for row in rows(stream, FIRST, end)] == list(range(1600))
 
 
-def test_a_queue_that_is_not_there_is_said_at_once(queue: SourceQueue, reader: ReaderOf) -> None:
-    said = ask_until_it_fails(reader(queue, queue="nowhere"), FIRST)
+def test_a_queue_that_is_not_there_is_said_at_once(source: SourceQueue, reader: ReaderOf) -> None:
+    said = ask_until_it_fails(reader(source, queue="nowhere"), FIRST)
     assert "closed the channel: 404 NOT_FOUND - no queue 'nowhere' in vhost '/'" in said
 
 
-def test_a_deleted_queue_ends_the_stream(queue: SourceQueue, reader: ReaderOf) -> None:
-    queue.publish(range(3))
-    stream = reader(queue)
+def test_a_deleted_queue_ends_the_stream(source: SourceQueue, reader: ReaderOf) -> None:
+    source.publish(range(3))
+    stream = reader(source)
     end, _ = next_batch(stream, FIRST)
-    queue.delete()
+    source.delete()
     said = ask_until_it_fails(stream, end)
     assert "cancelled the consumer of the queue 'source'" in said
 
 
 def test_a_refused_login_is_said_at_once_and_without_the_password(
-    queue: SourceQueue, reader: ReaderOf
+    source: SourceQueue, reader: ReaderOf
 ) -> None:
-    uri = f"amqp://guest:hush-hush@127.0.0.1:{queue.port}/"
-    said = ask_until_it_fails(reader(queue, uri=uri), FIRST)
-    assert f"127.0.0.1:{queue.port} refuses the login" in said
+    uri = f"amqp://guest:hush-hush@127.0.0.1:{source.port}/"
+    said = ask_until_it_fails(reader(source, uri=uri), FIRST)
+    assert f"127.0.0.1:{source.port} refuses the login" in said
     assert "hush" not in said
 
 
 def test_nobody_there_is_said_after_the_timeout(reader: ReaderOf, tmp_path: Path) -> None:
     broker = KillableBroker(tmp_path)
-    queue = SourceQueue(broker.port)
+    source = SourceQueue(broker.port)
     broker.kill()
-    said = ask_until_it_fails(reader(queue, reconnectTimeoutMs=300), FIRST)
+    said = ask_until_it_fails(reader(source, reconnectTimeoutMs=300), FIRST)
     assert f"no connection to 127.0.0.1:{broker.port} for 300 ms (reconnectTimeoutMs)" in said
     assert "Connection refused" in said
 
@@ -135,9 +135,9 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
     reader: ReaderOf, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker = KillableBroker(tmp_path)
-    queue = SourceQueue(broker.port)
-    queue.publish(range(30))
-    stream = reader(queue, maxRecordsPerTrigger=10)
+    source = SourceQueue(broker.port)
+    source.publish(range(30))
+    stream = reader(source, maxRecordsPerTrigger=10)
     start, found = next_batch(stream, FIRST)
     seen = [int(row["body"]) for row in found]
     broker.kill()
@@ -149,8 +149,8 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
         seen += [int(row["body"]) for row in found]
     assert stream.latestOffset(start, stream.getDefaultReadLimit()) == start
     stream.stop()
-    queue.connect()
-    assert queue.drained() == []
+    source.connect()
+    assert source.drained() == []
     # The ten that could not be acked came twice, and were said to.
     assert sorted(seen) == sorted([*range(30), *range(10)])
     [lost] = logged(capfd, "source.unacked_lost")
@@ -158,20 +158,20 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
     broker.kill()
 
 
-def test_heartbeats_go_on_while_spark_asks_nothing(queue: SourceQueue, reader: ReaderOf) -> None:
-    queue.publish(range(3))
-    stream = reader(queue, heartbeat=1)
+def test_heartbeats_go_on_while_spark_asks_nothing(source: SourceQueue, reader: ReaderOf) -> None:
+    source.publish(range(3))
+    stream = reader(source, heartbeat=1)
     end, _ = next_batch(stream, FIRST)
     # The broker would close a connection that is silent for two seconds.
     threading.Event().wait(3.5)
     assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
     stream.stop()
-    assert queue.drained() == []
+    assert source.drained() == []
 
 
-def test_a_reader_is_pickled_before_it_is_used(queue: SourceQueue, reader: ReaderOf) -> None:
-    queue.publish(range(2))
-    stream = pickle.loads(pickle.dumps(reader(queue)))
+def test_a_reader_is_pickled_before_it_is_used(source: SourceQueue, reader: ReaderOf) -> None:
+    source.publish(range(2))
+    stream = pickle.loads(pickle.dumps(reader(source)))
     _, found = next_batch(stream, FIRST)
     stream.stop()
     assert len(found) == 2

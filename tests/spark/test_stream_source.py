@@ -33,17 +33,17 @@ pytestmark = pytest.mark.spark
 class Job:
     """A query that writes what it reads to Parquet, and can be started again where it was."""
 
-    def __init__(self, spark: SparkSession, queue: SourceQueue, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, source: SourceQueue, directory: Path) -> None:
         leveret.spark.register(spark)
         self._spark = spark
-        self._queue = queue
+        self._source = source
         self.rows = directory / "rows"
         self._checkpoint = directory / "checkpoint"
         # The batches in which the sink raises, before or after it has written.
         self.raises: list[tuple[int, str]] = []
 
     def start(self, drains: bool = False, **options: object) -> StreamingQuery:
-        reader = self._spark.readStream.format("amqp").options(**self._queue.options)
+        reader = self._spark.readStream.format("amqp").options(**self._source.options)
         writer = reader.options(**options).load().writeStream.foreachBatch(self._write)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         return (writer.trigger(availableNow=True) if drains else writer).start()
@@ -70,8 +70,8 @@ class Job:
 
 
 @pytest.fixture
-def job(spark: SparkSession, queue: SourceQueue, tmp_path: Path) -> Job:
-    return Job(spark, queue, tmp_path)
+def job(spark: SparkSession, source: SourceQueue, tmp_path: Path) -> Job:
+    return Job(spark, source, tmp_path)
 
 
 def failure(query: StreamingQuery) -> str:
@@ -91,19 +91,19 @@ def source_process(port: int) -> psutil.Process:
 
 
 def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
-    job: Job, queue: SourceQueue
+    job: Job, source: SourceQueue
 ) -> None:
-    queue.publish(range(2000))
+    source.publish(range(2000))
     job.raises = [(1, "before"), (2, "after")]
     options = {"maxRecordsPerTrigger": 400, "prefetch": 400}
     assert "the sink raises before it has written batch 1" in failure(job.start(**options))
     assert "the sink raises after it has written batch 2" in failure(job.start(**options))
 
     running = job.start(**options)
-    queue.publish(range(2000, 2100), waits=False)
+    source.publish(range(2000, 2100), waits=False)
     job.wait_until_seen(running, 2100)
-    os.kill(source_process(queue.port).pid, signal.SIGKILL)
-    queue.publish(range(2100, 2200), waits=False)
+    os.kill(source_process(source.port).pid, signal.SIGKILL)
+    source.publish(range(2100, 2200), waits=False)
     failure(running)
 
     query = job.start(drains=True, **options)
@@ -112,7 +112,7 @@ def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
     assert seen.keys() == set(range(2200))
     # Only batch 2 was written and then not committed.
     assert sum(seen.values()) <= 2200 + 400
-    assert queue.total() == 0
+    assert source.total() == 0
 
 
 def counted(directory: Path) -> dict[str, int]:
@@ -124,58 +124,58 @@ def counted(directory: Path) -> dict[str, int]:
 
 
 def test_the_last_batch_is_acked_on_a_queue_that_has_become_idle(
-    job: Job, queue: SourceQueue, tmp_path: Path
+    job: Job, source: SourceQueue, tmp_path: Path
 ) -> None:
-    queue.publish(range(50))
+    source.publish(range(50))
     query = job.start()
     job.wait_until_seen(query, 50)
     # Nothing more comes, and yet the broker is told.
     wait_until(lambda: counted(tmp_path) == {"ready": 0, "unacked": 0})
     query.stop()
-    assert queue.drained() == []
+    assert source.drained() == []
 
 
 def test_a_deleted_queue_ends_the_query_with_what_the_broker_said(
-    job: Job, queue: SourceQueue
+    job: Job, source: SourceQueue
 ) -> None:
-    queue.publish(range(5))
+    source.publish(range(5))
     query = job.start()
     job.wait_until_seen(query, 5)
-    queue.delete()
+    source.delete()
     said = failure(query)
     assert "cancelled the consumer of the queue 'source'" in said
     assert "guest:guest" not in said
 
 
 def test_available_now_drains_a_queue_that_is_still_published_to_and_ends(
-    job: Job, queue: SourceQueue
+    job: Job, source: SourceQueue
 ) -> None:
-    queue.publish(range(300))
+    source.publish(range(300))
     query = job.start(drains=True, maxRecordsPerTrigger=100)
     number = 300
     while not query.awaitTermination(0.05):
-        queue.publish([number], waits=False)
+        source.publish([number], waits=False)
         number += 1
     seen = job.seen()
     # Whatever was published before Spark had started the source was there as well.
     assert 300 <= len(seen) < number
     assert seen == Counter(range(len(seen)))
-    queue.wait_for(number - len(seen))
+    source.wait_for(number - len(seen))
 
 
 def test_a_batch_read_peeks_drains_and_shows_no_password(
-    spark: SparkSession, queue: SourceQueue
+    spark: SparkSession, source: SourceQueue
 ) -> None:
     leveret.spark.register(spark)
-    queue.publish(range(1000))
-    given = queue.options
+    source.publish(range(1000))
+    given = source.options
     del given["pollTimeoutMs"]
     frame = spark.read.format("amqp").options(**given).load()
     assert frame.where("redelivered").count() == 0
     assert frame.where("redelivered").count() == 1000
     plan = frame._jdf.queryExecution().toString()
     assert "guest:guest" not in plan
-    queue.wait_for(1000)
+    source.wait_for(1000)
     drained = spark.read.format("amqp").options(**given, ackMode="drain").load()
     assert sorted(int(row.body) for row in drained.collect()) == list(range(1000))
-    assert queue.drained() == []
+    assert source.drained() == []
