@@ -21,7 +21,7 @@ from pykka.messages import _ActorStop
 
 from ..storage.commit import Commit
 from ..storage.journal import Journal
-from .messages import Append, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
+from .messages import Append, AskJournal, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
 from .queue_tracing import commit_traced
 from .runtime import tell
 
@@ -105,7 +105,7 @@ class _Work(NamedTuple):
 
     commit: Commit
     appends: dict[Ref, list[Append]]
-    answers: list[SettleSynced]
+    answers: list[SettleSynced | AskJournal]
 
     def carry_out(self, trace: Trace | None) -> None:
         """Commit, and answer once per queue."""
@@ -117,8 +117,12 @@ class _Work(NamedTuple):
         for queue_ref, persisted in self.appends.items():
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))
-        for synced in self.answers:
-            tell(synced.reply_to, synced.answer)
+        _answer(self.answers)
+
+
+def _answer(answers: list[SettleSynced | AskJournal]) -> None:
+    for asked in answers:
+        tell(asked.reply_to, asked.answer)
 
 
 class _CarriedOut(NamedTuple):
@@ -163,7 +167,7 @@ class JournalActor(ThreadActor):
         self._trace = trace
         # Who waits for the next commit.
         self._appends: dict[Ref, list[Append]] = {}
-        self._answers: list[SettleSynced] = []
+        self._answers: list[SettleSynced | AskJournal] = []
         # Started by the first large commit. Is it at one now? Then the next waits.
         self._disk: Ref | None = None
         self._disk_is_busy = False
@@ -188,6 +192,8 @@ class JournalActor(ThreadActor):
                 self._answers.append(each)
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
+            elif isinstance(each, AskJournal):
+                self._answers.append(each)
             elif isinstance(each, _CarriedOut):
                 self._disk_is_busy = False
                 done.append(each.commit)
@@ -200,6 +206,9 @@ class JournalActor(ThreadActor):
     def _commit(self, disk_thread_bytes_min: float) -> None:
         commit = self._journal.begin_commit(reclaim=True)
         if commit is None:
+            # Nothing is to be written, so nobody waits but who asks whether it answers.
+            _answer(self._answers)
+            self._answers.clear()
             return
         work = _Work(commit, self._appends, self._answers)
         self._appends, self._answers = {}, []

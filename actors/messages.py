@@ -46,7 +46,10 @@ class WriteBuffer(NamedTuple):
 
 
 class LogIn(NamedTuple):
-    """Reader -> Logins: may this user log in from this address? Answered with LoginAnswer."""
+    """Reader, HttpConnection -> Logins: may this user log in from this address?
+
+    Answered with LoginAnswer.
+    """
 
     reader: Ref
     host: str
@@ -60,7 +63,7 @@ class LogIn(NamedTuple):
 
 
 class LoginAnswer(NamedTuple):
-    """Logins -> Reader."""
+    """Logins -> Reader, HttpConnection."""
 
     is_allowed: bool
 
@@ -347,6 +350,17 @@ class SettleSynced(NamedTuple):
     ranges: Sequence[tuple[int, int]]
     reply_to: Ref
     answer: object
+
+
+class AskJournal(NamedTuple):
+    """HttpConnection -> Journal: `answer` is told to `reply_to` behind the next commit."""
+
+    reply_to: Ref
+    answer: object
+
+
+class JournalAnswers(NamedTuple):
+    """Journal -> HttpConnection: it has written all that it was told before it was asked."""
 
 
 class PrepareDelete(NamedTuple):

@@ -20,7 +20,12 @@ def _on(context: NodeContext, arguments: Arguments) -> dict[str, object]:
     for queue in names["queues"]:
         if queue not in there:
             raise TraceError(f"there is no queue '{queue}'")
-    context.trace.start(TraceFilter.with_rate(rate, **names), "asked for")
+    chosen = TraceFilter.with_rate(rate, **names)
+    try:
+        context.trace.start(chosen, "asked for")
+    except OSError as fault:
+        context.trace.stop()
+        raise TraceError(f"the trace cannot be written: {fault.strerror}") from None
     return _status(context, arguments)
 
 

@@ -17,8 +17,10 @@ BROKER_STOP_TIMEOUT: Final = "broker.stop_timeout"
 BROKER_DEAD_LETTERS_TIMEOUT: Final = "broker.dead_letters_timeout"
 BROKER_FAILED: Final = "broker.failed"
 
-# A change of accounts that a person has asked for.
+# A change of accounts or of the trace that a person has asked for.
 CONTROL_REQUEST: Final = "control.request"
+# One over HTTP that was not carried out: a wrong password, a tag that lacks, a broken request.
+HTTP_REFUSED: Final = "http.refused"
 
 # Connections and channels. `refused`: before the vhost is open; `error`: the client broke a rule.
 CONNECTION_OPENED: Final = "connection.opened"

@@ -44,7 +44,8 @@ class Broker:
         with Broker(data_dir=path, port=0) as broker:
             connect(broker.host, broker.port)
 
-    Settings are those of `Configuration`. The host's actors, logging, signals and switch interval
+    Settings are those of `Configuration`, with `http_listener="off"`; if it is on, `http_port` says
+    where. The host's actors, logging, signals and switch interval
     are left alone. StartError if it cannot start; if it fails later, all its connections are
     closed without a confirm, and `failure` says why. `files` stands in for the disk, in tests.
     """
@@ -58,11 +59,13 @@ class Broker:
     ) -> None:
         if isinstance(settings.get("data_dir"), str):
             settings["data_dir"] = Path(settings["data_dir"])
-        self.configuration = configuration or Configuration(**settings)
+        # A program asks its broker by its own means: no port of HTTP, unless it says so.
+        self.configuration = configuration or Configuration(**{"http_listener": "off"} | settings)
         self._files = files
         self.host = ""
         self.port = 0
         self.tls_port: int | None = None
+        self.http_port: int | None = None
         self.failure: BaseException | None = None
         self._log = service_log(self.configuration.log_level, self.configuration.log_format)
         self._started = threading.Event()
@@ -121,6 +124,7 @@ class Broker:
         node = self.node = Node(self.configuration, self._log, self._fatal, self._files)
         await node.start()
         self.host, self.port, self.tls_port = node.host, node.port, node.tls_port
+        self.http_port = node.http.port
         self._started.set()
         await self._stopping.wait()
         if self.failure is None:

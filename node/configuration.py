@@ -22,6 +22,9 @@ from .errors import ConfigurationError
 ENVIRONMENT_PREFIX = "LEVERET_"
 # Names the file, so it is no setting itself.
 CONFIG_VARIABLE = "LEVERET_CONFIG"
+# What `leveret trace --url` logs in with; no setting of a broker.
+PASSWORD_VARIABLE = "LEVERET_PASSWORD"
+_NO_SETTINGS = {CONFIG_VARIABLE, PASSWORD_VARIABLE}
 
 MIB = 1024 * 1024
 
@@ -33,6 +36,13 @@ class Configuration:
     host: str = "127.0.0.1"
     port: int = 5672  # 0 takes a free one
     data_dir: Path = Path("leveret-data")
+
+    http_listener: str = "on"
+    http_host: str = "127.0.0.1"
+    http_port: int = -1  # beside `port`; 0 takes a free one
+    http_body_bytes_max: int = 65_536
+    http_request_timeout_ms: int = 10_000
+    http_connections_max: int = 32
 
     # Without a certificate there is no TLS listener.
     tls_port: int = 5671  # 0 takes a free one
@@ -94,6 +104,10 @@ class Configuration:
 _BOUNDS: dict[str, tuple[int, int]] = {
     "port": (0, 65_535),
     "tls_port": (0, 65_535),
+    "http_port": (-1, 65_535),
+    "http_body_bytes_max": (1024, 16 * MIB),
+    "http_request_timeout_ms": (1, 3_600_000),
+    "http_connections_max": (1, 65_535),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.
     "frame_max_bytes": (4096, 2**32 - 1),
     "channel_max": (1, 65_535),
@@ -125,6 +139,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "trace_files_max": (1, 2**31 - 1),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "http_listener": ("on", "off"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("auto", "console", "json"),
     "tls_verify_client": ("none", "optional", "required"),
@@ -181,7 +196,7 @@ def _from_file(file: Path) -> dict[str, Any]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable != CONFIG_VARIABLE:
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _NO_SETTINGS:
             name = _known(
                 variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable, "the environment"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +57,7 @@ class ControlSocket:
 
 
 async def open_control(
-    context: NodeContext, directory: Path, listening: Listening
+    context: NodeContext, directory: Path, listening: Listening, addresses: Mapping[str, str]
 ) -> ControlSocket:
     """Start the actor that answers, and its socket; StartError if that cannot be made."""
     tls_port = listening.tls_port
@@ -66,6 +67,7 @@ async def open_control(
         "data_dir": str(directory.absolute()),
         "address": f"{listening.host}:{listening.port}",
         "tls_address": "" if tls_port is None else f"{listening.host}:{tls_port}",
+        **addresses,
         "started": datetime.now(UTC).isoformat(" ", "seconds"),
     }
     control = Control(context, about)

@@ -29,7 +29,9 @@ class Listening:
         # None: there is no TLS listener.
         self.tls_port: int | None = None
 
-    async def open(self, listener: Listener, tls: ssl.SSLContext | None) -> None:
+    async def open(
+        self, listener: Listener, tls: ssl.SSLContext | None, http_address: str = ""
+    ) -> None:
         """Hand the listener what connects from now on; StartError if an address is not free."""
         configuration = self._configuration
         host, port = configuration.host, configuration.port
@@ -48,6 +50,8 @@ class Listening:
         except OSError as error:
             self.close()
             raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        if http_address:
+            addresses["http_address"] = http_address
         self._log.info(BROKER_LISTENING, **addresses)
 
     def _new_tls_server(self, listener: Listener, tls: ssl.SSLContext) -> TlsServer:

@@ -35,6 +35,7 @@ from .core.peer import common_name, distinguished_name
 from .core.reply_consumers import ReplyConsumers
 from .core.vhosts import Vhosts
 from .disk import watch_disk
+from .http_listening import HttpListening
 from .listening import Listening
 from .logs.trace import Trace, TraceFilter
 from .logs.trace_files import TraceFiles
@@ -82,6 +83,7 @@ class Node:
         self._login_threads: ThreadPoolExecutor | None = None
         self._listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
+        self.http = HttpListening(configuration)
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
         self.trace = Trace(os.urandom(4).hex(), configuration.trace_buffer_events_max)
@@ -142,9 +144,12 @@ class Node:
         self._listener = listener.start_prepared(runtime)
         watch_disk(context, self._listener, configuration, self._files, self._directory.path)
         listening = self._listening = Listening(configuration, self._log)
-        await listening.open(listener, tls)
+        await self.http.bind(context)
+        await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
-        self._control_socket = await open_control(context, self._directory.path, listening)
+        about = {"http_address": self.http.address}
+        self._control_socket = await open_control(context, self._directory.path, listening, about)
+        await self.http.open()
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration
@@ -235,6 +240,7 @@ class Node:
 
     async def stop(self) -> None:
         """Say 320 to the clients, write everything that was accepted, close the files."""
+        self.http.close()
         if self._listening is not None:
             self._listening.close()
             tell(self._listener, Shutdown())
@@ -272,6 +278,7 @@ class Node:
 
     async def _close_files(self) -> None:
         loop = asyncio.get_running_loop()
+        self.http.close()
         await loop.run_in_executor(None, self.trace.close)
         if self._control_socket is not None:
             self._control_socket.close()

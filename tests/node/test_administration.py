@@ -199,7 +199,7 @@ def test_a_status_says_where_the_broker_is_and_how_much_it_has(
     counted = ("connections", "channels", "queues", "vhosts", "users")
     assert [status[name] for name in counted] == [1, 1, 1, 1, 1]
     assert status["address"] == f"{broker.host}:{broker.port}"
-    assert f"pid          {os.getpid()}\n" in shell.said("status")
+    assert f"pid           {os.getpid()}\n" in shell.said("status")
 
 
 def test_connections_and_channels_are_listed(

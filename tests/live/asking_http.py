@@ -1,0 +1,58 @@
+"""Asks a broker by HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+from base64 import b64encode
+from http.client import HTTPConnection
+from typing import Any, NamedTuple
+
+import leveret
+from leveret.open_accounts import new_password_hash
+
+LIVE, READY, TRACE = "/api/health/live", "/api/health/ready", "/api/trace"
+
+HARE = new_password_hash("hare", 10)
+
+
+class Answer(NamedTuple):
+    status: int
+    content: Any
+    headers: dict[str, str]
+
+
+def port(broker: leveret.Broker) -> int:
+    assert broker.http_port
+    return broker.http_port
+
+
+def asked(
+    broker: leveret.Broker,
+    method: str = "GET",
+    path: str = TRACE,
+    body: object = None,
+    user: str | None = "guest",
+    password: str = "guest",
+) -> Answer:
+    connection = HTTPConnection("127.0.0.1", port(broker), timeout=15)
+    headers = {}
+    if user is not None:
+        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    connection.request(method, path, data, headers)
+    response = connection.getresponse()
+    text = response.read()
+    connection.close()
+    content = json.loads(text) if text else None
+    return Answer(response.status, content, {k.lower(): v for k, v in response.getheaders()})
+
+
+def open_connections(broker: leveret.Broker) -> set[Any]:
+    listener: Any = broker.node.http._listener  # type: ignore[union-attr]
+    found: set[Any] = listener.transports
+    return found
+
+
+def read_all(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65_536), b""))

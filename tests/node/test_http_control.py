@@ -1,0 +1,212 @@
+"""Health and control of the trace by HTTP, and that its broken clients harm nobody."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import leveret
+import pytest
+from asking_http import HARE, LIVE, READY, TRACE, asked, open_connections, port, read_all
+from gated_files import GatedFiles
+from insides import context_of, wait_until
+from leveret.control_client import ask_broker
+from wire import PERSISTENT, Client, publish
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {"http_listener": "on", "http_port": 0, "log_level": "info"}
+
+
+@pytest.fixture
+def socket_to(broker: leveret.Broker) -> Iterator[Callable[[], socket.socket]]:
+    with ExitStack() as stack:
+
+        def connected() -> socket.socket:
+            return stack.enter_context(
+                socket.create_connection(("127.0.0.1", port(broker)), timeout=15)
+            )
+
+        yield connected
+
+
+# --- Who may ask what
+
+
+@pytest.mark.parametrize("path", [LIVE, READY, TRACE, "/nowhere"])
+def test_without_a_user_or_with_a_wrong_password_there_is_only_401(
+    path: str, broker: leveret.Broker
+) -> None:
+    for user, password in ((None, ""), ("guest", "wrong"), ("nobody", "guest"), ("guest", "")):
+        answer = asked(broker, path=path, user=user, password=password)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == 'Basic realm="leveret", charset="UTF-8"'
+
+
+def test_each_thing_needs_its_tag(broker: leveret.Broker) -> None:
+    directory = broker.configuration.data_dir
+    for user, tags in (("ann", []), ("mona", ["monitoring"]), ("adam", ["administrator"])):
+        ask_broker(directory, "user add", {"user": user, "password_hash": HARE, "tags": tags})
+    expected = {
+        ("ann", "GET", LIVE): 200,
+        ("ann", "GET", READY): 200,
+        ("ann", "GET", TRACE): 403,
+        ("ann", "PUT", TRACE): 403,
+        ("mona", "GET", TRACE): 200,
+        ("mona", "HEAD", TRACE): 200,
+        ("mona", "PUT", TRACE): 403,
+        ("mona", "DELETE", TRACE): 403,
+        ("adam", "GET", TRACE): 200,
+        ("adam", "PUT", TRACE): 200,
+        ("adam", "DELETE", TRACE): 200,
+    }
+    found = {
+        (user, method, path): asked(broker, method, path, user=user, password="hare").status
+        for user, method, path in expected
+    }
+    assert found == expected
+    refused = asked(broker, "PUT", user="mona", password="hare")
+    assert refused.content == {"error": "user 'mona' lacks the tag administrator"}
+
+
+def test_a_user_who_goes_or_changes_may_do_no_more(broker: leveret.Broker) -> None:
+    directory = broker.configuration.data_dir
+    ask_broker(directory, "user add", {"user": "adam", "password_hash": HARE, "tags": []})
+    assert asked(broker, path=LIVE, user="adam", password="hare").status == 200
+    ask_broker(directory, "user delete", {"user": "adam"})
+    assert asked(broker, path=LIVE, user="adam", password="hare").status == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/", 404, "there is nothing at /"),
+        ("GET", "/api", 404, "there is nothing at /api"),
+        ("POST", TRACE, 405, "/api/trace takes HEAD, GET, PUT, DELETE, and no POST"),
+        ("PUT", LIVE, 405, "/api/health/live takes HEAD, GET, and no PUT"),
+        ("OPTIONS", READY, 405, "/api/health/ready takes HEAD, GET, and no OPTIONS"),
+    ],
+)
+def test_what_is_not_there(
+    method: str, path: str, status: int, said: str, broker: leveret.Broker
+) -> None:
+    answer = asked(broker, method, path)
+    assert (answer.status, answer.content) == (status, {"error": said})
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+# --- The trace
+
+
+def test_the_trace_is_switched_on_changed_and_off(broker: leveret.Broker, client: Client) -> None:
+    client.declare("orders")
+    assert asked(broker).content["is_on"] is False
+    chosen = {"rate": 0.01, "queues": ["orders"], "users": ["ann"], "connections": ["1.2.3.4:5"]}
+    on = asked(broker, "PUT", body=chosen)
+    assert on.status == 200
+    assert on.content["is_on"] is True
+    assert on.content["one_of"] == 100
+    named = {name: on.content[name] for name in ("queues", "users", "connections")}
+    assert named == {name: chosen[name] for name in named}
+    assert asked(broker, "PUT").content["one_of"] == 1
+    assert asked(broker).content["is_on"] is True
+    assert asked(broker, "DELETE").content["is_on"] is False
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{", "the body is not JSON"),
+        (b"[" * 60_000, "the body is not JSON"),
+        ([1], "the body is not a JSON object"),
+        ({"rate": 2}, "bad trace rate 2: it must be above 0 and at most 1"),
+        ({"rate": 0}, "bad trace rate 0: it must be above 0 and at most 1"),
+        (b'{"rate": NaN}', "bad trace rate nan: it must be above 0 and at most 1"),
+        ({"rate": "all"}, "'rate' must be a number"),
+        ({"rate": True}, "'rate' must be a number"),
+        ({"queues": ["missing"]}, "there is no queue 'missing'"),
+        ({"queues": "orders"}, "'queues' must be a list of strings"),
+        ({"users": [1]}, "'users' must be a list of strings"),
+        (
+            {"queue": ["orders"]},
+            "there is no 'queue' in a trace's filter; there are rate, queues, users, connections",
+        ),
+    ],
+)
+def test_a_filter_that_cannot_be_is_one_clear_line(
+    body: object, said: str, broker: leveret.Broker
+) -> None:
+    answer = asked(broker, "PUT", body=body)
+    assert (answer.status, answer.content) == (400, {"error": said})
+    assert asked(broker).content["is_on"] is False
+
+
+def test_a_trace_that_cannot_be_written_is_said_and_harms_nobody(
+    broker: leveret.Broker, client: Client
+) -> None:
+    (broker.configuration.data_dir / "traces").write_text("in the way")
+    answer = asked(broker, "PUT")
+    assert (answer.status, answer.content) == (
+        400,
+        {"error": "the trace cannot be written: File exists"},
+    )
+    assert asked(broker).content["is_on"] is False
+    client.declare("queue")
+
+
+# --- Health
+
+
+def test_it_is_not_ready_while_there_is_an_alarm(broker: leveret.Broker) -> None:
+    assert asked(broker, path=READY)[:2] == (200, {"status": "ok"})
+    context_of(broker).alarm = "low on disk"
+    alarmed = {"status": "failed", "reason": "alarm: low on disk"}
+    assert asked(broker, path=READY)[:2] == (503, alarmed)
+    assert asked(broker, path=LIVE)[:2] == (200, {"status": "ok"})
+    context_of(broker).alarm = ""
+    assert asked(broker, path=READY).status == 200
+
+
+class TestShort:
+    """With a short time-out."""
+
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"http_listener": "on", "http_port": 0, "http_request_timeout_ms": 300}
+
+    def test_it_is_not_ready_while_the_journal_hangs_in_a_sync(
+        self, broker: leveret.Broker, client: Client, files: GatedFiles
+    ) -> None:
+        client.declare("queue", durable=True)
+        assert asked(broker, path=READY).status == 200
+        files.hold()
+        client.send(publish("queue", b"x", PERSISTENT))
+        files.wait_until_syncing()
+        answer = asked(broker, path=READY)
+        assert answer.status == 503
+        assert "not answered in time" in answer.content["reason"]
+        assert asked(broker, path=LIVE).status == 200
+        files.release()
+        client.expect_acks(range(1, 2))
+        assert asked(broker, path=READY).status == 200
+
+    @pytest.mark.parametrize("begun", [b"", b"G", b"GET / HTTP/1.1\r\n"])
+    def test_a_request_that_does_not_come_is_told_408_and_closed(
+        self, begun: bytes, socket_to: Callable[[], socket.socket]
+    ) -> None:
+        slow = socket_to()
+        slow.sendall(begun)
+        since = time.monotonic()
+        assert read_all(slow).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert 0.25 < time.monotonic() - since < 5
+
+    def test_who_never_closes_is_closed(
+        self, broker: leveret.Broker, socket_to: Callable[[], socket.socket]
+    ) -> None:
+        lingering = socket_to()
+        lingering.sendall(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert read_all(lingering).startswith(b"HTTP/1.1 401 ")
+        wait_until(lambda: not open_connections(broker))

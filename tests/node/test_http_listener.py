@@ -1,0 +1,235 @@
+"""The HTTP listener: that its broken clients harm nobody, where it listens, and the command."""
+
+from __future__ import annotations
+
+import json
+import socket
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import leveret
+import pytest
+from asking_http import LIVE, asked, open_connections, port, read_all
+from insides import wait_until
+from leveret.command_line import main
+from leveret.configuration import Configuration
+from leveret.control_client import ask_broker
+from leveret.http_listening import port_of
+from log_lines import LogLines
+from wire import PERSISTENT, Client
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {"http_listener": "on", "http_port": 0, "log_level": "info"}
+
+
+@pytest.fixture
+def socket_to(broker: leveret.Broker) -> Iterator[Callable[[], socket.socket]]:
+    with ExitStack() as stack:
+
+        def connected() -> socket.socket:
+            return stack.enter_context(
+                socket.create_connection(("127.0.0.1", port(broker)), timeout=15)
+            )
+
+        yield connected
+
+
+# --- Broken clients
+
+
+@pytest.mark.parametrize("size", [65_536, 65_537, 500_000])
+def test_a_body_may_have_so_many_bytes(size: int, broker: leveret.Broker) -> None:
+    body = json.dumps({"rate": 1}).encode()
+    answer = asked(broker, "PUT", body=body + b" " * (size - len(body)))
+    if size == 65_536:
+        assert answer.status == 200
+    else:
+        assert answer.status == 413
+        assert answer.content == {"error": "a request's body has at most 65536 bytes"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00" * 100_000,
+        b"\r\n" * 100_000,
+        b"GET " + b"x" * 1_000_000,
+        b"GET / HTTP/1.1\r\nhost: h\r\n\r\n" * 1000,
+        b"AMQP\x00\x00\x09\x01",
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 100_000,
+        b"",
+    ],
+)
+def test_nonsense_harms_no_amqp_client_and_leaves_nothing(
+    data: bytes, broker: leveret.Broker, client: Client, socket_to: Callable[[], socket.socket]
+) -> None:
+    client.declare("queue", durable=True)
+    for _ in range(20):
+        broken = socket_to()
+        try:
+            broken.sendall(data)
+            broken.shutdown(socket.SHUT_WR)
+        except OSError:
+            # The broker has had enough of it.
+            pass
+        broken.close()
+        client.publish_all("queue", b"x", properties=PERSISTENT)
+    assert client.counts("queue") == (20, 0)
+    wait_until(lambda: not open_connections(broker))
+    assert asked(broker, path=LIVE).status == 200
+
+
+def test_a_fault_of_ours_in_a_connection_ends_that_alone(
+    broker: leveret.Broker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr("leveret.actors.http_connection.find_action", broken)
+    with pytest.raises(OSError):
+        asked(broker)
+    monkeypatch.undo()
+    client.declare("queue")
+    assert asked(broker, path=LIVE).status == 200
+
+
+class TestFew:
+    """With few connections."""
+
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"http_listener": "on", "http_port": 0, "http_connections_max": 2}
+
+    def test_one_connection_more_is_told_503(
+        self, broker: leveret.Broker, socket_to: Callable[[], socket.socket]
+    ) -> None:
+        first, second = socket_to(), socket_to()
+        wait_until(lambda: len(open_connections(broker)) == 2)
+        assert read_all(socket_to()).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        first.close()
+        second.close()
+        wait_until(lambda: not open_connections(broker))
+        assert asked(broker, path=LIVE).status == 200
+
+
+def test_wrong_passwords_are_checked_off_the_loop_and_logged_without_them(
+    log: LogLines, broker: leveret.Broker
+) -> None:
+    assert asked(broker, password="s3cret-guess").status == 401
+    assert asked(broker, path=LIVE).status == 200
+    assert asked(broker, "PUT").status == 200
+    [refused] = log.of("http.refused")
+    assert (refused["user"], refused["status"]) == ("guest", 401)
+    [switched] = log.of("control.request")
+    assert (switched["request"], switched["user"]) == ("trace on", "guest")
+    text = log.stream.getvalue()
+    assert "s3cret" not in text
+    assert b64encode(b"guest:s3cret-guess").decode() not in text
+
+
+# --- The listener
+
+
+@pytest.mark.parametrize(
+    ("settings_of", "port_wanted"),
+    [
+        ({}, 15_672),
+        ({"port": 5673}, 15_673),
+        ({"port": 0}, 0),
+        ({"port": 60_000}, 0),
+        ({"http_port": 80}, 80),
+        ({"port": 0, "http_port": 80}, 80),
+    ],
+)
+def test_by_default_it_listens_10_000_above_the_other_port(
+    settings_of: dict[str, Any], port_wanted: int
+) -> None:
+    assert port_of(Configuration(**settings_of)) == port_wanted
+
+
+def test_a_program_s_broker_does_not_listen_unless_it_is_told_to(tmp_path: Path) -> None:
+    with leveret.Broker(data_dir=tmp_path, port=0, log_level="error") as broker:
+        assert broker.http_port is None
+
+
+def test_a_port_that_is_taken_is_one_clear_line_and_nothing_is_left(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        settings: dict[str, Any] = {"data_dir": tmp_path, "port": 0, "log_level": "error"}
+        with pytest.raises(leveret.StartError) as refused:
+            leveret.Broker(http_listener="on", http_port=taken, **settings).start()
+        assert str(refused.value) == (
+            f"cannot listen on 127.0.0.1:{taken} for HTTP control: Address already in use "
+            '(http_port takes another, http_listener = "off" does without)'
+        )
+        with leveret.Broker(**settings):
+            pass
+
+
+def test_status_names_its_address(broker: leveret.Broker) -> None:
+    status = ask_broker(broker.configuration.data_dir, "status", {})
+    assert status["http_address"] == f"127.0.0.1:{port(broker)}"
+
+
+def test_it_is_closed_when_the_broker_stops(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data_dir": tmp_path, "port": 0, "log_level": "error"}
+    with leveret.Broker(http_listener="on", http_port=0, **settings) as broker:
+        address = "127.0.0.1", port(broker)
+        waiting = socket.create_connection(address, timeout=15)
+        wait_until(lambda: len(open_connections(broker)) == 1)
+    with pytest.raises(OSError):
+        socket.create_connection(address, timeout=1)
+    with suppress(ConnectionResetError):
+        assert waiting.recv(1) == b""
+    waiting.close()
+
+
+# --- The command
+
+
+def test_the_command_switches_the_trace_by_http(
+    broker: leveret.Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = ["--url", f"http://127.0.0.1:{port(broker)}"]
+    (tmp_path / "password").write_text("guest\n")
+    file = ["--password-file", str(tmp_path / "password")]
+    assert main(["trace", "on", "--rate", "0.5", "--user", "ann", *url, *file]) == 0
+    assert capsys.readouterr().out.startswith("trace on (one of 2 messages, users ann), boot ")
+    monkeypatch.setenv("LEVERET_PASSWORD", "guest")
+    assert main(["trace", "status", "--login", "guest", *url]) == 0
+    assert capsys.readouterr().out.startswith("trace on ")
+    monkeypatch.delenv("LEVERET_PASSWORD")
+    monkeypatch.setattr("getpass.getpass", lambda prompt: prompt.partition(" of ")[2][:-2])
+    assert main(["trace", "off", *url]) == 0
+    assert capsys.readouterr().out.startswith("trace off, boot ")
+
+
+def test_the_command_says_what_is_wrong_in_one_line(
+    broker: leveret.Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{port(broker)}"
+    monkeypatch.setenv("LEVERET_PASSWORD", "wrong")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}"
+    for address, said in (
+        (url, f"{url}: 401 login refused"),
+        (closed, f"no broker answers at {closed}: Connection refused"),
+        ("ftp://x", "'ftp://x' is no address of a broker, as in http://127.0.0.1:15672"),
+        (
+            "http://guest:guest@x",
+            "a URL of a broker has no user: --login gives it, and never a password",
+        ),
+    ):
+        assert main(["trace", "status", "--url", address]) == 1
+        assert capsys.readouterr().err == f"leveret: {said}\n"
+    monkeypatch.setenv("LEVERET_PASSWORD", "guest")
+    assert main(["trace", "on", "--url", url, "--queue", "missing"]) == 1
+    assert capsys.readouterr().err == f"leveret: {url}: 400 there is no queue 'missing'\n"
