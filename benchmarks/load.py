@@ -19,7 +19,7 @@ from .scenarios import ACK_EVERY
 from .tag_frames import TagFrames
 from .tls import TlsSocket
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 20
 _PIECES_MAX = 64
 _STALLED_SECONDS = 15.0
 # A broker that writes every few messages would be read as often: 10,000 reads a second take a third
