@@ -71,6 +71,10 @@ SOURCE_NOT_DRAINED: Final = "source.not_drained"
 SOURCE_PASSED_OVER: Final = "source.passed_over"
 SOURCE_SMALL_PREFETCH: Final = "source.small_prefetch"
 
+# Spark's sink, on the driver: what became of a batch's rows; of one that failed, as far as known.
+SPARK_SINK_BATCH: Final = "spark.sink.batch"
+SPARK_SINK_ABORTED: Final = "spark.sink.aborted"
+
 # The log itself: so many lines could not be written.
 LOG_LOST: Final = "log.lost"
 

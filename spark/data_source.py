@@ -21,6 +21,7 @@ from .source import batch_reader, stream_reader
 
 if TYPE_CHECKING:
     from .batch_source import BatchReader
+    from .sink import AmqpBatchWriter, AmqpStreamWriter
     from .stream_source import StreamReader
 
 FORMAT = "amqp"
@@ -45,3 +46,15 @@ class AmqpDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Make what a streaming query reads with."""
         return stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> AmqpBatchWriter:
+        """Make what writes one DataFrame."""
+        from .sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> AmqpStreamWriter:  # noqa: N802
+        """Make what writes one micro-batch."""
+        from .sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

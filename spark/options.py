@@ -112,6 +112,7 @@ class WriteOptions(ConnectionOptions):
     mandatory: bool = _option(True, _boolean)
     delivery_mode: int = _option(2, _whole(1, 2))
     max_in_flight: int = _option(2000, _whole(1, 1_000_000))
+    max_in_flight_bytes: int = _option(64 << 20, _whole(1))
     confirm_timeout_ms: int = _option(30_000, _whole(1))
     on_returned: str = _option("fail", _one_of("fail", "deadletter", "count", "ignore"))
     on_nacked: str = _option("retry", _one_of("retry", "deadletter", "ignore"))

@@ -13,7 +13,7 @@ LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 def logged_names() -> dict[str, str]:
     """Every string literal that is the event of a log call: its place."""
     found = {}
-    for folder in ("actors", "node", "storage", "logs"):
+    for folder in ("actors", "node", "storage", "logs", "spark"):
         for file in (ROOT / folder).glob("*.py"):
             for call in ast.walk(ast.parse(file.read_text())):
                 if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
@@ -40,4 +40,4 @@ def test_every_finding_of_recovery_has_its_event() -> None:
 
 def test_names_are_a_thing_a_dot_and_what_happened() -> None:
     for name in EVENTS:
-        assert re.fullmatch(r"[a-z]+\.[a-z_]+", name), name
+        assert re.fullmatch(r"[a-z]+(\.[a-z_]+)+", name), name

@@ -30,6 +30,12 @@ for folder in (HERE, HERE.parents[1]):
 
 from source_queue import SourceQueue  # noqa: E402 - found only now
 
+pytest.register_assert_rewrite("target_brokers")
+
+from target_brokers import RestartableLeveret, Target  # noqa: E402
+
+from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -71,7 +77,10 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(found_in), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(
+            # The tests' own folder: workers import what is in it by bare names.
+            filter(None, [str(found_in), str(HERE), os.environ.get("PYTHONPATH")])
+        ),
     }
 
 
@@ -121,3 +130,38 @@ def reader() -> Iterator[Callable[..., StreamReader]]:
             return made
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def leveret_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestartableLeveret]:
+    """Leveret as its users start it; who kills it starts it again."""
+    target = RestartableLeveret(tmp_path_factory.mktemp("leveret"))
+    yield target
+    target.kill()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """RabbitMQ as Debian ships it."""
+    if not RABBITMQ_SERVER.exists():
+        pytest.skip(RABBITMQ_MISSING)
+    rabbitmq = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        rabbitmq.start()
+        yield Target("rabbitmq", rabbitmq.port)
+    finally:
+        rabbitmq.stop()
+
+
+@pytest.fixture(params=["leveret", "rabbitmq"])
+def target(request: pytest.FixtureRequest) -> Target:
+    """Each of them."""
+    found: Target = request.getfixturevalue(f"{request.param}_target")
+    return found
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A name of its own for each test."""
+    name: str = request.node.name
+    return f"{request.node.module.__name__.rsplit('.', 1)[-1]}.{name}"[:200]

@@ -1,0 +1,177 @@
+"""`df.write.format("amqp")` and `df.writeStream.format("amqp")`: what Spark calls when, and where.
+
+    batch_writer, stream_writer   in the planner: options and columns are checked, before any task
+    write                         in a task, again for each try: one partition, all of it confirmed
+    commit, abort                 in a process of the driver's: the tallies of all partitions
+
+A writer is pickled on its way to the tasks, so it holds options and no socket. Spark calls `commit`
+of a stream again for a batch that it replays: it only logs, and says what rows came to nothing.
+Neither can take back what was published.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from ..logs.configure import service_log
+from ..logs.events import SPARK_SINK_ABORTED, SPARK_SINK_BATCH
+from .message_ids import Place
+from .options import OptionError, WriteOptions, write_options
+from .publishing import PartitionPublisher
+from .reports import Tally, fields, total
+from .schema import check_write_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class ReturnedError(Exception):
+    """Rows were unroutable and onReturned is fail; the others are published."""
+
+
+@dataclass
+class PartitionReport(WriterCommitMessage):
+    """What a task says when all its rows are settled."""
+
+    place: Place
+    attempt: int
+    tally: Tally
+    duration_s: float
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> AmqpBatchWriter:
+    """Make the writer of one save(); what cannot be written is said here."""
+    return AmqpBatchWriter(_checked(given, schema, overwrite))
+
+
+def stream_writer(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> AmqpStreamWriter:
+    """Make the writer of one micro-batch."""
+    return AmqpStreamWriter(_checked(given, schema, overwrite))
+
+
+def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> WriteOptions:
+    if overwrite:
+        raise OptionError(
+            'nothing that is in a queue is overwritten: use mode("append"), or outputMode("append")'
+        )
+    options = write_options(given)
+    check_write_schema(
+        schema,
+        options.exchange is not None,
+        options.routing_key is not None,
+        options.ignore_unknown_columns,
+    )
+    return options
+
+
+class _Writer:
+    """What both have in common."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        # Of this save() or micro-batch; the same for all its tasks and their tries.
+        self._job = str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionReport:
+        """Publish one partition; it returns when the broker has answered for every row."""
+        context = TaskContext.get()
+        assert context is not None
+        place = self._place(context)
+        begun = time.monotonic()
+        name = f"spark {place.scope} partition {place.partition}"
+        publisher = PartitionPublisher(self._options, place, name, time.sleep)
+        tally = publisher.publish(iterator)
+        return PartitionReport(place, context.attemptNumber(), tally, time.monotonic() - begun)
+
+    def _place(self, context: TaskContext) -> Place:
+        """Where this task stands; a stream's query and batch are in its local properties."""
+        pinned = None if self._options.dedup_scope == "auto" else self._options.dedup_scope
+        partition = context.partitionId()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        if query is None or batch is None:
+            # A batch job; or a Spark that does not say, whose replayed batches look new.
+            return Place(pinned or self._job, None, partition)
+        return Place(pinned or query, int(batch), partition)
+
+    def _commit(self, messages: Sequence[Any], batch: int | None) -> None:
+        options = self._options
+        said, tally = _summary(messages, batch, options.max_returned_samples)
+        is_bad = tally.nacked or (tally.returned and options.on_returned != "ignore")
+        if options.on_returned == "ignore":
+            said.pop("samples", None)
+        log = service_log(form="json")
+        (log.warning if is_bad else log.info)(SPARK_SINK_BATCH, **said)
+        if tally.returned and options.on_returned == "fail":
+            raise ReturnedError(_returned(tally, options.max_returned_samples))
+
+    def _abort(self, messages: Sequence[Any], batch: int | None) -> None:
+        said, _tally = _summary(messages, batch, 0)
+        log = service_log(form="json")
+        log.warning(SPARK_SINK_ABORTED, **said)
+
+
+class AmqpBatchWriter(_Writer, DataSourceArrowWriter):
+    """Of one save()."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks have ended well."""
+        self._commit(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good, or `commit` has; what is published stays."""
+        self._abort(messages, None)
+
+
+class AmqpStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Of one micro-batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """All tasks of this batch have ended well; Spark may say so again."""
+        self._commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """The batch has failed, or the query was stopped in it."""
+        self._abort(messages, batchId)
+
+
+def _summary(
+    messages: Sequence[Any], batch: int | None, samples_max: int
+) -> tuple[dict[str, Any], Tally]:
+    """What the log says; None among the messages is a partition that did not end."""
+    reports = [message for message in messages if isinstance(message, PartitionReport)]
+    tally = total(report.tally for report in reports)
+    said: dict[str, Any] = {"query": reports[0].place.scope if reports else None, "batch": batch}
+    said["partitions"] = len(reports)
+    if len(reports) < len(messages):
+        said["partitions_missing"] = len(messages) - len(reports)
+    said["tries"] = sum(report.attempt + 1 for report in reports)
+    said["slowest_s"] = round(max((report.duration_s for report in reports), default=0.0), 3)
+    return said | fields(tally, samples_max), tally
+
+
+def _returned(tally: Tally, samples_max: int) -> str:
+    text = (
+        f"{tally.returned} of {tally.rows} rows were returned by the broker, {tally.confirmed} are "
+        "published and stay (onReturned=fail)"
+    )
+    samples = [
+        f"row {each.row}, message id {each.message_id}: {each.code} {each.text}, exchange "
+        f"{each.exchange!r}, routing key {each.routing_key!r}"
+        for each in tally.samples[:samples_max]
+    ]
+    return f"{text}; {'; '.join(samples)}" if samples else text

@@ -1,0 +1,265 @@
+"""What one partition has published and the broker has not answered: the sliding window's rules.
+
+No socket and no clock: `publishing.py` sends what `take` gives and says what it hears. The rules:
+
+- A publish is *settled* by its confirm, not before: a return only marks it (the broker sends
+  basic.return before the basic.ack of the same message), its ack or nack then ends it.
+- No more than `in_flight_max` publishes are unsettled: in flight, waiting for another try, or
+  waiting to be sent again on a new connection; nor more than one if their bodies together have more
+  than `in_flight_bytes_max` octets.
+- Connection lost: what was in flight goes out again, in its old order, before anything newer; what
+  was marked as returned does not, for it went nowhere.
+- A nack is transient (a full queue, a failed disk): after a while the row is published again under
+  its old message id, `retries_max` times; a return is not, and is never tried again.
+- Delivery tags count from 1 on every new channel, one for each publish taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .reports import ReturnedSample, Tally
+
+
+class Publish(NamedTuple):
+    """A row on its way: everything but the frames' lengths and the channel is encoded."""
+
+    row: int
+    message_id: str
+    exchange: str
+    routing_key: str
+    # The payload of basic.publish's method frame, and of its content header behind the body size.
+    method: bytes
+    properties: bytes
+    body: bytes
+    is_dead_letter: bool = False
+
+
+class Returned(NamedTuple):
+    """What of a returned message says which publish it was."""
+
+    message_id: str
+    exchange: str
+    routing_key: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What happens to rows that the broker returns or nacks; the options of the same names."""
+
+    in_flight_max: int = 2000
+    in_flight_bytes_max: int = 64 << 20
+    on_returned: str = "fail"
+    on_nacked: str = "retry"
+    retries_max: int = 3
+    backoff_s: float = 0.2
+    samples_max: int = 20
+
+
+class PublishError(Exception):
+    """A row cannot be published, or the broker cannot be reached; the task fails."""
+
+
+# Makes of a row that was returned (code, text) or nacked (0, "NACK") its dead letter.
+MakeDeadLetter = Callable[[Publish, int, str], Publish]
+
+
+class Window:
+    """The unsettled publishes of one partition."""
+
+    def __init__(self, policy: Policy, dead_letter: MakeDeadLetter | None = None) -> None:
+        self.tally = Tally()
+        self._policy = policy
+        self._dead_letter = dead_letter
+        self._bytes = 0
+        self._next_tag = 1
+        # In flight, by delivery tag, the oldest first; with the time at which they were sent.
+        self._flying: dict[int, tuple[Publish, float]] = {}
+        # The first tag in flight that has this message id; others are searched for.
+        self._tag_by_id: dict[str, int] = {}
+        # Returned, and not yet acked: reply code and text.
+        self._returned: dict[int, tuple[int, str]] = {}
+        # To be sent as soon as possible.
+        self._waiting: deque[Publish] = deque()
+        # Nacked, with the time from which they may be sent again.
+        self._retries: list[tuple[float, Publish]] = []
+        self._tries: dict[tuple[int, bool], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._flying) + len(self._waiting) + len(self._retries)
+
+    @property
+    def in_flight(self) -> int:
+        """How many are with the broker."""
+        return len(self._flying)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The octets of all unsettled bodies."""
+        return self._bytes
+
+    def fitting(self, publishes: Sequence[Publish], start: int) -> int:
+        """Up to which of them, from `start` on, there is room now."""
+        end = min(len(publishes), start + self._policy.in_flight_max - len(self))
+        octets = self._bytes
+        for place in range(start, end):
+            octets += len(publishes[place].body)
+            if octets > self._policy.in_flight_bytes_max:
+                # One that is larger than all others together may is alone.
+                return max(place, start + 1) if not len(self) else place
+        return end
+
+    def offer(self, publishes: Sequence[Publish]) -> None:
+        """New rows, no more than fit."""
+        self._waiting.extend(publishes)
+        self._bytes += sum([len(publish.body) for publish in publishes])
+        self.tally.rows += len(publishes)
+        assert len(self) <= self._policy.in_flight_max
+
+    def take(self, now: float) -> list[Publish]:
+        """What is to be sent now, in this order; it is in flight from then on."""
+        if self._retries:
+            due = [publish for at, publish in self._retries if at <= now]
+            if due:
+                self._retries = [each for each in self._retries if each[0] > now]
+                self._waiting.extend(due)
+        taken = list(self._waiting)
+        self._waiting.clear()
+        tag = self._next_tag
+        flying, tag_by_id = self._flying, self._tag_by_id
+        for publish in taken:
+            flying[tag] = (publish, now)
+            tag_by_id.setdefault(publish.message_id, tag)
+            tag += 1
+        self._next_tag = tag
+        return taken
+
+    def due_at(self) -> float | None:
+        """When the next retry may be sent; None if there is none."""
+        return min((at for at, _publish in self._retries), default=None)
+
+    def acked(self, tag: int, multiple: bool, now: float) -> None:
+        """basic.ack."""
+        self._settle(tag, multiple, now, is_ack=True)
+
+    def nacked(self, tag: int, multiple: bool, now: float) -> None:
+        """basic.nack."""
+        self._settle(tag, multiple, now, is_ack=False)
+
+    def returned(self, message: Returned, code: int, text: str) -> None:
+        """basic.return, of the oldest publish in flight that it can be of."""
+        tag = self._tag_by_id.get(message.message_id)
+        if tag is None or not self._is_of(tag, message):
+            # Rows may share an id that their column gives them; a dead letter has its row's.
+            tag = next((each for each in self._flying if self._is_of(each, message)), None)
+        if tag is None:
+            raise PublishError(f"the broker returned what was not sent: {message.message_id!r}")
+        self._returned[tag] = (code, text)
+
+    def _is_of(self, tag: int, message: Returned) -> bool:
+        publish = self._flying[tag][0]
+        return (
+            tag not in self._returned
+            and publish.message_id == message.message_id
+            and publish.exchange == message.exchange
+            and publish.routing_key == message.routing_key
+            and publish.body == message.body
+        )
+
+    def connection_lost(self, now: float) -> None:
+        """Nothing that is in flight will be answered; it goes out again on the next connection."""
+        for tag in list(self._returned):
+            self._settle(tag, False, now, is_ack=True)
+        again = [publish for publish, _sent in self._flying.values()]
+        self.tally.republished += len(again)
+        self._waiting.extendleft(reversed(again))
+        self._flying.clear()
+        self._tag_by_id.clear()
+        self._next_tag = 1
+
+    def _settle(self, tag: int, multiple: bool, now: float, is_ack: bool) -> None:
+        flying = self._flying
+        if multiple:
+            # 0: all there are; the oldest come first.
+            tags = []
+            for each in flying:
+                if tag and each > tag:
+                    break
+                tags.append(each)
+        elif tag in flying:
+            tags = [tag]
+        else:
+            raise PublishError(f"the broker answered a publish that was not sent: {tag}")
+        latencies: dict[float, int] = {}
+        for each in tags:
+            publish, sent = flying.pop(each)
+            if self._tag_by_id.get(publish.message_id) == each:
+                del self._tag_by_id[publish.message_id]
+            self._bytes -= len(publish.body)
+            latencies[sent] = latencies.get(sent, 0) + 1
+            if each in self._returned:
+                self._settle_returned(publish, *self._returned.pop(each))
+            elif not is_ack:
+                self._settle_nacked(publish, now)
+            elif publish.is_dead_letter:
+                self.tally.deadlettered += 1
+            else:
+                self.tally.confirmed += 1
+        for sent, count in latencies.items():
+            self.tally.latencies.add(now - sent, count)
+
+    def _settle_returned(self, publish: Publish, code: int, text: str) -> None:
+        if publish.is_dead_letter:
+            raise PublishError(
+                f"the dead letter of row {publish.row} was returned: {code} {text}, exchange "
+                f"{publish.exchange!r}, routing key {publish.routing_key!r}"
+            )
+        self.tally.returned += 1
+        self._sample(publish, code, text)
+        if self._policy.on_returned == "deadletter":
+            self._bury(publish, code, text)
+
+    def _settle_nacked(self, publish: Publish, now: float) -> None:
+        policy = self._policy
+        key = (publish.row, publish.is_dead_letter)
+        tries = self._tries[key] = self._tries.get(key, 0) + 1
+        if tries <= policy.retries_max:
+            self.tally.nacked_retried += 1
+            self._bytes += len(publish.body)
+            self._retries.append((now + policy.backoff_s * 2 ** (tries - 1), publish))
+            return
+        del self._tries[key]
+        if publish.is_dead_letter or policy.on_nacked == "retry":
+            what = "the dead letter of row" if publish.is_dead_letter else "row"
+            raise PublishError(
+                f"the broker nacked {what} {publish.row} {tries} times: exchange "
+                f"{publish.exchange!r}, routing key {publish.routing_key!r}"
+            )
+        self.tally.nacked += 1
+        self._sample(publish, 0, "NACK")
+        if policy.on_nacked == "deadletter":
+            self._bury(publish, 0, "NACK")
+
+    def _bury(self, publish: Publish, code: int, text: str) -> None:
+        assert self._dead_letter is not None
+        # In place of the row that was just settled, so there is room.
+        self._bytes += len(publish.body)
+        self._waiting.append(self._dead_letter(publish, code, text))
+
+    def _sample(self, publish: Publish, code: int, text: str) -> None:
+        samples = self.tally.samples
+        if len(samples) < self._policy.samples_max:
+            samples.append(
+                ReturnedSample(
+                    publish.row,
+                    publish.message_id,
+                    publish.exchange,
+                    publish.routing_key,
+                    code,
+                    text,
+                )
+            )
