@@ -9,6 +9,7 @@ from typing import NamedTuple
 from isal.isal_zlib import crc32
 
 from ..amqp_frames.batch import Indexes
+from .identity_runs import IDENTITY_BYTES, Identities
 from .live_entries import Deadlines, EntryIds
 from .number_lists import little_endian, read_array
 
@@ -21,10 +22,13 @@ ENTRY_IDS_LISTED = 2
 # Since format version 2: one deadline for all entries, or one for each.
 DEADLINE = 4
 DEADLINES_LISTED = 8
+# Since format version 3: until when the entries' identities are remembered, and each one's.
+IDENTITIES_LISTED = 16
 
 _HEAD = Struct("<II")
 _entries = Struct("<BBIQQIQ")
 _deadline = Struct("<Q")
+_until = Struct("<Q")
 _head_pack = _HEAD.pack
 _entries_pack = _entries.pack
 
@@ -38,11 +42,16 @@ class EntriesRecord(NamedTuple):
     entry_ids: EntryIds
     # When they expire, in milliseconds since the epoch; 0: never.
     deadlines: Deadlines = 0
+    # Of a queue with a dedup window.
+    identities: Identities | None = None
 
 
-def entries_bytes_at_most(count: int, deadlines: Deadlines = 0) -> int:
+def entries_bytes_at_most(
+    count: int, deadlines: Deadlines = 0, identities: Identities | None = None
+) -> int:
     """The size of an entries record of so many entries, or more."""
-    return _HEAD.size + _entries.size + (20 if deadlines else 12) * count + _deadline.size
+    size = _HEAD.size + _entries.size + (20 if deadlines else 12) * count + _deadline.size
+    return size if identities is None else size + _until.size + IDENTITY_BYTES * count
 
 
 def encode_entries(
@@ -52,6 +61,7 @@ def encode_entries(
     entry_ids: EntryIds,
     segment_number: int,
     deadlines: Deadlines = 0,
+    identities: Identities | None = None,
 ) -> bytes:
     """The record; all columns are aligned, ascending but for the deadlines, and not empty."""
     count = len(indexes)
@@ -71,6 +81,10 @@ def encode_entries(
         else:
             form |= DEADLINES_LISTED
             listed += little_endian(array("Q", deadlines))
+    if identities is not None:
+        form |= IDENTITIES_LISTED
+        listed += _until.pack(identities.until_ms) + identities.octets
+        assert len(identities.octets) == IDENTITY_BYTES * count
     covered = _entries_pack(ENTRIES, form, count, queue_id, batch_number, first_index, first_id)
     if form:
         covered += listed
@@ -98,7 +112,14 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
     elif form & DEADLINES_LISTED:
         deadlines = read_array("Q", data, position, count)
         position += 8 * count
+    identities = None
+    if form & IDENTITIES_LISTED:
+        (until_ms,) = _until.unpack_from(data, position)
+        position += _until.size
+        octets = data[position : position + IDENTITY_BYTES * count]
+        identities = Identities(octets, until_ms)
+        position += IDENTITY_BYTES * count
     if position != end or not count:
         msg = f"entries record of {end - start} bytes ends at {position - start}"
         raise ValueError(msg)
-    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines)
+    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities)

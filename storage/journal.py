@@ -29,12 +29,15 @@ from ..amqp_frames.publishes import decode_publishes
 from .commit import Commit, CommitResult
 from .entries_record import encode_entries, entries_bytes_at_most
 from .files import Files, OperatingSystemFiles
+from .identities_record import identities_bytes, in_records
+from .identity_runs import Identities
 from .live_entries import Deadlines, EntryIds
 from .records import (
     DELIVERED,
     SETTLE,
     body_bytes_at_most,
     encode_body,
+    encode_identities,
     encode_ranges,
     encode_removed,
     ranges_bytes,
@@ -46,6 +49,8 @@ from .segment_ledger import EntryRange
 from .segment_writer import SegmentWriter
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
+# A segment of which more than this part is identities that windows remember is not rewritten.
+IDENTITIES_SHARE_MAX = 4
 
 
 _NOTHING = CommitResult(False, 0, 0)
@@ -60,6 +65,7 @@ class Journal:
         self._directory = directory
         self._files = files
         self._ledger = recovery.ledger
+        self._ledger.identity_bytes_max = segment_bytes_max // IDENTITIES_SHARE_MAX
         self._damaged = recovery.damaged
         self._next_batch_number = recovery.recovered.next_batch_number
         self._must_sync = False
@@ -99,16 +105,17 @@ class Journal:
         indexes: Indexes,
         entry_ids: EntryIds,
         deadlines: Deadlines = 0,
+        identities: Identities | None = None,
     ) -> None:
         """Messages of the batch become entries of the queue; on the disk after the next commit.
 
         `indexes` and `entry_ids` are aligned, ascending and not empty, and the ids lie above all
         that were appended to the queue before. `deadlines`: when the entries expire, and aligned
-        if not all expire at once.
+        if not all expire at once. `identities` is for the dedup window of a queue that has one.
         """
         place = batch.journal_place
         writer = self._writer
-        size = entries_bytes_at_most(len(indexes), deadlines)
+        size = entries_bytes_at_most(len(indexes), deadlines, identities)
         # A batch outlives its body if it is appended again after all its entries were settled.
         if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
             writer.make_room(size)
@@ -120,9 +127,11 @@ class Journal:
             received = place.received_indexes
             indexes = array("I", [received[index] for index in indexes])
         record = encode_entries(
-            queue_id, batch.number, indexes, entry_ids, writer.number, deadlines
+            queue_id, batch.number, indexes, entry_ids, writer.number, deadlines, identities
         )
         self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
+        if identities is not None:
+            self._ledger.remembered.append(queue_id, writer.number, entry_ids, identities)
         writer.take(record)
         self._must_sync = True
 
@@ -142,6 +151,11 @@ class Journal:
         self._writer.make_room(ranges_bytes(len(ranges)))
         if self._ledger.delivered(queue_id, ranges):
             self._take_ranges(DELIVERED, queue_id, ranges)
+
+    def forget_identities(self, queue_id: int, below: int) -> None:
+        """The queue's window remembers no entry with an id below this. Nothing is written."""
+        self._writer.check()
+        self._ledger.remembered.forget(queue_id, below)
 
     def drop_queue(self, queue_id: int) -> None:
         """The queue is no more, and the catalog has committed that: all its entries are dead.
@@ -196,6 +210,8 @@ class Journal:
         """
         going = self._ledger.removable()
         if going:
+            # Before the removal: the identities in them that windows still remember.
+            self._carry(set(going))
             ranges = _ranges(going)
             self._writer.make_room(ranges_bytes(len(ranges)))
             self._writer.take(encode_removed(ranges, self._writer.number))
@@ -206,6 +222,16 @@ class Journal:
     def close(self) -> None:
         """Write and sync what is left, and close. After an error: close only."""
         self._writer.close()
+
+    def _carry(self, segments: set[int]) -> None:
+        """Write the identities that lie in these segments anew."""
+        writer, remembered = self._writer, self._ledger.remembered
+        for queue_id, runs in remembered.within(segments).items():
+            for together in in_records(runs):
+                writer.make_room(identities_bytes(together))
+                writer.take(encode_identities(queue_id, together, writer.number))
+                for run in together:
+                    remembered.move(run, writer.number)
 
     def _append_body(self, batch: Batch) -> JournalPlace:
         writer = self._writer

@@ -26,6 +26,13 @@ from isal.isal_zlib import crc32
 from ..amqp_frames.batch import Batch, Indexes
 from .entries_record import ENTRIES, INDEXES_LISTED, EntriesRecord, decode_entries
 from .files import Buffer
+from .identities_record import (
+    IDENTITIES,
+    IdentitiesRecord,
+    decode_identities,
+    identities_covered,
+)
+from .identity_runs import IdentityRun
 from .number_lists import little_endian, read_array
 from .segment_ledger import EntryRange
 
@@ -83,7 +90,9 @@ class RemovedRecord(NamedTuple):
 # What zlib.crc32 takes without releasing the interpreter's lock (CPython's zlibmodule.c).
 CRC_PIECE_BYTES = 5 * 1024
 
-Record = SegmentRecord | BodyRecord | EntriesRecord | RangesRecord | RemovedRecord
+Record = (
+    SegmentRecord | BodyRecord | EntriesRecord | RangesRecord | RemovedRecord | IdentitiesRecord
+)
 
 
 def encode_segment(number: int, next_batch_number: int, present: Sequence[EntryRange]) -> bytes:
@@ -157,6 +166,11 @@ def encode_removed(segments: Sequence[EntryRange], segment_number: int) -> bytes
     return _whole(covered, segment_number)
 
 
+def encode_identities(queue_id: int, runs: Sequence[IdentityRun], segment_number: int) -> bytes:
+    """The record that keeps these identities, so that the segment they are in may go."""
+    return _whole(identities_covered(queue_id, runs), segment_number)
+
+
 def decode_record(data: bytes, start: int, end: int) -> Record:
     """Read the covered bytes, kind first, of a record that verified; ValueError if senseless."""
     kind = data[start]
@@ -172,6 +186,8 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
         if kind == REMOVED:
             _, count, _ = _ranges.unpack_from(data, start)
             return RemovedRecord(_read_ranges(data, start + _ranges.size, count, end))
+        if kind == IDENTITIES:
+            return decode_identities(data, start, end)
         if kind == SEGMENT:
             _, count, number, next_batch_number = _segment.unpack_from(data, start)
             present = _read_ranges(data, start + _segment.size, count, end)

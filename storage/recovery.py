@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
 from .files import Files
+from .identity_runs import IdentityRun
 from .live_entries import Deadlines
 from .records import RemovedRecord
 from .replay import RecoveredBlock, Replay, StoredBody
@@ -64,6 +65,8 @@ class Recovered(NamedTuple):
     # Per known queue: above every entry id that the journal speaks of.
     next_entry_ids: dict[int, int]
     report: list[ReportLine]
+    # Per queue with a dedup window: what it is to remember, in the order of entry ids.
+    identities: dict[int, list[IdentityRun]]
 
 
 class Recovery:
@@ -98,7 +101,11 @@ class Recovery:
         queues = self._load()
         self.ledger = replay.running_ledger()
         self.recovered = Recovered(
-            queues, replay.next_batch_number, replay.next_entry_ids, self._report
+            queues,
+            replay.next_batch_number,
+            replay.next_entry_ids,
+            self._report,
+            self.ledger.remembered.lists(),
         )
 
     def _note(self, event: str, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from ..amqp_frames.batch import Batch, Indexes
 from .entries_record import EntriesRecord
+from .identities_record import IdentitiesRecord
 from .live_entries import Block, Deadlines, EntryIds
 from .records import (
     DELIVERED,
@@ -119,6 +120,8 @@ class Replay:
             self.next_batch_number = max(self.next_batch_number, number + 1)
         elif isinstance(record, RangesRecord):
             self._take_ranges(record)
+        elif isinstance(record, IdentitiesRecord):
+            self._take_identities(record)
         elif isinstance(record, SegmentRecord):
             self.next_batch_number = max(self.next_batch_number, record.next_batch_number)
         else:
@@ -142,6 +145,16 @@ class Replay:
         # The body record may be lost; its number is not to be used again all the same.
         self.next_batch_number = max(self.next_batch_number, record.batch_number + 1)
         self._used(record.queue_id, record.entry_ids[-1])
+        if record.identities is not None and record.queue_id in self._known_queue_ids:
+            segment, ids = ledger.open_segment, record.entry_ids
+            ledger.remembered.append(record.queue_id, segment, ids, record.identities)
+
+    def _take_identities(self, record: IdentitiesRecord) -> None:
+        if record.queue_id in self._known_queue_ids:
+            for run in record.runs:
+                run.segment = self.ledger.open_segment
+                self.ledger.remembered.take_carried(record.queue_id, run)
+                self._used(record.queue_id, run.last_entry_id)
 
     def _take_ranges(self, record: RangesRecord) -> None:
         ledger = self._ledger_of(record.queue_id)
@@ -177,6 +190,7 @@ class Replay:
         running.live = dict.fromkeys(self.ledger.live, 0)
         running.speaks_of = self.ledger.speaks_of
         running.may_remove = True
+        running.remembered = self.ledger.remembered
         for queue_id, live_entries in self.ledger.queues.items():
             for block in live_entries.blocks:
                 running.extend(queue_id, block.entry_ids, block.body_segment, block.entries_segment)

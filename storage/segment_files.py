@@ -19,6 +19,7 @@ from isal.isal_zlib import crc32
 from .entries_record import EntriesRecord
 from .errors import StorageError
 from .files import Files, write_all
+from .identities_record import IdentitiesRecord
 from .records import (
     HEAD,
     HEAD_BYTES,
@@ -33,9 +34,10 @@ from .segment_ledger import EntryRange
 
 # A file no longer than this, in which not even the first bytes verify, was never a segment.
 TORN_HEADER_BYTES_MAX = 4096
-# What is written. Version 2 added deadlines to entries records.
-FORMAT_VERSION = 2
-FORMAT_VERSIONS_READ = (1, 2)
+# What is written. Version 2 added deadlines to entries records; version 3 identities, and records
+# of these alone.
+FORMAT_VERSION = 3
+FORMAT_VERSIONS_READ = (1, 2, 3)
 MAGIC = b"LEVERETJ"
 
 _prefix = Struct("<8sII")
@@ -122,7 +124,7 @@ class SegmentReader:
         if prefix is not None and prefix.version not in FORMAT_VERSIONS_READ:
             msg = (
                 f"journal segment {number} has format version {prefix.version}; "
-                f"this broker reads versions {' and '.join(map(str, FORMAT_VERSIONS_READ))}"
+                f"this broker reads versions 1 to {FORMAT_VERSION}"
             )
             raise JournalVersionError(msg)
         self.number = number
@@ -216,6 +218,8 @@ class SegmentReader:
             return f"{len(record.indexes)} messages of batch {record.batch_number}"
         if isinstance(record, RangesRecord):
             return f"settle or delivered record of queue {record.queue_id}"
+        if isinstance(record, IdentitiesRecord):
+            return f"identities of queue {record.queue_id}"
         return "bookkeeping of segments"
 
     def _decode(self, offset: int, end: int) -> Record | None:

@@ -5,6 +5,8 @@ A segment can be removed when
 2. every segment that its settle and delivered records speak of is gone, or goes with it.
    A settle is live until the entries record it speaks of is gone: without it, a message that was
    settled comes back at the next start.
+Identities that queues' windows remember go with neither: they are few octets, and are written anew
+before their segment goes, unless they are a large part of it (`identity_runs.py`).
 
 The open segment never goes. Counting is done as records are made, block by block; nothing here
 reads a segment or touches a file. `journal.py` keeps a ledger while it runs, `replay.py` fills
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic
 
+from .identity_runs import RememberedIdentities
 from .live_entries import Block, BlockType, EntryIds, LiveEntries
 
 # First and last entry id, both inclusive.
@@ -26,6 +29,9 @@ class SegmentLedger(Generic[BlockType]):
     """The live entries of every queue, and what each segment is still needed for."""
 
     def __init__(self) -> None:
+        # Identities for dedup windows; a segment with more octets of these than that stays.
+        self.remembered = RememberedIdentities()
+        self.identity_bytes_max = 0
         self.queues: dict[int, LiveEntries[BlockType]] = {}
         # Per segment that is there: how many live entries need it, counted once for the entries
         # record and once more for the body record if that lies in another segment.
@@ -95,6 +101,7 @@ class SegmentLedger(Generic[BlockType]):
 
     def drop(self, queue_id: int) -> None:
         """Everything of this queue is dead, without a record: the catalog does not know it."""
+        self.remembered.drop(queue_id)
         live_entries = self.queues.pop(queue_id, None)
         if live_entries is not None:
             for block in live_entries.blocks:
@@ -106,9 +113,12 @@ class SegmentLedger(Generic[BlockType]):
             return []
         self.may_remove = False
         going: list[int] = []
+        identity_bytes = self.remembered.bytes_in
         # A record speaks of its own segment or of earlier ones, so ascending order decides all.
         for number in sorted(self.live):
             if number == self.open_segment or self.live[number]:
+                continue
+            if identity_bytes and identity_bytes.get(number, 0) > self.identity_bytes_max:
                 continue
             needed = self.speaks_of[number]
             needed.intersection_update(self.live)

@@ -49,7 +49,7 @@ def restarted(files: CrashingFiles, *queue_ids: int) -> dict[int, list[tuple[int
 
 def test_a_new_journal_is_empty(files: CrashingFiles) -> None:
     _, recovered = opened(files, 1)
-    assert recovered == Recovered({}, 1, {1: 1}, [])
+    assert recovered == Recovered({}, 1, {1: 1}, [], {})
 
 
 def test_an_appended_batch_comes_back_after_its_commit(files: CrashingFiles) -> None:

@@ -100,21 +100,22 @@ def test_zeros_written_ahead_are_no_torn_tail() -> None:
 
 def test_a_segment_of_a_newer_format_stops_the_start() -> None:
     files, _ = in_three_segments()
-    prefix = pack("<8sII", MAGIC, 3, 500)
+    prefix = pack("<8sII", MAGIC, 4, 500)
     files.names[segment_path(DIRECTORY, 2)].content[:20] = prefix + pack("<I", crc32(prefix))
     with pytest.raises(JournalVersionError) as caught:
         opened(files)
     assert str(caught.value) == (
-        "journal segment 2 has format version 3; this broker reads versions 1 and 2"
+        "journal segment 2 has format version 4; this broker reads versions 1 to 3"
     )
 
 
-def test_segments_of_format_version_1_are_read() -> None:
-    """A version-1 segment is one of today's without deadlines but for the number in its prefix."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_segments_of_earlier_format_versions_are_read(version: int) -> None:
+    """They are as today's without identities, or deadlines, but for the number in the prefix."""
     files, held = in_three_segments()
     for number in (1, 2, 3):
         content = files.names[segment_path(DIRECTORY, number)].content
-        prefix = pack("<8sII", MAGIC, 1, *unpack_from("<I", content, 12))
+        prefix = pack("<8sII", MAGIC, version, *unpack_from("<I", content, 12))
         content[:20] = prefix + pack("<I", crc32(prefix))
     assert started_twice(files) == (held, [])
 
