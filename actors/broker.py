@@ -20,6 +20,7 @@ from ..amqp_frames.methods import (
 )
 from ..core.access import Access
 from ..core.declaration_checks import gone
+from ..core.dedup_window import RememberedRow
 from ..core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ..core.permitted import check_planned
 from ..core.plan import Plan
@@ -83,7 +84,9 @@ class BrokerActor(LoopActor):
                     recovered_run(self._context.trace, queue.name, run)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)
-            start_queue(self._context, queue, messages)
+            kept = recovered.identities.get(queue.queue_id, ())
+            rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
+            start_queue(self._context, queue, messages, rows)
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""

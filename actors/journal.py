@@ -21,7 +21,16 @@ from pykka.messages import _ActorStop
 
 from ..storage.commit import Commit
 from ..storage.journal import Journal
-from .messages import Append, AskJournal, DropQueue, Persisted, RecordDeliveries, Ref, SettleSynced
+from .messages import (
+    Append,
+    AskJournal,
+    DropQueue,
+    ForgetIdentities,
+    Persisted,
+    RecordDeliveries,
+    Ref,
+    SettleSynced,
+)
 from .queue_tracing import commit_traced
 from .runtime import tell
 
@@ -179,7 +188,12 @@ class JournalActor(ThreadActor):
         for each in self.drained(message):
             if isinstance(each, Append):
                 journal.append(
-                    each.queue_id, each.batch, each.indexes, each.entry_ids, each.deadlines
+                    each.queue_id,
+                    each.batch,
+                    each.indexes,
+                    each.entry_ids,
+                    each.deadlines,
+                    each.identities,
                 )
                 self._appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):
@@ -190,6 +204,8 @@ class JournalActor(ThreadActor):
             elif isinstance(each, SettleSynced):
                 journal.settle(each.queue_id, each.ranges, sync=True)
                 self._answers.append(each)
+            elif isinstance(each, ForgetIdentities):
+                journal.forget_identities(each.queue_id, each.below)
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
             elif isinstance(each, AskJournal):

@@ -24,6 +24,7 @@ from ..core.in_flight import Delivery
 from ..core.login_checks import PasswordCheck
 from ..core.outlet import OutletShare
 from ..core.unacked import Part
+from ..storage.identity_runs import Identities
 
 Ref = ActorRef[Any]
 
@@ -128,6 +129,8 @@ class Append(NamedTuple):
     entry_ids: range | array[int]
     # When they expire, in milliseconds since the epoch: all of them, or aligned; 0 is never.
     deadlines: int | array[int] = 0
+    # Of a queue with a dedup window.
+    identities: Identities | None = None
 
 
 class Persisted(NamedTuple):
@@ -220,6 +223,13 @@ class RecordDeliveries(NamedTuple):
     queue_id: int
     delivered: Sequence[tuple[int, int]]
     settled: Sequence[tuple[int, int]]
+
+
+class ForgetIdentities(NamedTuple):
+    """Queue -> Journal: its dedup window remembers no entry with an id below this."""
+
+    queue_id: int
+    below: int
 
 
 class CommitMore(NamedTuple):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..core.dedup_window import RememberedRow, window_of
 from ..core.definitions import QueueDefinition
 from ..core.message_queue import MessageQueue
 from ..core.queue_structures import make_queue
@@ -9,6 +12,7 @@ from ..core.ready_by_priority import ReadyByPriority
 from .node_context import NodeContext
 from .queue import Queue
 from .queue_by_priority import QueueByPriority
+from .queue_dedup import DedupQueue, DedupQueueByPriority
 
 
 def new_messages(context: NodeContext, queue: QueueDefinition) -> MessageQueue:
@@ -17,9 +21,23 @@ def new_messages(context: NodeContext, queue: QueueDefinition) -> MessageQueue:
     return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
 
 
-def start_queue(context: NodeContext, queue: QueueDefinition, messages: MessageQueue) -> None:
-    """Give the queue an actor, its `handle` from now on."""
+def start_queue(
+    context: NodeContext,
+    queue: QueueDefinition,
+    messages: MessageQueue,
+    remembered: Iterable[RememberedRow] = (),
+) -> None:
+    """Give the queue an actor, its `handle` from now on.
+
+    `remembered`: what the journal kept for its dedup window.
+    """
     # Limits are kept in the order in which messages came, so a batch stays as it is.
     divides = type(messages) is MessageQueue and isinstance(messages.ready, ReadyByPriority)
-    kind = QueueByPriority if divides else Queue
-    queue.handle = kind.start_on(context.runtime, context, queue, messages)
+    window = window_of(queue.arguments)
+    if window is None:
+        kind = QueueByPriority if divides else Queue
+        queue.handle = kind.start_on(context.runtime, context, queue, messages)
+        return
+    window.restore(remembered)
+    dedup_kind = DedupQueueByPriority if divides else DedupQueue
+    queue.handle = dedup_kind.start_on(context.runtime, context, queue, messages, window)

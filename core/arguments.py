@@ -20,6 +20,7 @@ from ..amqp_frames.constants import PRECONDITION_FAILED, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.errors import SoftError
 from ..amqp_frames.field_table import Field, Table
 from ..amqp_frames.short_strings import encode_text
+from .dedup_window import DEDUP_WINDOW_MAX
 from .erlang_terms import as_text
 from .queue_types import (
     CLASSIC,
@@ -40,6 +41,8 @@ _BUILT: Final = frozenset(
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-dead-letter-strategy",
+        "x-dedup-age-ms",
+        "x-dedup-window",
         "x-delivery-limit",
         "x-expires",
         "x-message-ttl",
@@ -80,7 +83,9 @@ def not_implemented(argument: str, named: str) -> SoftError:
     return _invalid(argument, named, "not implemented")
 
 
-def check_queue_arguments(named: str, arguments: Table) -> None:
+def check_queue_arguments(
+    named: str, arguments: Table, dedup_window_max: int = DEDUP_WINDOW_MAX
+) -> None:
     """Raise if a queue cannot be made with these. `named` is it as texts speak of it."""
     if not arguments:
         return
@@ -93,6 +98,9 @@ def check_queue_arguments(named: str, arguments: Table) -> None:
     others = OTHER_TYPES_ARGUMENTS[type_name]
     own = {name: value for name, value in arguments.items() if name not in others}
     _check_values(own, _QUEUE_CHECKS, named)
+    window = arguments.get("x-dedup-window")
+    if window is not None and _number(window) > dedup_window_max:
+        raise _invalid("x-dedup-window", named, f"{{max_value_exceeded,{_number(window)}}}")
     _check_queue_types(arguments, others, named, TYPE_NAMES[type_name])
     for name in (*QUEUE_ARGUMENTS, *QUORUM_UNBUILT):
         if name in arguments and name not in _BUILT:
@@ -102,8 +110,7 @@ def check_queue_arguments(named: str, arguments: Table) -> None:
 def check_exchange_arguments(named: str, arguments: Table) -> None:
     """Raise if an exchange cannot be made with these."""
     for name in EXCHANGE_ARGUMENTS:
-        argument = arguments.get(name)
-        _check_exchange_name(name, argument, named)
+        _check_exchange_name(name, arguments.get(name), named)
 
 
 def check_consumer_arguments(named: str, arguments: Table, quorum: bool = False) -> None:
@@ -190,9 +197,15 @@ def _expires(argument: Field, arguments: Table) -> str | None:
     return "{value_zero,0}" if reason is None and argument.value == 0 else reason
 
 
-def _group_size(argument: Field, arguments: Table) -> str | None:
+def _positive(argument: Field, arguments: Table) -> str | None:
     reason = _not_negative(argument, arguments)
     return "{value_zero,0}" if reason is None and argument.value == 0 else reason
+
+
+def _dedup_age(argument: Field, arguments: Table) -> str | None:
+    reason = _expires(argument, arguments)
+    is_alone = reason is None and "x-dedup-window" not in arguments
+    return "dedup_age_but_no_window_defined" if is_alone else reason
 
 
 def _priority(argument: Field, arguments: Table) -> str | None:
@@ -267,7 +280,7 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-queue-mode": _queue_mode,
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
-    "x-quorum-initial-group-size": _group_size,
+    "x-quorum-initial-group-size": _positive,
     # RabbitMQ takes anything here; what is no number would be no limit.
     "x-delivery-limit": _integer,
     "x-queue-leader-locator": _one_of(
@@ -278,6 +291,8 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
         "least-leaders",
         "min-masters",
     ),
+    "x-dedup-window": _positive,
+    "x-dedup-age-ms": _dedup_age,
 }
 _CONSUMER_CHECKS: Final[Mapping[str, _Check]] = {
     "x-priority": _integer,

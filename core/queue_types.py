@@ -36,6 +36,9 @@ QUEUE_ARGUMENTS: Final = (
     "x-delivery-limit",
     "x-queue-master-locator",
     "x-queue-leader-locator",
+    # Leveret's own; RabbitMQ knows neither and ignores them.
+    "x-dedup-window",
+    "x-dedup-age-ms",
 )
 # What quorum queues have in RabbitMQ 4.3 besides.
 QUORUM_UNBUILT: Final = (

@@ -34,6 +34,7 @@ from .declaration_checks import (
     check_same_queue,
     stripped,
 )
+from .dedup_window import DEDUP_WINDOW_MAX
 from .definitions import (
     TO_EXCHANGE,
     TO_QUEUE,
@@ -63,12 +64,14 @@ class Topology:
         next_queue_id: Callable[[], int],
         random_octets: Callable[[int], bytes],
         vhost: str = "/",
+        dedup_window_max: int = DEDUP_WINDOW_MAX,
     ) -> None:
         """`next_queue_id` never repeats, not even after a restart; os.urandom is random enough."""
         self.vhost = vhost
         self.table = ExchangeTable(vhost)
         self._next_queue_id = next_queue_id
         self._random_octets = random_octets
+        self._dedup_window_max = dedup_window_max
 
     def restore(
         self,
@@ -205,7 +208,8 @@ class Topology:
                 existing, durable, auto_delete, arguments, owner if exclusive else None
             )
             return make_plan(self.table, queue=existing)
-        check_queue_arguments(resource("queue", name, self.vhost), arguments)
+        named = resource("queue", name, self.vhost)
+        check_queue_arguments(named, arguments, self._dedup_window_max)
         queue = QueueDefinition(
             name,
             self._next_queue_id(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from .dedup_window import DEDUP_WINDOW_MAX
 from .definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
 from .exchange_table import ExchangeTable
 from .topology import Topology
@@ -21,9 +22,11 @@ class Vhosts:
         names: Iterable[str],
         next_queue_id: Callable[[], int],
         random_octets: Callable[[int], bytes],
+        dedup_window_max: int = DEDUP_WINDOW_MAX,
     ) -> None:
         self._next_queue_id = next_queue_id
         self._random_octets = random_octets
+        self._dedup_window_max = dedup_window_max
         self._topologies: dict[str, Topology] = {}
         for name in names:
             self.add(name)
@@ -50,8 +53,10 @@ class Vhosts:
     def add(self, name: str) -> Topology:
         """A new vhost, with the exchanges that each has."""
         assert name not in self._topologies, name
-        topology = self._topologies[name] = Topology(self._next_queue_id, self._random_octets, name)
-        return topology
+        self._topologies[name] = Topology(
+            self._next_queue_id, self._random_octets, name, self._dedup_window_max
+        )
+        return self._topologies[name]
 
     def remove(self, name: str) -> None:
         """The vhost goes; all that was in it has gone before."""

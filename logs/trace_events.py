@@ -106,6 +106,11 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         ("queue", "queue_id", *_MESSAGES, "ready_after", "waits_for_sync"),
         "the queue has it in memory",
     ),
+    "message.duplicate": TraceEvent(
+        "queue",
+        ("queue", *_MESSAGES),
+        "the queue has taken one of that producer and id before: it is confirmed, not enqueued",
+    ),
     "journal.appended": TraceEvent(
         "journal", ("queue_id", *_MESSAGES), "the journal has it in its buffer for the next commit"
     ),

@@ -202,8 +202,12 @@ def _all_have_it(found: Found) -> str:
     """Each queue with what it took, the slowest last."""
     said = [line for line in found.events if line["event"] == "confirm.queued"]
     synced = {line["queue"] for line in found.events if line["event"] == "message.persisted"}
+    repeats = {line["queue"] for line in found.events if line["event"] == "message.duplicate"}
     parts = []
     for line in sorted(said, key=lambda each: each["t_ns"]):
+        if line["queue"] in repeats:
+            parts.append(f"queue {line['queue']!r} had one of that producer and id before")
+            continue
         how = "after its fsync" if line["queue"] in synced else "in memory, as it promises"
         parts.append(f"queue {line['queue']!r} has it {how}")
     if not parts:
@@ -240,6 +244,8 @@ def _queues_side(found: Found) -> str:
             continue
         if event == "message.enqueued":
             state[queue] = "is ready"
+        elif event == "message.duplicate":
+            state[queue] = "is a duplicate and was not enqueued"
         elif event == "message.recovered":
             state[queue] = "came back from the journal at a start and is ready"
         elif event == "message.delivered":

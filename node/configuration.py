@@ -73,6 +73,7 @@ class Configuration:
     write_buffer_bytes_max: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
     reply_window_bytes_max: int = 16 * MIB
+    dedup_window_max: int = 10_000_000
     segment_bytes_max: int = 64 * MIB
     disk_free_bytes_min: int = 50_000_000
     disk_check_interval_ms: int = 10_000
@@ -128,6 +129,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     # RabbitMQ's least and interval; 0 of them is no alarm.
     "disk_free_bytes_min": (0, 2**50),
     "disk_check_interval_ms": (10, 3_600_000),
+    "dedup_window_max": (1, 2**31 - 1),
     "segment_bytes_max": (1 * MIB, 2**40),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),

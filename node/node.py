@@ -114,7 +114,8 @@ class Node:
             configuration.password_hash_cost,
         )
         queue_ids = itertools.count(catalog.next_queue_id)
-        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom)
+        window_max = configuration.dedup_window_max
+        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, window_max)
         vhosts.restore(*restored(contents))
         known_queue_ids = {queue.queue_id for queue in vhosts.queues()}
         self._journal, recovered = Journal.open(

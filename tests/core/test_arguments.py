@@ -10,6 +10,7 @@ from leveret.core.arguments import (
     check_queue_arguments,
     consumer_priority,
 )
+from leveret.core.dedup_window import DEDUP_WINDOW_MAX
 
 QUEUE = "queue 'q' in vhost '/'"
 
@@ -36,6 +37,8 @@ QUEUE = "queue 'q' in vhost '/'"
         {"x-overflow": "drop-head"},
         {"x-overflow": "reject-publish-dlx"},
         {"x-queue-type": "quorum"},
+        {"x-queue-type": "quorum", "x-dedup-window": 1, "x-dedup-age-ms": 1},
+        {"x-dedup-window": DEDUP_WINDOW_MAX},
         {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3, "x-max-length": 5},
         {"x-queue-type": "quorum", "x-max-in-memory-length": 0, "x-max-in-memory-bytes": 0},
         {"x-unknown": 1, "max-length": 2, "": 3},
@@ -81,6 +84,11 @@ def test_dead_letter_routing_key_needs_its_exchange(refused):
         ("x-max-priority", 256, "{max_value_exceeded,256}"),
         ("x-max-priority", -1, "{value_negative,-1}"),
         ("x-max-priority", "9", '"expected integer, got longstr"'),
+        ("x-dedup-window", 0, "{value_zero,0}"),
+        ("x-dedup-window", DEDUP_WINDOW_MAX + 1, "{max_value_exceeded,10000001}"),
+        ("x-dedup-window", "9", '"expected integer, got longstr"'),
+        ("x-dedup-age-ms", 0, "{value_zero,0}"),
+        ("x-dedup-age-ms", 1, "dedup_age_but_no_window_defined"),
         ("x-overflow", "foo", "invalid_overflow"),
         ("x-overflow", 1, "{unacceptable_type,signedint}"),
         ("x-dead-letter-routing-key", 1, "{unacceptable_type,signedint}"),

@@ -29,6 +29,7 @@ _nothing: Any = None
 MALFORMED: dict[str, Any] = {
     "Queue": Persisted(_nothing),
     "QueueByPriority": Persisted(_nothing),
+    "DedupQueue": Persisted(_nothing),
     "Channel": Confirm(_nothing, _nothing),
     "Reader": ChannelFailed([], _nothing),  # type: ignore[arg-type]
     "Writer": StartHeartbeats(_nothing),

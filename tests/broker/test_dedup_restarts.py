@@ -1,0 +1,83 @@
+"""What a queue's window remembers is there after a restart, and after what it remembers is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import leveret
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import QueuePurge, QueuePurgeOk
+from leveret.amqp_frames.properties import Properties
+from wire import Client, publish
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[Client]:
+    """A broker on this directory, whose segments are small, and a client of it."""
+    with (
+        leveret.Broker(
+            data_dir=directory / "data",
+            port=0,
+            segment_bytes_max=1 << 20,
+            password_hash_cost=10,
+            log_level="error",
+        ) as broker,
+        Client(broker.host, broker.port).log_in() as client,
+    ):
+        client.open_channel(1, confirms=True)
+        yield client
+
+
+def known(number: int, mode: int = 2) -> Properties:
+    headers = table_of({"x-dedup-producer": "p", "x-dedup-id": f"{number}"})
+    return Properties(headers=headers, delivery_mode=mode)
+
+
+def segments(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "data" / "journal").iterdir())
+
+
+def declare(client: Client, durable: bool = True, **arguments: int) -> None:
+    table = {"x-dedup-window": 5000}
+    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
+    client.declare("q", durable=durable, arguments=table_of(table))
+
+
+def test_a_window_outlives_its_messages_their_segments_and_several_restarts(tmp_path: Path) -> None:
+    with started(tmp_path) as client:
+        declare(client)
+        first = segments(tmp_path)
+        for start in range(0, 4000, 500):
+            client.send(*(publish("q", bytes(1000), known(start + at)) for at in range(500)))
+            client.expect_acks(range(start + 1, start + 501))
+            assert client.ask(1, QueuePurge(queue="q")) == QueuePurgeOk(500)
+    assert not set(first) & set(segments(tmp_path))
+    for _ in range(2):
+        with started(tmp_path) as client:
+            assert client.counts("q") == (0, 0)
+            client.send(*(publish("q", b"", known(number)) for number in range(4000)))
+            client.expect_acks(range(1, 4001))
+            assert client.counts("q") == (0, 0)
+
+
+def test_what_was_transient_is_forgotten_with_it_and_what_was_stored_is_not(tmp_path: Path) -> None:
+    with started(tmp_path) as client:
+        declare(client)
+        client.publish_all("q", b"stored", properties=known(1))
+        client.publish_all("q", b"passing", properties=known(2, mode=1))
+    with started(tmp_path) as client:
+        assert client.counts("q") == (1, 0)
+        client.publish_all("q", b"again", properties=known(1, mode=1))
+        client.publish_all("q", b"new", properties=known(2, mode=1))
+        assert client.counts("q") == (2, 0)
+
+
+def test_an_age_goes_on_while_the_broker_is_down(tmp_path: Path) -> None:
+    with started(tmp_path) as client:
+        declare(client, x_dedup_age_ms=1)
+        client.publish_all("q", b"1", properties=known(1))
+    with started(tmp_path) as client:
+        client.publish_all("q", b"1", properties=known(1))
+        assert client.counts("q") == (2, 0)
