@@ -44,7 +44,7 @@ class ChannelTransaction:
         )
         self._is_committing = False
         self._has_failed = False
-        publisher.transactional = True
+        publisher.transactional = channel.tracing.is_transactional = True
         deliveries.transaction = self._held
 
     def publish(self, batch: Batch) -> None:
@@ -103,6 +103,7 @@ class ChannelTransaction:
             self._deliveries.give_back(parts, kind)
         self._held.clear()
         self._channel.write(TxCommitOk())
+        self._channel.tracing.committed()
         return True
 
     def rollback(self) -> None:

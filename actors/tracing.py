@@ -28,6 +28,9 @@ class ChannelTracing:
         self._connection = connection
         self._number = number
         self._user = user
+        self.is_transactional = False
+        # Traced batches of the transaction that is being committed.
+        self._committing: list[int] = []
         # Traced seq_nos that are to be answered, ascending.
         self._open: list[SeqRange] = []
 
@@ -44,7 +47,11 @@ class ChannelTracing:
         if not chosen:
             return
         self._write("frame.received", batch, chosen, bytes=batch.wire_bytes())
-        self._numbered("command.assembled", routed, chosen, user=self._user)
+        fields: dict[str, object] = {"user": self._user}
+        if self.is_transactional:
+            fields["transaction"] = True
+            self._committing.append(batch.number)
+        self._numbered("command.assembled", routed, chosen, **fields)
         told = {queue.name: among(chosen, indexes) for queue, indexes in routed.told.items()}
         unrouted = self._routed(batch, chosen, told)
         acked: set[int] = set()
@@ -153,6 +160,18 @@ class ChannelTracing:
                 unconfirmed_after=len(unconfirmed),
                 smallest_unconfirmed=unconfirmed.smallest(),
             )
+
+    def committed(self) -> None:
+        """The transaction's publishes are safe, and tx.commit-ok is written."""
+        if self._committing:
+            self._trace.write(
+                "transaction.committed",
+                "channel",
+                connection=self._connection,
+                channel=self._number,
+                batches=self._committing,
+            )
+            self._committing = []
 
     def rejected(self, queue: str, batch: Batch, indexes: Indexes, reason: str) -> None:
         """A queue will never have these messages, and is not there to say so."""

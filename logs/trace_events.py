@@ -58,6 +58,7 @@ FIELDS: Final = {
     "delivery_tag": "the channel's delivery tags: a list of [first, last]",
     "letter_batch": "the batch of the dead letters: with the place in it, their ids",
     "letters": "their places in that batch, in the order of `messages`: a list of [first, last]",
+    "transaction": "true if it was published in a transaction, which is being committed",
     "attempt": "how many times it has been delivered, this time included",
     "reason": "why, in words",
     "reply_code": "AMQP's code of the error",
@@ -73,7 +74,7 @@ EVENTS: Final[dict[str, TraceEvent]] = {
     ),
     "command.assembled": TraceEvent(
         "channel",
-        (*_PLACE, *_MESSAGES, "user", "seq_no"),
+        (*_PLACE, *_MESSAGES, "user", "seq_no", "transaction"),
         "the channel has whole publishes and numbered them (not outside confirm mode)",
     ),
     "message.routed": TraceEvent(
@@ -155,6 +156,11 @@ EVENTS: Final[dict[str, TraceEvent]] = {
             "smallest_unconfirmed",
         ),
         "basic.nack frames were written",
+    ),
+    "transaction.committed": TraceEvent(
+        "channel",
+        (*_PLACE, "batches"),
+        "all that was published in it is safe in its queues; tx.commit-ok was written",
     ),
     "message.delivered": TraceEvent(
         "channel",

@@ -126,7 +126,7 @@ class Follower:
     def _is_wanted(self, line: Line) -> bool:
         """A line that names no message: a confirm, a sync, or the life of something."""
         event = line["event"]
-        if event == "journal.synced":
+        if "batches" in line:
             batches = (self._batches.get((line["boot"], number)) for number in line["batches"])
             return any(batch is not None and batch.wanted for batch in batches)
         if event in _ANSWERS:

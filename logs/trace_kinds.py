@@ -46,6 +46,7 @@ KINDS: Final[dict[str, Kind]] = {
     "delivery_tag": "spans",
     "letter_batch": "number",
     "letters": "spans",
+    "transaction": "flag",
     "attempt": "number",
     "reason": "text",
     "reply_code": "number",

@@ -9,8 +9,10 @@ from typing import Any
 
 from . import trace_control, trace_follow_command, trace_report_command
 from .logs.trace_check import TraceCheck
-from .logs.trace_explain import Found, find_by_id, find_by_seq_no, timeline, verdict
+from .logs.trace_explain import timeline
+from .logs.trace_find import Found, find_by_id, find_by_seq_no
 from .logs.trace_reader import TraceFilesError, read_trace, trace_files
+from .logs.trace_verdict import verdict
 from .progress import Progress
 
 # Past so many, faults are only counted.
@@ -56,11 +58,15 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
 def _find(parsed: argparse.Namespace) -> Found:
     files = _files(parsed)
-    if parsed.message_id is not None:
-        return find_by_id(files, parsed.message_id)
-    if parsed.connection is None or parsed.seq_no is None:
-        raise TraceFilesError("which message? Give its id, or --connection, --channel and --seq-no")
-    return find_by_seq_no(files, parsed.connection, parsed.channel, parsed.seq_no)
+    with Progress("reading the trace") as progress:
+        if parsed.message_id is not None:
+            return find_by_id(files, parsed.message_id, progress)
+        if parsed.connection is None or parsed.seq_no is None:
+            raise TraceFilesError(
+                "which message? Give its id, or --connection, --channel and --seq-no"
+            )
+        place = parsed.connection, parsed.channel, parsed.seq_no
+        return find_by_seq_no(files, *place, progress)
 
 
 def check_command(parsed: argparse.Namespace) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import leveret
+import pytest
+from insides import wait_until
+from leveret.command_line import main
 from leveret.logs.trace_events import COMMON, EVENTS
 from leveret.logs.trace_kinds import KINDS, is_of_kind
-from leveret.logs.trace_reader import read_trace, trace_files
+from leveret.logs.trace_reader import parsed_line, read_trace, trace_files
+from leveret.logs.trace_tail import TraceTail
 from wire import Client
 
 Line = dict[str, Any]
@@ -46,3 +51,42 @@ def trace_of(directory: Path) -> list[Line]:
 
 def names(lines: list[Line]) -> list[str]:
     return [line["event"] for line in lines]
+
+
+def explanation(
+    directory: Path, capsys: pytest.CaptureFixture[str], publish_number: int = 1
+) -> list[str]:
+    """What `leveret trace explain` says of the publish of that place in the trace."""
+    assembled = [line for line in trace_of(directory) if line["event"] == "command.assembled"]
+    ids = [
+        f"{line['boot']}-{line['batch']}-{place}"
+        for line in assembled
+        for first, last in line["messages"]
+        for place in range(first, last + 1)
+    ]
+    said = explained(directory, capsys, ids[publish_number - 1])
+    line = assembled[0]
+    if publish_number == 1 and "seq_no" in line:
+        place = ["--connection", line["connection"], "--channel", str(line["channel"])]
+        assert explained(directory, capsys, *place, "--seq-no", "1") == said
+    return said
+
+
+def explained(directory: Path, capsys: pytest.CaptureFixture[str], *which: str) -> list[str]:
+    capsys.readouterr()
+    assert main(["trace", "explain", *which, "--data-dir", str(directory / "data")]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def wait_for_events(tail: TraceTail, *names: str) -> None:
+    """Return when the broker's trace has these events on the disk, as often as they are named."""
+    missing = Counter(names)
+
+    def are_there() -> bool:
+        for data in tail.lines():
+            line = parsed_line(data)
+            assert line is not None
+            missing[line["event"]] -= 1
+        return not +missing
+
+    wait_until(are_there)

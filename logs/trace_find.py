@@ -1,0 +1,175 @@
+"""Finds all events of one message in a trace, and of the dead letters that it became.
+
+A life is what has one message id. A message that a queue gives to a dead-letter exchange goes on as
+another message, and its events belong to the story; who asks for a dead letter is told what it
+was made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .trace_reader import Line, TraceFilesError, holds, read_trace
+
+_MESSAGE_ID = re.compile(r"([0-9a-f]+)-(\d+)-(\d+)")
+_ANSWERS = ("confirm.sent", "confirm.nacked", "channel.closed")
+
+Progress = Callable[[float], None]
+# Batch and place.
+Message = tuple[int, int]
+
+
+class Life(NamedTuple):
+    """One message, and all events that speak of it, in order."""
+
+    batch: int
+    place: int
+    events: list[Line]
+
+    def named(self, event: str) -> list[Line]:
+        """Its events of this name."""
+        return [line for line in self.events if line["event"] == event]
+
+
+class Found(NamedTuple):
+    """The message that was asked for, and behind it those that it became."""
+
+    boot: str
+    connection: str
+    channel: int
+    seq_no: int  # 0: not in confirm mode, or not known
+    lives: list[Life]
+    # In the order of the trace, with the number of the life that each belongs to.
+    events: list[tuple[int, Line]]
+
+    def message_id(self, life: int = 0) -> str:
+        """As `leveret trace explain` takes it."""
+        return f"{self.boot}-{self.lives[life].batch}-{self.lives[life].place}"
+
+
+def find_by_id(files: Sequence[Path], message_id: str, progress: Progress | None = None) -> Found:
+    """All about the message of that id; TraceFilesError if the trace has nothing of it."""
+    match = _MESSAGE_ID.fullmatch(message_id)
+    if match is None:
+        raise TraceFilesError(
+            f"{message_id!r} is no message id: <boot>-<batch>-<place>, as in 3f2a9c01-42-0"
+        )
+    return _Finder(match[1], (int(match[2]), int(match[3]))).read(files, progress)
+
+
+def find_by_seq_no(
+    files: Sequence[Path],
+    connection: str,
+    channel: int,
+    seq_no: int,
+    progress: Progress | None = None,
+) -> Found:
+    """The last publish with that number on that channel; TraceFilesError if there is none."""
+    wanted = b'"command.assembled"'
+    last: Line | None = None
+    for line in read_trace(files, lambda data: wanted in data):
+        if (
+            line["connection"] == connection
+            and line["channel"] == channel
+            and holds(line.get("seq_no", ()), seq_no)
+        ):
+            last = line
+    if last is None:
+        raise TraceFilesError(
+            f"no publish {seq_no} of {connection} on channel {channel} is in this trace: it "
+            "may not have been traced, or not have come"
+        )
+    place = paired(last["seq_no"], last["messages"], seq_no)
+    return _Finder(last["boot"], (last["batch"], place)).read(files, progress)
+
+
+def paired(ours: Sequence[list[int]], theirs: Sequence[list[int]], number: int) -> int:
+    """What stands in `theirs` where the number stands in `ours`: the n-th goes with the n-th."""
+    before = 0
+    for first, last in ours:
+        if first <= number <= last:
+            before += number - first
+            break
+        before += last - first + 1
+    for first, last in theirs:
+        if before <= last - first:
+            return first + before
+        before -= last - first + 1
+    return 0
+
+
+class _Finder:
+    """One look through the trace; a dead letter's events stand behind its making."""
+
+    def __init__(self, boot: str, message: Message) -> None:
+        self._boot = boot
+        self._lives = [Life(*message, [])]
+        self._numbers: dict[Message, int] = {message: 0}
+        self._events: list[tuple[int, Line]] = []
+        self._connection, self._channel, self._seq_no = "", 0, 0
+        # The run that it was published in; it may be asked for by that of its recovery.
+        self._published_in = ""
+
+    def read(self, files: Sequence[Path], progress: Progress | None) -> Found:
+        # Batch numbers go on from run to run, so a message that was recovered is the same one.
+        for line in read_trace(files, progress=progress):
+            for life in self._lives_in(line):
+                self._lives[life].events.append(line)
+                self._events.append((life, line))
+        if not self._events:
+            batch, place = self._lives[0].batch, self._lives[0].place
+            raise TraceFilesError(
+                f"nothing of message {self._boot}-{batch}-{place} is in this trace: it was not "
+                "traced, or its file is gone"
+            )
+        place_of = self._connection, self._channel, self._seq_no
+        return Found(self._boot, *place_of, self._lives, self._events)
+
+    def _lives_in(self, line: Line) -> list[int]:
+        """The lives that the event is about; takes in what it says of them."""
+        event = line["event"]
+        if "messages" in line:
+            batch, spans = line["batch"], line["messages"]
+            there = [
+                number
+                for (of, place), number in self._numbers.items()
+                if of == batch and holds(spans, place)
+            ]
+            if 0 in there and event == "command.assembled":
+                self._connection, self._channel = line["connection"], line["channel"]
+                self._published_in = line["boot"]
+                numbers = line.get("seq_no", ())
+                self._seq_no = paired(spans, numbers, self._lives[0].place) if numbers else 0
+            if event == "message.dead_lettered":
+                self._became(line, there)
+                return there or self._made_of(line)
+            return there
+        if "batches" in line:
+            batches = line["batches"]
+            return [number for (of, _), number in self._numbers.items() if of in batches]
+        return [0] if self._seq_no and self._is_answer(line) else []
+
+    def _became(self, line: Line, there: list[int]) -> None:
+        for number in there:
+            place = self._lives[number].place
+            letter = line["letter_batch"], paired(line["messages"], line["letters"], place)
+            if letter not in self._numbers:
+                self._numbers[letter] = len(self._lives)
+                self._lives.append(Life(*letter, []))
+
+    def _made_of(self, line: Line) -> list[int]:
+        """The message itself, if this is where it was made."""
+        batch, place = self._lives[0].batch, self._lives[0].place
+        return [0] if line["letter_batch"] == batch and holds(line["letters"], place) else []
+
+    def _is_answer(self, line: Line) -> bool:
+        return (
+            line["event"] in _ANSWERS
+            and line["boot"] == self._published_in
+            and line["connection"] == self._connection
+            and line["channel"] == self._channel
+            and holds(line["seq_no"], self._seq_no)
+        )

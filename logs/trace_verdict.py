@@ -1,0 +1,219 @@
+"""Why a message was confirmed, returned or nacked, or what it waits for; then where it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .trace_find import Found, Life, paired
+from .trace_reader import Line, holds
+
+_LEFT = {
+    "message.expired": "expired",
+    "message.evicted": "had to leave",
+    "message.rejected": "was rejected",
+}
+
+
+def verdict(found: Found) -> str:
+    """Plain sentences: the publisher's side, then each queue's, then its dead letters'."""
+    return " ".join(
+        filter(
+            None,
+            (
+                _origin(found),
+                _publisher_s_side(found),
+                _queues_side(found.lives[0]),
+                *_letters(found),
+            ),
+        )
+    )
+
+
+def _publisher_s_side(found: Found) -> str:
+    life = found.lives[0]
+    by_name = {line["event"]: line for line in life.events}
+    routed = by_name.get("message.routed")
+    if routed is None:
+        is_known = {"message.recovered", "message.dead_lettered"} & by_name.keys()
+        return "" if is_known else "Only a part of its life is in this trace."
+    if "transaction" in by_name.get("command.assembled", {}):
+        return _transaction_s_side(life, by_name)
+    key = _key(routed)
+    if "message.returned" in by_name:
+        behind = ", and its own ack was written directly behind the return" if found.seq_no else ""
+        return f"Returned because no queue is bound for {key} and it was mandatory{behind}."
+    if not found.seq_no:
+        return _unnumbered(life, key)
+    if "confirm.nacked" in by_name:
+        reasons = life.named("confirm.rejected")
+        why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in reasons)
+        return f"Nacked because a queue will not have it ({why or 'why is not in the trace'})."
+    if "confirm.sent" in by_name:
+        if "message.replied" in by_name:
+            return "Confirmed, and passed to the channel whose reply consumer its key names."
+        if "message.dropped" in by_name:
+            return f"Confirmed, and dropped, because no queue is bound for {key} (not mandatory)."
+        return f"Confirmed because {_all_have_it(life)}."
+    if "channel.closed" in by_name:
+        closed = by_name["channel.closed"]
+        return (
+            f"Never answered because its channel ended first ({_reply(closed)}): whether it is "
+            "kept is unknown to its publisher, which must publish it again. It waited for "
+            f"{_owing(life, closed) or 'nothing'}."
+        )
+    return f"Still waiting for {_owing(life) or 'the channel to say it'}."
+
+
+def _unnumbered(life: Life, key: str) -> str:
+    """Nobody is told of a publish outside confirm mode."""
+    if life.named("message.dropped"):
+        return (
+            f"Dropped because no queue is bound for {key} (not mandatory). Nobody was told: its "
+            "channel was not in confirm mode."
+        )
+    if life.named("message.replied"):
+        return "Passed to the channel whose reply consumer its key names; not to be confirmed."
+    return "Not to be confirmed: its channel was not in confirm mode."
+
+
+def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
+    """What its commit was answered, and why."""
+    key = _key(by_name["message.routed"])
+    if "message.returned" in by_name:
+        how = f"Returned because no queue is bound for {key} and it was mandatory"
+    elif "message.dropped" in by_name:
+        how = f"Dropped because no queue is bound for {key} (not mandatory)"
+    else:
+        how = ""
+    if "transaction.committed" in by_name:
+        if how:
+            return f"{how}; its transaction was committed."
+        return f"Committed with its transaction, because {_all_have_it(life)}."
+    rejected = life.named("confirm.rejected")
+    if rejected:
+        why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in rejected)
+        return f"Its transaction failed because a queue will not have it ({why})."
+    waits = _owing(life)
+    waits = f" It waits for {waits}." if waits else ""
+    if how:
+        return f"{how}. Its transaction's commit is not answered."
+    return f"Its transaction's commit is not answered.{waits}"
+
+
+def _reply(closed: Line) -> str:
+    """The reply code and text of a channel's end; an end without a code has none."""
+    code = closed["reply_code"]
+    return f"{code} {closed['reason']}" if code else str(closed["reason"])
+
+
+def _key(routed: Line) -> str:
+    exchange = f"exchange {routed['exchange']!r}" if routed["exchange"] else "the default exchange"
+    return f"routing key {routed['routing_key']!r} on {exchange}"
+
+
+def _all_have_it(life: Life) -> str:
+    """Each queue with what it took, the slowest last."""
+    said = sorted(life.named("confirm.queued"), key=lambda each: each["t_ns"])
+    synced = {line["queue"] for line in life.named("message.persisted")}
+    repeats = {line["queue"] for line in life.named("message.duplicate")}
+    parts = []
+    for line in said:
+        if line["queue"] in repeats:
+            parts.append(f"queue {line['queue']!r} had one of that producer and id before")
+            continue
+        how = "after its fsync" if line["queue"] in synced else "in memory, as it promises"
+        parts.append(f"queue {line['queue']!r} has it {how}")
+    if not parts:
+        return "all that had to have it had it"
+    last = f"; {said[-1]['queue']!r} was the last" if len(parts) > 1 else ""
+    return " and ".join(parts) + last
+
+
+def _owing(life: Life, end: Line | None = None) -> str:
+    """Which queues had not answered by then, and what they waited for."""
+    events = life.events if end is None else life.events[: life.events.index(end)]
+    routed = [line for line in events if line["event"] == "message.routed"]
+    queues = dict.fromkeys(queue for line in routed for queue in line["queues"])
+    for line in events:
+        if line["event"] in ("confirm.queued", "confirm.rejected"):
+            queues.pop(line["queue"], None)
+    waits = {
+        line["queue"]
+        for line in events
+        if line["event"] == "message.enqueued" and holds(line["waits_for_sync"], life.place)
+    }
+    return ", ".join(
+        f"queue {queue!r} ({'the sync of its disk' if queue in waits else 'to take it'})"
+        for queue in queues
+    )
+
+
+def _queues_side(life: Life) -> str:
+    """For each queue, what became of it there."""
+    state: dict[str, str] = {}
+    attempts: dict[str, int] = {}
+    for line in life.events:
+        event, queue = line["event"], line.get("queue")
+        if queue is None or event == "message.dead_lettered":
+            continue
+        if event == "message.enqueued":
+            state[queue] = "is ready"
+        elif event == "message.duplicate":
+            state[queue] = "is a duplicate and was not enqueued"
+        elif event == "message.recovered":
+            state[queue] = "came back from the journal at a start and is ready"
+            attempts[queue] = line["attempt"]
+        elif event == "message.delivered":
+            attempts[queue] = line["attempt"]
+            state[queue] = "is with a consumer"
+        elif event == "message.requeued":
+            state[queue] = f"is ready again ({line['reason']})"
+        elif event in _LEFT:
+            state[queue] = f"{_LEFT[event]} ({line['reason']}) and is not settled yet"
+        elif event == "message.settled":
+            state[queue] = f"is done ({line['reason']})"
+    sentences = []
+    for queue, what in state.items():
+        count = attempts.get(queue, 0)
+        times = f" after {count} deliver{'y' if count == 1 else 'ies'}" if count else ""
+        sentences.append(f"In queue {queue!r} it {what}{times}.")
+    return " ".join(sentences)
+
+
+# --- Dead letters
+
+
+def _origin(found: Found) -> str:
+    """What the message was made of, if it is a dead letter itself."""
+    life = found.lives[0]
+    for line in life.named("message.dead_lettered"):
+        if line["letter_batch"] == life.batch:
+            place = paired(line["letters"], line["messages"], life.place)
+            return (
+                f"It is a dead letter of queue {line['queue']!r} ({line['reason']}), made of "
+                f"message {line['boot']}-{line['batch']}-{place}."
+            )
+    return ""
+
+
+def _letters(found: Found) -> Iterator[str]:
+    """Each life behind the first: where it came from, where it went, where it is."""
+    made = [line for life in found.lives for line in life.named("message.dead_lettered")]
+    for number, life in enumerate(found.lives[1:], 1):
+        line = next(
+            line
+            for line in made
+            if line["letter_batch"] == life.batch and holds(line["letters"], life.place)
+        )
+        queues = " and ".join(repr(queue) for queue in line["queues"])
+        yield (
+            f"Its dead letter {found.message_id(number)} (queue {line['queue']!r}: "
+            f"{line['reason']}) goes to queue {queues}."
+        )
+        yield _queues_side(life)
+    for life in found.lives:
+        for line in life.named("letter.dropped"):
+            yield (
+                f"Queue {line['queue']!r} made no dead letter ({line['reason']}): there is no such "
+                "exchange, no queue for its key, or it would go round."
+            )

@@ -1,0 +1,130 @@
+"""`leveret trace explain`: publishes in transactions, outside confirm mode, and dead letters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gated_files import GatedFiles
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import BasicNack, BasicReturn, TxCommit, TxCommitOk, TxSelect
+from leveret.logs.trace_tail import TraceTail
+from traced import client_of, explained, explanation, trace_of, traced, wait_for_events
+from wire import PERSISTENT, TRANSIENT, Client, publish
+
+TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+def test_a_transaction_says_why_it_was_committed_and_what_its_commit_waits_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = GatedFiles()
+    with (
+        traced(tmp_path, files=files) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1)
+        client.declare("queue", durable=True)
+        client.ask(1, TxSelect())
+        files.hold()
+        tail = TraceTail(tmp_path / "data" / "traces", from_begin=True)
+        client.send(publish("queue", b"x", PERSISTENT))
+        client.send_methods(1, TxCommit())
+        files.wait_until_syncing()
+        wait_for_events(tail, "message.enqueued", "journal.appended")
+        assert explanation(tmp_path, capsys)[-1] == (
+            "Its transaction's commit is not answered. It waits for queue 'queue' (the sync of its "
+            "disk). In queue 'queue' it is ready."
+        )
+        files.release()
+        client.expect(1, TxCommitOk())
+    assert explanation(tmp_path, capsys)[-1] == (
+        "Committed with its transaction, because queue 'queue' has it after its fsync. In queue "
+        "'queue' it is ready."
+    )
+    [committed] = [e for e in trace_of(tmp_path) if e["event"] == "transaction.committed"]
+    assert len(committed["batches"]) == 1
+
+
+def test_a_transaction_s_return_and_drop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, Client(broker.host, broker.port) as client:
+        client.log_in().open_channel(1)
+        client.ask(1, TxSelect())
+        client.send(publish("nowhere", b"x", PERSISTENT, mandatory=True))
+        client.send(publish("nowhere", b"y", PERSISTENT))
+        client.send_methods(1, TxCommit())
+        client.expect_type(1, BasicReturn)
+        client.read_content(1)
+        client.expect(1, TxCommitOk())
+    key = "no queue is bound for routing key 'nowhere' on the default exchange"
+    assert explanation(tmp_path, capsys)[-1] == (
+        f"Returned because {key} and it was mandatory; its transaction was committed."
+    )
+    assert explanation(tmp_path, capsys, 2)[-1] == (
+        f"Dropped because {key} (not mandatory); its transaction was committed."
+    )
+
+
+def test_outside_confirm_mode_nobody_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, Client(broker.host, broker.port) as client:
+        client.log_in().open_channel(1)
+        client.declare("queue")
+        client.send(publish("queue", b"x", TRANSIENT) + publish("nowhere", b"y", TRANSIENT))
+        client.wait_for_counts("queue", (1, 0))
+    assert explanation(tmp_path, capsys)[-1] == (
+        "Not to be confirmed: its channel was not in confirm mode. In queue 'queue' it is ready."
+    )
+    assert explanation(tmp_path, capsys, 2)[-1] == (
+        "Dropped because no queue is bound for routing key 'nowhere' on the default exchange (not "
+        "mandatory). Nobody was told: its channel was not in confirm mode."
+    )
+
+
+def test_a_message_is_followed_into_its_dead_letter_and_that_one_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True, arguments=table_of(TO_DEAD))
+        client.declare("dead", durable=True)
+        client.publish_all("queue", b"1", b"2", properties=PERSISTENT)
+        for _ in range(2):
+            got = client.get("queue")
+            assert got is not None
+            client.send_methods(1, BasicNack(got.delivery_tag, requeue=False))
+        client.wait_for_counts("dead", (2, 0))
+    lettered = [e for e in trace_of(tmp_path) if e["event"] == "message.dead_lettered"]
+    ids = [
+        tuple(f"{e['boot']}-{e[batch]}-{e[places][0][0]}" for batch, places in pairs)
+        for pairs in [(("batch", "messages"), ("letter_batch", "letters"))]
+        for e in lettered
+    ]
+    original, letter = ids[-1]
+    said = explained(tmp_path, capsys, original)
+    assert f"  --- its dead letter {letter}" in said
+    assert said[-1] == (
+        "Confirmed because queue 'queue' has it after its fsync. In queue 'queue' it is done (its "
+        f"dead letter is safe) after 1 delivery. Its dead letter {letter} (queue 'queue': "
+        "rejected) goes to queue 'dead'. In queue 'dead' it is ready."
+    )
+    assert explained(tmp_path, capsys, letter)[-1] == (
+        f"It is a dead letter of queue 'queue' (rejected), made of message {original}. "
+        "In queue 'dead' it is ready."
+    )
+
+
+def test_a_letter_that_nobody_takes_and_what_expired(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {"x-dead-letter-exchange": "nowhere", "x-message-ttl": 1}
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True, arguments=table_of(arguments))
+        client.publish_all("queue", b"1", properties=PERSISTENT)
+        client.wait_for_counts("queue", (0, 0))
+    assert explanation(tmp_path, capsys)[-1].endswith(
+        "In queue 'queue' it is done (its dead letter is safe). Queue 'queue' made no dead letter "
+        "(expired): there is no such exchange, no queue for its key, or it would go round."
+    )
