@@ -52,7 +52,7 @@ from .messages import (
 )
 from .node_context import NodeContext
 from .queue_start import new_messages, start_queue
-from .queue_tracing import recovered_run
+from .queue_tracing import queue_declared, recovered_run
 from .runtime import LoopActor, tell
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
@@ -252,6 +252,7 @@ class BrokerActor(LoopActor):
         for change in plan.changes:
             if isinstance(change, AddQueue):
                 start_queue(self._context, change.queue, new_messages(self._context, change.queue))
+                queue_declared(self._context.trace, change.queue)
         topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):

@@ -107,6 +107,7 @@ class Channel(LoopActor):
 
     def on_start(self) -> None:
         """Say that the channel is open."""
+        self.tracing.tell("channel.opened")
         self.write(ChannelOpenOk())
 
     def on_receive(self, message: object) -> None:
@@ -126,6 +127,7 @@ class Channel(LoopActor):
                 else:
                     self._held_back.append(message)
             elif isinstance(message, Reject):
+                self.tracing.rejecting(message.queue.name, message.reason)
                 for batch, indexes in message.items:
                     self._publisher.unconfirmed.reject(message.queue, batch, indexes)
             elif isinstance(message, Release):
@@ -272,6 +274,7 @@ class Channel(LoopActor):
             return
         # What was confirmed before the mistake is still said.
         self._answer()
+        self.tracing.refused(error)
         self.tracing.closed(error.reply_code, error.reply_text)
         self._release()
         tell(self._reader, ChannelFailed(self._number, error))

@@ -127,6 +127,7 @@ class Commands:
             elif isinstance(method, ChannelFlow):
                 if not method.active:
                     raise HardError(NOT_IMPLEMENTED, "active=false")
+                self._channel.tracing.tell("channel.flow", active=True)
                 self._channel.write(ChannelFlowOk(True))
             elif isinstance(method, AccessRequest):
                 self._channel.write(AccessRequestOk(1))

@@ -207,12 +207,18 @@ class Consuming:
 
     def answered(self, method: Method, message: ConsumerAdded | ConsumerRemoved) -> None:
         """A queue has answered the command that was awaited."""
+        tracing = self._channel.tracing
         if isinstance(message, ConsumerAdded):
-            tag = _tag_text(message.consumer.consumer_tag)
+            consumer = message.consumer
+            tag = _tag_text(consumer.consumer_tag)
+            queue = self._queues_by_tag[tag]
+            tracing.consumer_added(queue.name, tag, consumer.prefetch, consumer.no_ack)
             self._channel.commands.write_unless_no_wait(method, BasicConsumeOk(tag))
         else:
             tag = _tag_text(message.consumer_tag)
-            self._queues_by_tag.pop(tag, None)
+            gone = self._queues_by_tag.pop(tag, None)
+            if gone is not None:
+                tracing.consumer_removed(gone.name, tag, "cancelled by the client")
             self._channel.commands.write_unless_no_wait(method, BasicCancelOk(tag))
 
     def got(self, message: GetAnswer) -> None:
@@ -222,8 +228,11 @@ class Consuming:
     def cancelled_by_queue(self, consumer_tag: bytes) -> None:
         """The queue is gone: tell clients that understand it."""
         tag = _tag_text(consumer_tag)
-        if self._queues_by_tag.pop(tag, None) is not None and self._hears_cancels:
-            self._channel.write(BasicCancel(tag, True))
+        queue = self._queues_by_tag.pop(tag, None)
+        if queue is not None:
+            self._channel.tracing.consumer_removed(queue.name, tag, "its queue is gone")
+            if self._hears_cancels:
+                self._channel.write(BasicCancel(tag, True))
 
     def _offer_credit(self) -> None:
         """Room in the channel's credit may be any of its queues' to use."""
@@ -248,6 +257,8 @@ class Consuming:
         for queue in self._queues_used:
             tell(handle_of(queue), ChannelDown(self._channel.actor_ref))
         self._queues_used.clear()
+        for tag, definition in self._queues_by_tag.items():
+            self._channel.tracing.consumer_removed(definition.name, tag, "its channel ended")
         self._queues_by_tag.clear()
 
 

@@ -44,6 +44,8 @@ class ChannelTransaction:
         )
         self._is_committing = False
         self._has_failed = False
+        # Of the commit at hand.
+        self._publish_count = 0
         publisher.transactional = channel.tracing.is_transactional = True
         deliveries.transaction = self._held
 
@@ -64,6 +66,7 @@ class ChannelTransaction:
         for held in self._held.publishes:
             self._publisher.check_held(held)
         self._is_committing = True
+        self._publish_count = self._held_count() if self._channel.tracing.is_on else 0
         self._channel.commands.await_answer(method)
         self.commit_more()
 
@@ -98,17 +101,28 @@ class ChannelTransaction:
         self._channel.commands.awaited = None
         if has_failed:
             ids = TxCommit.class_id, TxCommit.method_id
+            self._tell("transaction.failed", self._publish_count, "partial tx completion")
             raise SoftError(PRECONDITION_FAILED, "partial tx completion", *ids)
         for kind, parts in self._held.acks:
             self._deliveries.give_back(parts, kind)
-        self._held.clear()
         self._channel.write(TxCommitOk())
-        self._channel.tracing.committed()
+        self._tell("transaction.committed", self._publish_count)
+        self._held.clear()
         return True
 
     def rollback(self) -> None:
         """Forget what was published; what was acknowledged is unacknowledged again."""
         for _kind, parts in self._held.acks:
             self._deliveries.put_back(parts)
+        self._tell("transaction.rolled_back", self._held_count())
         self._held.clear()
         self._channel.write(TxRollbackOk())
+
+    def _held_count(self) -> int:
+        return sum(len(held.batch) for held in self._held.publishes)
+
+    def _tell(self, event: str, publishes: int, reason: str = "") -> None:
+        if not self._channel.tracing.is_on:
+            return
+        acks = sum(high - low for _kind, parts in self._held.acks for _, low, high in parts)
+        self._channel.tracing.transaction(event, publishes, acks, reason)

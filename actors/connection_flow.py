@@ -15,6 +15,7 @@ from ..amqp_frames.decoder import Event
 from ..amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Method, encode_method
 from ..core.connection_phase import Phase
 from ..core.publish_window import PublishWindow
+from .connection_log import ConnectionLog
 from .connection_opening import Opening
 from .messages import Absorbed, AlarmCleared, Ref, WriteBuffer
 from .node_context import NodeContext
@@ -36,14 +37,18 @@ class ConnectionFlow:
         transport: ReadableTransport,
         window: PublishWindow,
         opening: Opening,
+        log: ConnectionLog,
         reader: Ref,
     ) -> None:
         self._context = context
         self._window = window
         self._opening = opening
+        self._log = log
         self._reader = reader
         self.gate = ReadingGate(transport, window)
         self._phase = Phase.HEADER
+        # Why it is not read, as the trace was told; "" while it is, but for pauses of a moment.
+        self._told = ""
 
     def received(self, count: int) -> None:
         """Count a read; after a burst of them everything else has its turn first."""
@@ -81,9 +86,19 @@ class ConnectionFlow:
 
     def _balance(self) -> None:
         awaits_login = self._phase is Phase.HANDSHAKE and self._opening.awaits_login
-        self.gate.balance(self._phase is Phase.RUNNING, awaits_login)
+        is_running = self._phase is Phase.RUNNING
+        self.gate.balance(is_running, awaits_login)
+        reason = self.gate.reason() if is_running else ""
+        if reason != self._told:
+            self._told = reason
+            event = "flow.paused" if reason else "flow.resumed"
+            self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
 
     def _say(self, method: Method, writer: Ref) -> None:
         knows = self._opening.handshake.capability("connection.blocked")
         if knows and self._phase is Phase.RUNNING:
             tell(writer, encode_method(0, method))
+            if isinstance(method, ConnectionBlocked):
+                self._log.tell("connection.blocked", reason=method.reason)
+            else:
+                self._log.tell("connection.unblocked", reason="the alarm is over")

@@ -59,9 +59,11 @@ class DiskWatch(LoopActor):
         if is_low:
             self._context.alarm = LOW_ON_DISK
             self.runtime.log.warning(DISK_LOW, **figures)
+            self._context.trace.write("alarm.raised", "disk watch", reason=LOW_ON_DISK, **figures)
         else:
             self._context.alarm = ""
             self.runtime.log.info(DISK_ENOUGH, **figures)
+            self._context.trace.write("alarm.cleared", "disk watch", reason=LOW_ON_DISK, **figures)
             tell(self._listener, AlarmCleared())
 
     def on_failure(self, *exception: Any) -> None:

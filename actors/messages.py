@@ -147,10 +147,14 @@ class Confirm(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A queue will not have these messages: its limits say so, it failed or was deleted."""
+    """A queue will not have these messages: its limits say so, it failed or was deleted.
+
+    `reason` is for the trace: AMQP cannot carry it.
+    """
 
     queue: QueueDefinition
     items: Sequence[tuple[Batch, Indexes]]
+    reason: str = ""
 
 
 class Absorbed(NamedTuple):

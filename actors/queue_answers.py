@@ -76,7 +76,7 @@ class QueueAnswers:
             self._confirms.clear()
         if self._rejects:
             for channel, items in self._rejects.items():
-                tell(channel, Reject(self._queue, items))
+                tell(channel, Reject(self._queue, items, self._reason))
             self._rejects.clear()
 
     def reject_all(self, reason: str) -> None:

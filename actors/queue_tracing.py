@@ -22,6 +22,7 @@ from ..storage.replay import JournalPlace
 from .messages import Append, Publish
 
 if TYPE_CHECKING:
+    from ..core.definitions import QueueDefinition
     from ..core.in_flight import Delivery
     from ..storage.commit import Commit
     from ..storage.recovery import RecoveredRun
@@ -126,6 +127,19 @@ class QueueTracing:
         for delivery in deliveries:
             span = delivery.span
             self.step("message.settled", span.batch, span.indexes, reason="no ack wanted")
+
+
+def queue_declared(trace: Trace, queue: QueueDefinition) -> None:
+    """The broker has made a queue."""
+    if trace.is_on and trace.filter.wants(queue=queue.name):
+        trace.write(
+            "queue.declared",
+            "broker",
+            queue=queue.name,
+            queue_id=queue.queue_id,
+            vhost=queue.vhost,
+            durable=queue.durable,
+        )
 
 
 def queue_step(

@@ -29,6 +29,7 @@ from ..core.peer import Peer
 from .connection_channels import ConnectionChannels
 from .connection_clock import ConnectionClock
 from .connection_flow import FLOW_MESSAGES, ConnectionFlow
+from .connection_log import ConnectionLog
 from .connection_opening import Opening
 from .messages import (
     Abandon,
@@ -64,14 +65,16 @@ class Reader(LoopActor):
         self._context = context
         self._transport = transport
         self._parent = parent
-        self._log = context.runtime.log.bind(peer=peer.name)
         self._phase = Phase.HEADER
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
         self._opening = Opening(context, peer, self.actor_ref)
         self._handshake = self._opening.handshake
+        self._log = ConnectionLog(context, peer.name, self._handshake)
         self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
         self._window = self._channels.window
-        self._flow = ConnectionFlow(context, transport, self._window, self._opening, self.actor_ref)
+        self._flow = ConnectionFlow(
+            context, transport, self._window, self._opening, self._log, self.actor_ref
+        )
         self._clock = ConnectionClock(context, self.actor_ref)
 
     def on_start(self) -> None:

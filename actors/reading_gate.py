@@ -41,6 +41,14 @@ class ReadingGate:
         self.is_resting = True
         return True
 
+    def reason(self) -> str:
+        """Why it is closed for longer than a round of the event loop; "" if it is not."""
+        if self.is_alarmed:
+            return "there is an alarm"
+        if self.is_write_blocked:
+            return "its client does not read"
+        return "its publishes wait inside the broker" if self._window.is_closed else ""
+
     def balance(self, is_running: bool, awaits_login: bool = False) -> None:
         """Pause or resume, if what is waiting has come to ask for it."""
         must_pause = awaits_login or (

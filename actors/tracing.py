@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..amqp_frames.batch import Batch, Indexes
+from ..amqp_frames.errors import AmqpError
 from ..core.coalescing import SeqRange, coalesce, merge
 from ..core.span import Span
 from ..logs.sampling import among, positions, ranges
 from ..logs.trace import Trace
+from .channel_events import ChannelEvents
 from .queue_tracing import queue_step, received
 
 if TYPE_CHECKING:
@@ -20,14 +22,13 @@ if TYPE_CHECKING:
 _MANDATORY = 1
 
 
-class ChannelTracing:
+class ChannelTracing(ChannelEvents):
     """One channel's share of the trace: its name, and the traced numbers not answered yet."""
 
     def __init__(self, trace: Trace, connection: str, number: int, user: str) -> None:
-        self._trace = trace
-        self._connection = connection
-        self._number = number
-        self._user = user
+        super().__init__(trace, connection, number, user)
+        # Why queues rejected what is to be nacked: AMQP cannot say.
+        self._reasons: dict[str, None] = {}
         self.is_transactional = False
         # Traced batches of the transaction that is being committed.
         self._committing: list[int] = []
@@ -44,6 +45,8 @@ class ChannelTracing:
         if chosen is not None and self._trace.filter.queues:
             chosen = self._of_filter(routed, chosen)
         batch.traced = chosen or None
+        if routed.error is not None:
+            self._mistake(routed, routed.error)
         if not chosen:
             return
         self._write("frame.received", batch, chosen, bytes=batch.wire_bytes())
@@ -52,6 +55,8 @@ class ChannelTracing:
             fields["transaction"] = True
             self._committing.append(batch.number)
         self._numbered("command.assembled", routed, chosen, **fields)
+        exchanges = dict.fromkeys(_exchange_of(key) for key in batch.distinct)
+        self._write("permission.granted", batch, chosen, user=self._user, exchanges=list(exchanges))
         told = {queue.name: among(chosen, indexes) for queue, indexes in routed.told.items()}
         unrouted = self._routed(batch, chosen, told)
         acked: set[int] = set()
@@ -72,6 +77,15 @@ class ChannelTracing:
             # What was returned has its own ack behind it already.
             for first, last in _seq_nos(first_seq_no, _without(chosen, acked)):
                 self._open.append((first, last))
+
+    def _mistake(self, routed: Routed, error: AmqpError) -> None:
+        """The first message that is not published: the channel ends with it."""
+        place = routed.message_count
+        fields: dict[str, object] = {"reply_code": error.reply_code, "reason": error.reply_text}
+        if routed.first_seq_no:
+            fields["seq_no"] = _seq_nos(routed.first_seq_no, (place,))
+        spans = ranges(received(routed.batch, (place,)))
+        self.tell("message.refused", batch=routed.batch.number, messages=spans, **fields)
 
     def _of_filter(self, routed: Routed, chosen: Indexes) -> Indexes:
         """Of these, what goes to the queues that are asked for."""
@@ -100,7 +114,7 @@ class ChannelTracing:
                 "message.routed",
                 batch,
                 indexes,
-                exchange=key[1:end].decode("utf-8", "replace"),
+                exchange=_exchange_of(key),
                 routing_key=key[end + 1 : -1].decode("utf-8", "replace"),
                 mandatory=bool(key[-1] & _MANDATORY),
                 queues=list(queues),
@@ -147,6 +161,7 @@ class ChannelTracing:
             traced, self._open = _taken(self._open, merge(said))
             if not traced:
                 continue
+            reasons = {"reason": "; ".join(self._reasons)} if said is rejected else {}
             cumulative, singles = coalesce(said, others, unconfirmed.smallest())
             self._trace.write(
                 event,
@@ -159,22 +174,31 @@ class ChannelTracing:
                 unconfirmed_before=len(unconfirmed) + answered,
                 unconfirmed_after=len(unconfirmed),
                 smallest_unconfirmed=unconfirmed.smallest(),
+                **reasons,
             )
+        if rejected:
+            self._reasons.clear()
 
-    def committed(self) -> None:
-        """The transaction's publishes are safe, and tx.commit-ok is written."""
-        if self._committing:
-            self._trace.write(
-                "transaction.committed",
-                "channel",
-                connection=self._connection,
-                channel=self._number,
-                batches=self._committing,
-            )
-            self._committing = []
+    def rejecting(self, queue: str, reason: str) -> None:
+        """A queue rejects messages for this reason, which is told with their nack."""
+        if self._open:
+            self._reasons[f"queue '{queue}': {reason}"] = None
+
+    def transaction(self, event: str, publishes: int, acks: int, reason: str) -> None:
+        """A transaction has ended: committed, when tx.commit-ok is written."""
+        batches, self._committing = self._committing, []
+        self.tell(
+            event,
+            user=self._user,
+            batches=batches,
+            publishes=publishes,
+            acks=acks,
+            reason=reason,
+        )
 
     def rejected(self, queue: str, batch: Batch, indexes: Indexes, reason: str) -> None:
         """A queue will never have these messages, and is not there to say so."""
+        self.rejecting(queue, reason)
         queue_step(self._trace, "confirm.rejected", queue, batch, indexes, reason=reason)
 
     def delivered(self, queue: str, span: Span, first_tag: int, consumer_tag: bytes) -> None:
@@ -219,6 +243,10 @@ class ChannelTracing:
             messages=ranges(received(batch, indexes)),
             **fields,
         )
+
+
+def _exchange_of(key: bytes) -> str:
+    return key[1 : 1 + key[0]].decode("utf-8", "replace")
 
 
 def _key_of(batch: Batch, index: int) -> bytes:

@@ -26,6 +26,10 @@ DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 ANSWERS_KEPT_MAX: Final = 1000
 
 
+class AccessRefusedError(SoftError):
+    """403: the user's permissions do not allow it."""
+
+
 class Access:
     """A user in a vhost; made when the connection opens it."""
 
@@ -50,7 +54,7 @@ class Access:
             if pattern is None or pattern.search(name) is None:
                 named = resource(kind, name, self.topology.vhost)
                 text = f"{wanted} access to {named} refused for user '{self.user}'"
-                raise SoftError(ACCESS_REFUSED, text)
+                raise AccessRefusedError(ACCESS_REFUSED, text)
             self._allowed.add(asked)
 
     def may_impersonate(self) -> bool:

@@ -6,65 +6,11 @@ writes with it. A step that an actor does for many messages at once is one event
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from .trace_fields import TraceEvent
+from .trace_lifecycle import LIFECYCLE
 
-class TraceEvent(NamedTuple):
-    """Who writes the event, what it has beside `COMMON`, and what it says."""
-
-    actor: str
-    fields: tuple[str, ...]
-    meaning: str
-
-
-# What every line has.
-COMMON: Final = {
-    "t_ns": "nanoseconds on the machine's monotonic clock: what lies between two events",
-    "time": "the same moment on the wall clock, UTC, ISO 8601",
-    "boot": "the broker's run: every start has an id of its own",
-    "event": "its name",
-    "actor": "who did it",
-}
-# What may be in an event's fields, and means the same in all of them.
-FIELDS: Final = {
-    "connection": "the client's address and port",
-    "channel": "the channel's number on that connection",
-    "user": "who is logged in there",
-    "batch": "broker-wide number of what one channel published in one socket read; with the place "
-    "in it, the message's id: `<boot>-<batch>-<place>`",
-    "batches": "numbers of batches",
-    "messages": "places in the batch: a list of [first, last]",
-    "seq_no": "the channel's publish sequence numbers: a list of [first, last]",
-    "queue": "a queue's name",
-    "queues": "names of queues",
-    "exchange": "an exchange's name, empty for the default exchange",
-    "routing_key": "the routing key",
-    "mandatory": "was the publish mandatory?",
-    "bytes": "how many bytes",
-    "appends": "how many batches and queues were in it, those that are not traced included",
-    "records": "how many journal records",
-    "duration_ns": "how long it took, in nanoseconds",
-    "unconfirmed_before": "how many publishes of the channel were unconfirmed before this step",
-    "unconfirmed_after": "how many were behind it",
-    "smallest_unconfirmed": "the smallest unconfirmed seq_no behind it, 0 if there is none",
-    "queue_id": "the queue's number in catalog and journal",
-    "ready_before": "how many messages were ready in the queue before this step",
-    "unacked_before": "how many messages the queue had out with consumers before this step",
-    "ready_after": "how many messages are ready in the queue behind this step",
-    "waits_for_sync": "which of the messages the queue confirms only after a sync",
-    "cumulative": "the tag of the basic.ack or basic.nack with multiple=true, 0 if there is none",
-    "singles": "the tags answered one by one: a list of [first, last]",
-    "consumer_tag": "the consumer's tag",
-    "delivery_tag": "the channel's delivery tags: a list of [first, last]",
-    "letter_batch": "the batch of the dead letters: with the place in it, their ids",
-    "letters": "their places in that batch, in the order of `messages`: a list of [first, last]",
-    "transaction": "true if it was published in a transaction, which is being committed",
-    "attempt": "how many times it has been delivered, this time included",
-    "reason": "why, in words",
-    "reply_code": "AMQP's code of the error",
-    "one_of": "one of so many messages is traced",
-    "dropped": "how many events could not be kept",
-}
 _PLACE: Final = ("connection", "channel")
 _MESSAGES: Final = ("batch", "messages")
 
@@ -76,6 +22,16 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "channel",
         (*_PLACE, *_MESSAGES, "user", "seq_no", "transaction"),
         "the channel has whole publishes and numbered them (not outside confirm mode)",
+    ),
+    "permission.granted": TraceEvent(
+        "channel",
+        (*_PLACE, *_MESSAGES, "user", "exchanges"),
+        "its user may write these exchanges",
+    ),
+    "message.refused": TraceEvent(
+        "channel",
+        (*_PLACE, *_MESSAGES, "seq_no", "reply_code", "reason"),
+        "a mistake: it is not published, nor is what came behind it, and the channel is closed",
     ),
     "message.routed": TraceEvent(
         "channel",
@@ -154,13 +110,9 @@ EVENTS: Final[dict[str, TraceEvent]] = {
             "unconfirmed_before",
             "unconfirmed_after",
             "smallest_unconfirmed",
+            "reason",
         ),
-        "basic.nack frames were written",
-    ),
-    "transaction.committed": TraceEvent(
-        "channel",
-        (*_PLACE, "batches"),
-        "all that was published in it is safe in its queues; tx.commit-ok was written",
+        "basic.nack frames were written; the reason is what AMQP cannot carry",
     ),
     "message.delivered": TraceEvent(
         "channel",
@@ -202,35 +154,7 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "it is gone from the queue: acked, purged, deleted with it, or why it left; with a "
         "dead-letter exchange when its dead letter is safe",
     ),
-    "queue.purged": TraceEvent(
-        "queue",
-        ("queue", "queue_id", "ready_before", "unacked_before"),
-        "all that was ready is gone",
-    ),
-    "queue.deleted": TraceEvent(
-        "queue",
-        ("queue", "queue_id", "ready_before", "unacked_before"),
-        "the queue is gone, with all that was in it; what it owed is nacked",
-    ),
-    "queue.failed": TraceEvent(
-        "queue",
-        ("queue", "queue_id", "ready_before", "unacked_before"),
-        "a fault of the broker's own: what it owed is nacked, what is in the journal comes back "
-        "at the next start",
-    ),
     "message.recovered": TraceEvent(
         "queue", ("queue", *_MESSAGES, "attempt"), "the journal gave it back at the start"
     ),
-    "channel.closed": TraceEvent(
-        "channel",
-        (*_PLACE, "seq_no", "reply_code", "reason"),
-        "the channel ended; what it had not confirmed by then is never answered",
-    ),
-    "trace.started": TraceEvent(
-        "trace", ("reason", "one_of", "queues"), "from here on events are written"
-    ),
-    "trace.stopped": TraceEvent("trace", (), "no more events"),
-    "trace.lost": TraceEvent(
-        "trace", ("dropped",), "so many events found the buffer full: the disk was too slow"
-    ),
-}
+} | LIFECYCLE

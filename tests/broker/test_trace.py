@@ -32,8 +32,12 @@ def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) ->
     lines = trace_of(tmp_path)
     assert names(lines) == [
         "trace.started",
+        "connection.opened",
+        "channel.opened",
+        "queue.declared",
         "frame.received",
         "command.assembled",
+        "permission.granted",
         "message.routed",
         "unconfirmed.inserted",
         "message.enqueued",
@@ -42,6 +46,7 @@ def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) ->
         "message.persisted",
         "confirm.queued",
         "confirm.sent",
+        "connection.closed",
         "channel.closed",
         "trace.stopped",
     ]
@@ -153,6 +158,7 @@ def test_a_sampled_message_keeps_all_its_hops_and_another_has_none(
     assert set(hops) == {
         "frame.received",
         "command.assembled",
+        "permission.granted",
         "message.routed",
         "unconfirmed.inserted",
         "message.enqueued",

@@ -12,7 +12,8 @@ import leveret
 import pytest
 from insides import wait_until
 from leveret.command_line import main
-from leveret.logs.trace_events import COMMON, EVENTS
+from leveret.logs.trace_events import EVENTS
+from leveret.logs.trace_fields import COMMON
 from leveret.logs.trace_kinds import KINDS, is_of_kind
 from leveret.logs.trace_reader import parsed_line, read_trace, trace_files
 from leveret.logs.trace_tail import TraceTail

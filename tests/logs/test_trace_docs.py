@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leveret.logs.trace_events import COMMON, EVENTS, FIELDS
+from leveret.logs.trace_events import EVENTS
+from leveret.logs.trace_fields import COMMON, FIELDS
 from leveret.logs.trace_figures import HOPS
 from leveret.logs.trace_kinds import KINDS
 
