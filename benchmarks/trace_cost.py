@@ -8,7 +8,8 @@ which is switched while it runs; which of the two comes first changes from round
 rates' ratios the median is shown, and the smallest and the largest. A second broker's trace disk
 takes 64 KiB and then stalls (benchmarks/stalled_trace.py): its full trace is paired with one that
 is written. `--before` names a checkout of another commit: its broker runs beside this one, whose
-rate with the trace off is compared with its. Ends with exit code 1 if a ratio is missed.
+rate with the trace off is compared with its. "CPU a message" is the ratio of what the broker
+computes for one. Ends with exit code 1 if a ratio is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,18 @@ from .scenarios import SCENARIOS, Scenario, scenario_named
 from .side_by_side import ROOT, generated, machine
 
 STALLED_BUFFER_EVENTS_MAX = 1000
-HEADER = ("trace", "beside", "pairs", "that /s", "this /s", "ratio", "range", "dropped", "required")
+HEADER = (
+    "trace",
+    "beside",
+    "pairs",
+    "that /s",
+    "this /s",
+    "ratio",
+    "range",
+    "CPU a message",
+    "dropped",
+    "required",
+)
 
 
 @dataclass(frozen=True)
@@ -62,17 +74,30 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two turns that followed each other: messages a second, and events dropped in the second."""
+class Turn:
+    """What one turn came to: messages a second, the broker's CPU a message, events dropped."""
 
-    without: float
-    traced: float
+    rate: float
+    cpu_us: float
     dropped: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two turns that followed each other, in either order."""
+
+    that: Turn
+    this: Turn
 
     @property
     def ratio(self) -> float:
         """Say how much of the rate is left."""
-        return self.traced / self.without
+        return self.this.rate / self.that.rate
+
+    @property
+    def cpu_ratio(self) -> float:
+        """Say how much more the broker computes for a message; a busy machine moves it less."""
+        return self.this.cpu_us / self.that.cpu_us
 
 
 def installed(checkout: Path, into: Path) -> str:
@@ -124,34 +149,44 @@ def brokers(scratch: Path, before: Path | None) -> Iterator[dict[Mode, tuple[Sid
         yield sides
 
 
-def dropped_by(side: Side) -> int:
-    """Say how many events this side's broker has dropped since its start."""
-    if not side.trace_rate:
-        return 0
-    dropped: int = ask_broker(side.broker.data_dir, "trace status", {})["dropped"]
+def cpu_seconds(broker: Leveret) -> float:
+    """Say what the broker has used since its start."""
+    times = broker.process().cpu_times()
+    return times.user + times.system
+
+
+def dropped_by(broker: Leveret) -> int:
+    """Say how many events the broker has dropped since its start."""
+    dropped: int = ask_broker(broker.data_dir, "trace status", {})["dropped"]
     return dropped
 
 
-def turn(side: Side, scenario: Scenario, arguments: argparse.Namespace) -> float:
-    """Run the load once against one side, its trace on for that long; give messages a second."""
+def turn(side: Side, scenario: Scenario, arguments: argparse.Namespace) -> Turn:
+    """Run the load once against one side, its trace on for that long."""
     broker = side.broker
+    dropped = 0
     if side.trace_rate:
+        dropped = dropped_by(broker)
         ask_broker(broker.data_dir, "trace on", {"rate": side.trace_rate})
+    cpu = cpu_seconds(broker)
     figures = generated(broker, scenario, arguments.seconds, arguments.warmup_seconds)
     if side.trace_rate:
         ask_broker(broker.data_dir, "trace off", {})
+    # What the trace writes behind the load is its cost, too.
     wait_until_idle(broker)
-    return figures["rate"]
+    messages = figures["rate"] * (arguments.seconds + arguments.warmup_seconds)
+    cpu_us = (cpu_seconds(broker) - cpu) / messages * 1e6
+    dropped = dropped_by(broker) - dropped if side.trace_rate else 0
+    return Turn(figures["rate"], cpu_us, dropped)
 
 
 def paired(
-    without: Side, traced: Side, arguments: argparse.Namespace, scenario: Scenario, first: bool
+    that: Side, this: Side, arguments: argparse.Namespace, scenario: Scenario, that_first: bool
 ) -> Pair:
-    """Run two turns, that without a trace `first` or behind the other."""
-    before = dropped_by(traced)
-    sides = (without, traced) if first else (traced, without)
-    rates = {side: turn(side, scenario, arguments) for side in sides}
-    return Pair(rates[without], rates[traced], dropped_by(traced) - before)
+    """Run two turns, one behind the other."""
+    sides = (that, this) if that_first else (this, that)
+    turns = {side: turn(side, scenario, arguments) for side in sides}
+    return Pair(turns[that], turns[this])
 
 
 def row(mode: Mode, pairs: Sequence[Pair]) -> list[str]:
@@ -161,11 +196,12 @@ def row(mode: Mode, pairs: Sequence[Pair]) -> list[str]:
         mode.title,
         mode.beside,
         str(len(pairs)),
-        f"{statistics.median(pair.without for pair in pairs):,.0f}",
-        f"{statistics.median(pair.traced for pair in pairs):,.0f}",
+        f"{statistics.median(pair.that.rate for pair in pairs):,.0f}",
+        f"{statistics.median(pair.this.rate for pair in pairs):,.0f}",
         f"{statistics.median(ratios):.2f}",
         f"{min(ratios):.2f} - {max(ratios):.2f}",
-        f"{sum(pair.dropped for pair in pairs):,}",
+        f"{statistics.median(pair.cpu_ratio for pair in pairs):.2f}",
+        f"{sum(pair.this.dropped for pair in pairs):,}",
         f">= {mode.ratio_min:g} {'pass' if is_kept(mode, pairs) else 'FAIL'}",
     ]
 
@@ -182,12 +218,12 @@ def compared(
     scenario = scenario_named(arguments.scenario)
     results: dict[Mode, list[Pair]] = {mode: [] for mode in sides}
     for number in range(arguments.rounds):
-        for mode, (without, traced) in sides.items():
-            pair = paired(without, traced, arguments, scenario, first=number % 2 == 0)
+        for mode, (that, this) in sides.items():
+            pair = paired(that, this, arguments, scenario, that_first=number % 2 == 0)
             results[mode].append(pair)
             print(
-                f"round {number + 1}: {mode.title}: {pair.traced:,.0f}/s beside "
-                f"{pair.without:,.0f}/s, ratio {pair.ratio:.2f}",
+                f"round {number + 1}: {mode.title}: {pair.this.rate:,.0f}/s beside "
+                f"{pair.that.rate:,.0f}/s, ratio {pair.ratio:.2f}",
                 file=sys.stderr,
                 flush=True,
             )
