@@ -44,7 +44,9 @@ def _status(context: NodeContext, _arguments: Arguments) -> dict[str, object]:
         "connections": sorted(trace.filter.connections),
         "boot": trace.boot_id,
         "waiting": len(trace.entries),
-        "dropped": trace.dropped,
+        "waiting_max": trace.buffer_events_max,
+        "dropped": trace.loss.count,
+        "error": trace.error,
     }
 
 

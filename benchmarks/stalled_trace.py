@@ -7,20 +7,20 @@ A pipe takes 64 KiB, then the write blocks for ever, as on a disk that has gone.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
-from typing import BinaryIO
 
 from leveret.command_line import main
 from leveret.logs import trace_files
 
 
-def create_pipe(path: Path) -> BinaryIO:
+def create_pipe(path: Path) -> io.FileIO:
     """A file that nobody takes anything out of."""
     os.mkfifo(path, 0o600)
     # With a reader of its own, or opening it would wait for one already.
-    return os.fdopen(os.open(path, os.O_RDWR), "wb", buffering=0)
+    return io.FileIO(os.open(path, os.O_RDWR), "w")
 
 
 if __name__ == "__main__":

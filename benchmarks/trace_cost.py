@@ -33,7 +33,7 @@ from .report import table
 from .scenarios import SCENARIOS, Scenario, scenario_named
 from .side_by_side import ROOT, generated, machine
 
-STALLED_BUFFER_EVENTS_MAX = 1000
+STALLED_BUFFER_EVENTS_MAX = 100
 HEADER = (
     "trace",
     "beside",

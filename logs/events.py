@@ -57,8 +57,12 @@ JOURNAL_MISSING: Final = "journal.missing"
 JOURNAL_LOST: Final = "journal.lost"
 JOURNAL_DROPPED: Final = "journal.dropped"
 
-# The trace could not be written; events are dropped and counted until it can.
+# The trace could not be written, or can again; events are dropped and counted until it can.
 TRACE_FAILED: Final = "trace.failed"
+TRACE_RESUMED: Final = "trace.resumed"
+
+# So many events of the trace are dropped: its disk is too slow, stalled or full.
+TRACE_LOST: Final = "trace.lost"
 
 # Reading with Spark, in the driver's source process. `unacked_lost`: a connection went while a
 # batch was processed, whose rows will come again; `replayed`: a batch that another process began is

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .sampling import Places, sampled
+from .trace_loss import TraceLoss
 
 # When, on the monotonic clock, in nanoseconds; which event; which actor; its fields.
 Entry = tuple[int, str, str, dict[str, object]]
@@ -69,7 +70,9 @@ class Trace:
         # So many events may wait to be written.
         self.buffer_events_max = buffer_events_max
         self.entries: deque[Entry] = deque()
-        self.dropped = 0
+        self.loss = TraceLoss()
+        # Why nothing can be written; empty while it can.
+        self.error = ""
         # Who takes them; set by the node.
         self.sink: Sink | None = None
         self.now_ns: Callable[[], int] = time.monotonic_ns
@@ -123,6 +126,6 @@ class Trace:
             return
         entries = self.entries
         if len(entries) >= self.buffer_events_max:
-            self.dropped += 1
+            self.loss.add(1)
             return
         entries.append((at_ns or self.now_ns(), event, actor, fields))
