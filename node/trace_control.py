@@ -76,5 +76,6 @@ def _told(status: dict[str, Any]) -> str:
     which = f"on ({every}, {'; '.join(chosen) or 'everywhere'})" if status["is_on"] else "off"
     return (
         f"trace {which}, boot {status['boot']}: "
-        f"{status['waiting']} events waiting, {status['dropped']} dropped\n"
+        f"{status['waiting']} of {status['waiting_max']} events waiting, "
+        f"{status['dropped']} dropped{status['error'] and ', not written: '}{status['error']}\n"
     )
