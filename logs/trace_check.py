@@ -58,6 +58,10 @@ class TraceCheck:
         # Are all messages traced, so that numbers must follow each other?
         self._is_whole = False
         self._has_lost = False
+        # Per boot: the last batch that came, and the last that had when the trace was switched off:
+        # of what came until then the trace may not have every hop.
+        self._came_to: dict[str, int] = {}
+        self._doubtful_to: dict[str, int] = {}
 
     @property
     def open_count(self) -> int:
@@ -73,6 +77,7 @@ class TraceCheck:
                 self._is_whole = line.get("one_of") == 1 and not line.get("queues")
                 self._unseen()
             elif event == "trace.stopped":
+                self._doubtful_to |= self._came_to
                 self._unseen()
             elif event == "trace.lost":
                 self._has_lost = True
@@ -95,6 +100,7 @@ class TraceCheck:
 
     def _assembled(self, line: Line) -> None:
         channel = self._channel(line)
+        self._came_to[line["boot"]] = line["batch"]
         for first, last in line.get("seq_no", ()):
             if first <= channel.last:
                 self._fault(line, f"{_where(line)}: publish number {first} was given twice")
@@ -173,7 +179,7 @@ class TraceCheck:
 
     def _confirmed(self, line: Line) -> None:
         batch = self._batches.get((line["boot"], line["batch"]))
-        if batch is None:
+        if batch is None or self._is_doubtful(line):
             return
         early = batch.waiting.get(line["queue"], set()).intersection(_numbers(line["messages"]))
         if early:
@@ -187,7 +193,7 @@ class TraceCheck:
         batch = self._batch(line)
         queue, places = line["queue"], set(_numbers(line["messages"]))
         unknown = places - batch.held.get(queue, set())
-        if unknown and not self._has_lost:
+        if unknown and not self._has_lost and not self._is_doubtful(line):
             self._fault(
                 line,
                 f"queue {queue!r} delivered message {line['boot']}-{line['batch']}-"
@@ -212,6 +218,10 @@ class TraceCheck:
         batch = self._batches.get((boot, number))
         if batch is not None and batch.is_done:
             del self._batches[boot, number]
+
+    def _is_doubtful(self, line: Line) -> bool:
+        number: int = line["batch"]
+        return number <= self._doubtful_to.get(line["boot"], 0)
 
     def _batch(self, line: Line) -> _Batch:
         return self._batches.setdefault((line["boot"], line["batch"]), _Batch())

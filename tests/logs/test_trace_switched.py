@@ -1,0 +1,53 @@
+"""What `trace check` makes of hops that nobody wrote because the trace was off."""
+
+from __future__ import annotations
+
+from leveret.logs.trace_check import TraceCheck
+
+CHANNEL = {"connection": "127.0.0.1:1", "channel": 1}
+
+
+def line(event: str, **fields: object) -> dict[str, object]:
+    return {"event": event, "t_ns": 1, "time": "now", "boot": "boot", **fields}
+
+
+def assembled(batch: int, first: int, last: int) -> dict[str, object]:
+    places = [[0, last - first]]
+    numbers = {"seq_no": [[first, last]], "messages": places}
+    return line("command.assembled", batch=batch, **CHANNEL, **numbers)
+
+
+def of_queue(event: str, batch: int, **fields: object) -> dict[str, object]:
+    return line(event, batch=batch, queue="queue", messages=[[0, 0]], **fields)
+
+
+STARTED = line("trace.started", one_of=1, queues=[])
+STOPPED = line("trace.stopped")
+
+
+def faults(*lines: dict[str, object]) -> list[str]:
+    check = TraceCheck()
+    check.feed(lines)
+    return check.faults
+
+
+def test_numbers_that_were_given_while_it_was_off_are_not_missing() -> None:
+    assert faults(STARTED, assembled(1, 1, 3), STOPPED, STARTED, assembled(9, 70, 71)) == []
+    assert faults(STARTED, assembled(1, 1, 3), STARTED, assembled(9, 70, 71)) == []
+    [fault] = faults(STARTED, assembled(1, 1, 3), assembled(9, 70, 71))
+    assert fault.endswith("publish numbers 4 to 69 are missing")
+
+
+def test_a_delivery_of_what_was_enqueued_while_it_was_off_is_no_fault() -> None:
+    delivery = of_queue("message.delivered", 5)
+    assert faults(STARTED, assembled(5, 1, 1), STOPPED, STARTED, delivery) == []
+    [fault] = faults(STARTED, assembled(4, 1, 1), STOPPED, STARTED, delivery)
+    assert fault.endswith("delivered message boot-5-0 that it did not have")
+
+
+def test_a_confirm_of_what_was_synced_while_it_was_off_is_no_fault() -> None:
+    waits = of_queue("message.enqueued", 5, queue_id=1, waits_for_sync=[[0, 0]])
+    confirm = of_queue("confirm.queued", 5)
+    assert faults(STARTED, assembled(5, 1, 1), waits, STOPPED, STARTED, confirm) == []
+    [fault] = faults(STARTED, assembled(5, 1, 1), waits, confirm)
+    assert fault.endswith("confirmed message boot-5-0 before its sync")
