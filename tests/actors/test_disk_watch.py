@@ -11,6 +11,7 @@ from leveret.actors.disk_watch import DiskWatch
 from leveret.actors.messages import AlarmCleared
 from leveret.actors.runtime import LoopActor, Runtime
 from leveret.actors.ticker import Ticker
+from leveret.logs.trace import Trace
 
 INTERVAL_SECONDS = 10.0
 
@@ -33,6 +34,7 @@ class Context:
 
     def __init__(self, runtime: Runtime) -> None:
         self.failed: list[str] = []
+        self.trace = Trace("boot", 100)
         self.ticker = Ticker.start_on(runtime, self.on_fatal)
 
     def on_fatal(self, actor: str, error: BaseException) -> None:
