@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from . import administration, trace_command
+from . import administration, spark_command, trace_command
 from .broker import run_on_event_loop
 from .configuration import Configuration, load
 from .core.accounts import AccountError
@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--data-dir", metavar="D", type=Path, help="where the data is")
     serve.add_argument("--log-level", metavar="L", help="debug, info, warning or error (info)")
     trace_command.add_to(commands)
+    spark_command.add_to(commands)
     administration.add_to(commands, _administer)
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from .logs.trace_reader import TraceFilesError, trace_files
 from .logs.trace_report import report
 from .progress import Progress
 
-PICTURES = {".html": page, ".svg": svg}
+Draw = Callable[[TraceFigures], str]
+
+PICTURES: dict[str, Draw] = {".html": page, ".svg": svg}
 
 
 def add_to(actions: Any) -> None:
@@ -27,27 +30,44 @@ def add_to(actions: Any) -> None:
     parser.add_argument(
         "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
     )
+    add_outputs(parser)
+    parser.set_defaults(run=report_command)
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the ways in which figures can be shown."""
     parser.add_argument("--picture", metavar="FILE", type=Path, help="draw it: .html or .svg")
     parser.add_argument("--json", action="store_true", help="for programs; times in nanoseconds")
-    parser.set_defaults(run=report_command)
 
 
 def report_command(parsed: argparse.Namespace) -> int:
     """Print the tables, draw the picture; 1 if there is nothing to read."""
     try:
-        draw = None if parsed.picture is None else PICTURES.get(parsed.picture.suffix)
-        if parsed.picture is not None and draw is None:
-            raise TraceFilesError(f"a picture is .html or .svg, not {parsed.picture}")
+        draw = drawing(parsed)
         files = trace_files(parsed.paths or [parsed.data_dir / "traces"])
         with Progress("reading the trace") as progress:
             figures = figures_of(files, progress)
-        if draw is not None:
-            parsed.picture.write_text(draw(figures), encoding="utf-8")
+        show(figures, parsed, draw)
     except (TraceFilesError, OSError) as fault:
         sys.stderr.write(f"leveret: {fault}\n")
         return 1
-    sys.stdout.write(_as_json(figures) if parsed.json else report(figures))
     return 0
+
+
+def drawing(parsed: argparse.Namespace) -> Draw | None:
+    """How the picture is drawn that is asked for; TraceFilesError if in no way that there is."""
+    if parsed.picture is None:
+        return None
+    if parsed.picture.suffix not in PICTURES:
+        raise TraceFilesError(f"a picture is .html or .svg, not {parsed.picture}")
+    return PICTURES[parsed.picture.suffix]
+
+
+def show(figures: TraceFigures, parsed: argparse.Namespace, draw: Draw | None) -> None:
+    """Draw the picture, print the figures."""
+    if draw is not None:
+        parsed.picture.write_text(draw(figures), encoding="utf-8")
+    sys.stdout.write(_as_json(figures) if parsed.json else report(figures))
 
 
 def _as_json(figures: TraceFigures) -> str:

@@ -58,14 +58,34 @@ def _totals(lines: DataFrame) -> tuple[int, int, float]:
     is_event = F.col(CORRUPT).isNull()
     for name in NEEDED:
         is_event &= F.col(name).isNotNull()
-    by_boot = (
-        lines.groupBy(is_event.alias("is_event"), F.when(is_event, F.col("boot")).alias("boot"))
-        .agg(F.count("*").alias("lines"), (F.max("t_ns") - F.min("t_ns")).alias("ns"))
+    parts = (
+        lines.groupBy("line.file", F.when(is_event, F.col("boot")).alias("boot"))
+        .agg(
+            F.count("*").alias("lines"),
+            F.min("t_ns").alias("first"),
+            F.max("t_ns").alias("last"),
+            F.max("line").alias("end"),
+            F.max_by(CORRUPT, "line").alias("end_text"),
+        )
         .collect()
     )
-    events = sum(row["lines"] for row in by_boot if row["is_event"])
-    bad_lines = sum(row["lines"] for row in by_boot if not row["is_event"])
-    return events, bad_lines, sum(row["ns"] for row in by_boot if row["is_event"]) / _NS
+    events, bad_lines = 0, 0
+    boots: dict[str, tuple[int, int]] = {}
+    ends: dict[str, Any] = {}
+    for part in parts:
+        ends[part["file"]] = max(ends.get(part["file"], part["end"]), part["end"])
+    for part in parts:
+        if part["boot"] is None:
+            # The last line may be torn, as a killed broker leaves it: it is no event, and no fault.
+            is_torn = part["end"] == ends[part["file"]] and not (part["end_text"] or "}").endswith(
+                "}"
+            )
+            bad_lines += part["lines"] - is_torn
+            continue
+        events += part["lines"]
+        first, last = boots.get(part["boot"], (part["first"], part["last"]))
+        boots[part["boot"]] = min(first, part["first"]), max(last, part["last"])
+    return events, bad_lines, sum(last - first for first, last in boots.values()) / _NS
 
 
 def _latencies(rows: DataFrame) -> dict[tuple[str, str | None], Latency]:

@@ -30,6 +30,21 @@ LINE = T.StructType(
         T.StructField("row", T.LongType()),
     ]
 )
+# What figures and faults are worked out from: worth keeping, where all of it is not.
+FIGURE_FIELDS = (
+    *("t_ns", "time", "boot", "event", "connection", "channel", "batch", "batches", "messages"),
+    *(
+        "seq_no",
+        "queue",
+        "queues",
+        "queue_id",
+        "waits_for_sync",
+        "one_of",
+        "reason",
+        CORRUPT,
+        "line",
+    ),
+)
 # Without these a line is no event, for `leveret trace` as well.
 NEEDED = ("event", "t_ns", "boot")
 _TYPES: dict[Kind, T.DataType] = {

@@ -14,6 +14,7 @@ from .trace_faults import faults
 from .trace_figures import trace_figures
 from .trace_moments import moments, steps
 from .trace_reading import (
+    FIGURE_FIELDS,
     event_schema,
     events_of,
     read_events,
@@ -23,6 +24,7 @@ from .trace_reading import (
 )
 
 __all__ = [
+    "FIGURE_FIELDS",
     "event_schema",
     "events_of",
     "faults",

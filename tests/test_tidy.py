@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "spark": {"spark", "amqp_frames", "logs"},
     "pyspark_leveret": {"spark"},
     "actors": {"actors", "core", "storage", "amqp_frames", "logs"},
-    "node": {"node", "actors", "core", "storage", "amqp_frames", "logs"},
+    "node": {"node", "actors", "core", "storage", "amqp_frames", "logs", "spark"},
 }
 SOURCE = tuple(MAY_IMPORT)
 

@@ -44,13 +44,18 @@ def as_boot(lines: Sequence[Line], boot: str) -> list[Line]:
     return [{**copy.deepcopy(line), "boot": boot} for line in lines]
 
 
-def damaged(lines: Sequence[Line], seed: int, times: int) -> list[Line]:
-    """A copy with events left out, repeated, moved and their numbers changed."""
+def damaged(
+    lines: Sequence[Line],
+    seed: int,
+    times: int,
+    kinds: Sequence[str] = ("drop", "repeat", "move", "numbers"),
+) -> list[Line]:
+    """A copy with events left out, repeated, moved, or their numbers changed."""
     chance = random.Random(seed)
     copied = as_boot(lines, f"{seed:08x}")
     for _ in range(times):
         at = chance.randrange(1, len(copied))
-        damage = chance.choice(["drop", "repeat", "move", "numbers"])
+        damage = chance.choice(kinds)
         if damage == "drop":
             del copied[at]
         elif damage == "repeat":
