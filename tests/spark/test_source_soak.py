@@ -1,0 +1,176 @@
+"""100,000 messages through a stream into Parquet, while what can go wrong does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
+
+from pyarrow import parquet
+from source_queue import KillableBroker, SourceQueue
+
+from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
+
+MESSAGES = 100_000
+SIZE_BYTES = 200
+BATCH = 5000
+DRIVER = Path(__file__).parent / "draining_driver.py"
+SECONDS_MAX = 300.0
+
+
+class KillableRabbitMQ:
+    """RabbitMQ from Debian, to be killed and started again on its data."""
+
+    def __init__(self, directory: Path) -> None:
+        self._node = RabbitMQ(directory)
+        self._node.start()
+        self.port = self._node.port
+
+    def start(self) -> None:
+        self._node.start()
+
+    def kill(self) -> None:
+        """As kill -9 does: the Erlang machine, without a word to it."""
+        process = self._node.process()
+        process.kill()
+        process.wait()
+        self._node.stop()
+
+
+@pytest.fixture(params=["leveret", "rabbitmq"])
+def killable(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[KillableBroker | KillableRabbitMQ]:
+    if request.param == "rabbitmq" and not RABBITMQ_SERVER.exists():
+        pytest.skip(RABBITMQ_MISSING)
+    kind = KillableBroker if request.param == "leveret" else KillableRabbitMQ
+    broker = kind(tmp_path)
+    yield broker
+    broker.kill()
+
+
+class Driver:
+    """draining_driver.py in a session of its own: killed, it goes with its JVM and workers."""
+
+    def __init__(self, directory: Path, environment: dict[str, str], **given: object) -> None:
+        given = {"directory": str(directory), "raises": [], "drains": False} | given
+        with (directory / "driver.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(DRIVER), json.dumps(given)],
+                env=os.environ | environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    def batches(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many batches have been written; gives the lines, failures among them."""
+        found: list[dict[str, Any]] = []
+        for line in self.lines():
+            found.append(line)
+            if sum("batch" in each for each in found) == count:
+                return found
+        pytest.fail(f"the driver ended after {found}")
+
+    def kill(self) -> None:
+        """Kill -9 the driver, its JVM, the source's process and the workers, all at once."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        psutil.wait_procs([*children, psutil.Process(self.process.pid)], 30)
+        self.process.wait()
+
+
+def written(directory: Path) -> Counter[int]:
+    files = (directory / "rows").glob("*.parquet")
+    bodies = (parquet.read_table(file, columns=["body"])["body"] for file in files)
+    return Counter(int(body) for column in bodies for body in column.to_pylist())
+
+
+def test_raising_sinks_a_killed_driver_and_a_killed_broker_lose_nothing(
+    killable: KillableBroker | KillableRabbitMQ,
+    tmp_path: Path,
+    spark_environment: dict[str, str],
+) -> None:
+    source = SourceQueue(killable.port)
+    source.publish(range(MESSAGES), size_bytes=SIZE_BYTES)
+    limits = {"maxRecordsPerTrigger": str(BATCH), "prefetch": str(BATCH)}
+    options = source.options | limits
+    source.close()
+
+    first = Driver(tmp_path, spark_environment, options=options, raises=[2, 4])
+    told = first.batches(9)
+    failed = [line["failed"] for line in told if "failed" in line]
+    assert ["the sink raises" in each for each in failed] == [True, True], failed
+    first.kill()
+    after_driver = written(tmp_path)
+
+    second = Driver(tmp_path, spark_environment, options=options)
+    second.batches(3)
+    killable.kill()
+    killable.start()
+    source.connect()
+    end = time.monotonic() + SECONDS_MAX
+    for line in second.lines():
+        assert "batch" in line, line
+        if len(written(tmp_path)) == MESSAGES:
+            break
+        assert time.monotonic() < end
+    second.kill()
+    last = Driver(tmp_path, spark_environment, options=options, drains=True)
+    assert last.process.wait(SECONDS_MAX) == 0
+
+    seen = written(tmp_path)
+    twice = sum(seen.values()) - MESSAGES
+    print(
+        f"\n{type(killable).__name__}: {MESSAGES} messages, sink raised twice, driver and broker "
+        f"killed: {MESSAGES - len(seen)} lost, {twice} written twice, of them "
+        f"{sum(after_driver.values()) - len(after_driver)} before the driver was killed"
+    )
+    assert seen.keys() == set(range(MESSAGES))
+    # A batch that was written and not committed, for each thing that went wrong but the first,
+    # before anything was written; the broker's journal may have lost the acks of one more.
+    assert twice <= 5 * BATCH
+    assert source.total() == 0
+    source.close()
+
+
+@pytest.mark.parametrize("batch", [5000, 10_000, 20_000])
+def test_rows_a_second(
+    killable: KillableBroker | KillableRabbitMQ,
+    tmp_path: Path,
+    spark_environment: dict[str, str],
+    batch: int,
+) -> None:
+    source = SourceQueue(killable.port)
+    source.publish(range(MESSAGES), size_bytes=SIZE_BYTES)
+    options = source.options | {"maxRecordsPerTrigger": str(batch), "pollTimeoutMs": "1000"}
+    driver = Driver(tmp_path, spark_environment, options=options, drains=True)
+    lines = list(driver.lines())
+    assert driver.process.wait(SECONDS_MAX) == 0
+    times = [line["at_s"] for line in lines if "at_s" in line]
+    # The first batch pays for what Spark starts; the rate is of those behind it.
+    rate = (MESSAGES - batch) / (times[-1] - times[0])
+    print(f"\n{type(killable).__name__}, batches of {batch}: {rate:.0f} rows/s")
+    assert written(tmp_path) == Counter(range(MESSAGES))
+    assert source.total() == 0
+    source.close()
