@@ -68,12 +68,12 @@ TRACE_LOST: Final = "trace.lost"
 # batch was processed, whose rows will come again; `replayed`: a batch that another process began is
 # empty here, its messages come back; `not_drained`: fewer messages came than there were;
 # `passed_over`: a broker could not be reached, and a batch reads the others.
-SOURCE_CONNECTION_LOST: Final = "source.connection_lost"
-SOURCE_UNACKED_LOST: Final = "source.unacked_lost"
-SOURCE_REPLAYED: Final = "source.replayed"
-SOURCE_NOT_DRAINED: Final = "source.not_drained"
-SOURCE_PASSED_OVER: Final = "source.passed_over"
-SOURCE_SMALL_PREFETCH: Final = "source.small_prefetch"
+SPARK_SOURCE_CONNECTION_LOST: Final = "spark.source.connection_lost"
+SPARK_SOURCE_UNACKED_LOST: Final = "spark.source.unacked_lost"
+SPARK_SOURCE_REPLAYED: Final = "spark.source.replayed"
+SPARK_SOURCE_NOT_DRAINED: Final = "spark.source.not_drained"
+SPARK_SOURCE_PASSED_OVER: Final = "spark.source.passed_over"
+SPARK_SOURCE_SMALL_PREFETCH: Final = "spark.source.small_prefetch"
 
 # Spark's sink, on the driver: what became of a batch's rows; of one that failed, as far as known.
 SPARK_SINK_BATCH: Final = "spark.sink.batch"

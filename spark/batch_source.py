@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..logs.configure import service_log
-from ..logs.events import SOURCE_PASSED_OVER
+from ..logs.events import SPARK_SOURCE_PASSED_OVER
 from .options import ReadOptions
 from .source import DRAIN, ways
 
@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
         if len(reasons) == len(self._options.brokers.addresses):
             raise SourceError(f"no connection to {'; '.join(reasons)}")
         for reason in reasons:
-            service_log("warning", "json").warning(SOURCE_PASSED_OVER, reason=reason)
+            service_log("warning", "json").warning(SPARK_SOURCE_PASSED_OVER, reason=reason)
         return shares
 
     def _shares(self, address: str, queue: str, first: int, messages: int) -> Iterator[Share]:

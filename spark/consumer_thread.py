@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pika
 from pika import exceptions
 
-from ..logs.events import SOURCE_UNACKED_LOST
+from ..logs.events import SPARK_SOURCE_UNACKED_LOST
 from .broker_errors import SourceError, told
 from .consumers import ChannelName
 from .received import Received
@@ -180,7 +180,7 @@ class ConsumerThread(threading.Thread):
                 self._remaining[name.queue] = remaining
             if twice:
                 self._shared.warn(
-                    SOURCE_UNACKED_LOST, broker=self._address, queue=name.queue, rows=twice
+                    SPARK_SOURCE_UNACKED_LOST, broker=self._address, queue=name.queue, rows=twice
                 )
         self._close()
         self._release()

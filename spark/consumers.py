@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..logs.events import SOURCE_CONNECTION_LOST
+from ..logs.events import SPARK_SOURCE_CONNECTION_LOST
 from .broker_errors import SourceError
 from .held_ranges import HeldRanges
 from .received import Received
@@ -141,7 +141,7 @@ class Consumers:
             if address in self._connected:
                 self._connected.discard(address)
                 self._parted_at_s[address] = time.monotonic()
-                self.warn(SOURCE_CONNECTION_LOST, broker=address, reason=reason)
+                self.warn(SPARK_SOURCE_CONNECTION_LOST, broker=address, reason=reason)
             self._tried.add(address)
             self.changed.notify_all()
             if not self._connected and self.are_settled:

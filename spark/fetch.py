@@ -16,7 +16,7 @@ import pika
 from pika import exceptions
 
 from ..logs.configure import service_log
-from ..logs.events import SOURCE_NOT_DRAINED
+from ..logs.events import SPARK_SOURCE_NOT_DRAINED
 from .broker_errors import SourceError, told
 from .consumer_thread import cluster_name
 from .options import SHORT_MAX
@@ -134,7 +134,7 @@ class Fetch:
                 # Somebody else has taken them, or they expired.
                 missing = self._share.messages - self._fetched - len(self._held)
                 service_log("warning", "json").warning(
-                    SOURCE_NOT_DRAINED, queue=self._share.queue, messages=missing
+                    SPARK_SOURCE_NOT_DRAINED, queue=self._share.queue, messages=missing
                 )
                 break
         if self._held:

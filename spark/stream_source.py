@@ -34,9 +34,9 @@ from pyspark.sql.streaming.datasource import (
 
 from ..logs.configure import service_log
 from ..logs.events import (
-    SOURCE_NOT_DRAINED,
-    SOURCE_REPLAYED,
-    SOURCE_SMALL_PREFETCH,
+    SPARK_SOURCE_NOT_DRAINED,
+    SPARK_SOURCE_REPLAYED,
+    SPARK_SOURCE_SMALL_PREFETCH,
 )
 from .options import SHORT_MAX, ReadOptions
 from .received import RowSlice, sliced, unpacked
@@ -99,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             silent_s = time.monotonic() - consumers.arrived_at_s
             if consumers.are_settled and silent_s >= idle_s:
                 # Somebody else has taken them, or they expired.
-                consumers.warn(SOURCE_NOT_DRAINED, messages=ranges.remaining)
+                consumers.warn(SPARK_SOURCE_NOT_DRAINED, messages=ranges.remaining)
                 return
             consumers.wait_for(lambda: bool(ranges.available), idle_s)
             consumers.check()
@@ -112,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with consumers.changed:
             known = consumers.ranges.rows(start[OFFSET], end[OFFSET])
         if known is None:
-            consumers.warn(SOURCE_REPLAYED, start=start[OFFSET], end=end[OFFSET])
+            consumers.warn(SPARK_SOURCE_REPLAYED, start=start[OFFSET], end=end[OFFSET])
             return []
         first, messages = known
         slices: list[InputPartition] = []
@@ -151,7 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             prefetch = _prefetch(options)
             if prefetch < 2 * min(options.max_records_per_trigger, SHORT_MAX // 2):
                 # It works, but reads only while nothing is processed.
-                warn(SOURCE_SMALL_PREFETCH, prefetch=prefetch)
+                warn(SPARK_SOURCE_SMALL_PREFETCH, prefetch=prefetch)
             consuming = Consuming(
                 options.queue, prefetch, options.reconnect_timeout_ms, only_present=self._drains
             )

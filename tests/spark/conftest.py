@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import leveret
 import pytest
 from leveret.spark.java import java_missing
 
@@ -107,15 +106,6 @@ def spark(
 
 
 @pytest.fixture
-def source(broker: leveret.Broker) -> Iterator[SourceQueue]:
-    """A queue of `broker` to read."""
-    source = SourceQueue(broker.port)
-    yield source
-    if source.connection.is_open:
-        source.close()
-
-
-@pytest.fixture
 def reader() -> Iterator[Callable[..., StreamReader]]:
     """Makes readers of a queue's stream, which Spark would ask; stopped at the end."""
     from leveret.spark.schema import read_schema
@@ -165,3 +155,12 @@ def queue(request: pytest.FixtureRequest) -> str:
     """A name of its own for each test."""
     name: str = request.node.name
     return f"{request.node.module.__name__.rsplit('.', 1)[-1]}.{name}"[:200]
+
+
+@pytest.fixture
+def source(target: Target, queue: str) -> Iterator[SourceQueue]:
+    """A queue to read, of each broker."""
+    source = SourceQueue(target.port, queue)
+    yield source
+    source.delete()
+    source.close()

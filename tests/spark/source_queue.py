@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pika
-
-from benchmarks.brokers import free_port
 
 SECONDS_MAX = 30.0
 POLL_SECONDS = 0.01
@@ -74,32 +69,3 @@ class SourceQueue:
             if method is None:
                 return numbers
             numbers.append(int(body))
-
-
-class KillableBroker:
-    """`leveret serve` on one port, to be killed and started again on its data."""
-
-    def __init__(self, directory: Path) -> None:
-        self.port = free_port()
-        self._directory = directory
-        self.process: subprocess.Popen[str]
-        self.start()
-
-    def start(self) -> None:
-        arguments = ["--port", str(self.port), "--data-dir", str(self._directory / "killable")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "leveret", "serve", *arguments],
-            cwd=self._directory,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        assert "listening" in self.process.stdout.readline()
-
-    def kill(self) -> None:
-        """As kill -9 does."""
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
-from source_queue import KillableBroker, SourceQueue
+from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, batches, logged, next_batch
+from target_brokers import RestartableLeveret
 
 
 def test_available_now_ends_on_a_queue_that_is_still_published_to(
@@ -48,7 +49,7 @@ def test_available_now_ends_when_somebody_else_takes_the_messages(
         seen += batch
         others += [] if others else source.drained()
     assert sorted(seen + others) == list(range(10))
-    [line] = logged(capfd, "source.not_drained")
+    [line] = logged(capfd, "spark.source.not_drained")
     assert line["messages"] == len(others)
 
 
@@ -58,19 +59,20 @@ def test_several_queues_are_read_side_by_side_and_all_acked(
     other = SourceQueue(source.port, "other")
     source.publish(range(5))
     other.publish(range(5, 8))
-    stream = reader(source, queue="source, other")
+    stream = reader(source, queue=f"{source.name}, other")
     stream.prepareForTriggerAvailableNow()
     assert sorted(number for batch in batches(stream) for number in batch) == list(range(8))
     stream.stop()
     assert (source.drained(), other.drained()) == ([], [])
+    other.delete()
     other.close()
 
 
 def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
     source: SourceQueue, reader: ReaderOf, tmp_path: Path
 ) -> None:
-    broker = KillableBroker(tmp_path)
-    other = SourceQueue(broker.port)
+    broker = RestartableLeveret(tmp_path)
+    other = SourceQueue(broker.port, source.name)
     source.publish(range(5))
     other.publish(range(5, 8))
     uri = f"amqp://127.0.0.1:{source.port},127.0.0.1:{broker.port}"

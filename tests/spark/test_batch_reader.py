@@ -20,7 +20,9 @@ from leveret.spark.schema import SchemaError, read_schema
 from leveret.spark.source import batch_reader
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
-from source_queue import KillableBroker, SourceQueue
+from source_queue import SourceQueue
+from stream_reading import logged
+from target_brokers import RestartableLeveret
 
 ReaderOf = Callable[..., BatchReader]
 
@@ -119,27 +121,27 @@ def test_messages_that_somebody_else_took_are_not_waited_for(
     [partition] = peek.partitions()
     source.drained()
     assert list(peek.read(partition)) == []
-    assert '"event": "source.not_drained", "queue": "source", "messages": 5' in (
-        capfd.readouterr().err
-    )
+    [line] = logged(capfd, "spark.source.not_drained")
+    assert (line["queue"], line["messages"]) == (source.name, 5)
 
 
 def test_several_queues_and_brokers_are_all_read(
     source: SourceQueue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker = KillableBroker(tmp_path)
-    others = [SourceQueue(broker.port, name) for name in ("source", "more")]
+    broker = RestartableLeveret(tmp_path)
+    others = [SourceQueue(broker.port, name) for name in (source.name, "more")]
     source.publish(range(3))
     more = SourceQueue(source.port, "more")
     others[0].publish([3])
     others[1].publish([4, 5])
     uri = f"amqp://127.0.0.1:{source.port},127.0.0.1:{broker.port}"
-    both = reader(source, uri=uri, queue="source,more")
+    both = reader(source, uri=uri, queue=f"{source.name},more")
     assert sorted(numbers(both)) == [0, 1, 2, 3, 4, 5]
     broker.kill()
     source.wait_for(3)
     assert sorted(numbers(both)) == [0, 1, 2]
-    assert "source.passed_over" in capfd.readouterr().err
+    assert len(logged(capfd, "spark.source.passed_over")) == 1
+    more.delete()
     more.close()
 
 
@@ -168,7 +170,7 @@ def test_a_queue_deleted_in_the_middle_is_an_error(source: SourceQueue, monkeypa
     batches = peek.read(partition)
     next(batches)
     source.delete()
-    with pytest.raises(SourceError, match="cancelled the consumer of the queue 'source'"):
+    with pytest.raises(SourceError, match="cancelled the consumer of the queue 'test_batch"):
         list(batches)
 
 

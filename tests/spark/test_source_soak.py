@@ -19,7 +19,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
 from pyarrow import parquet
-from source_queue import KillableBroker, SourceQueue
+from source_queue import SourceQueue
+from target_brokers import RestartableLeveret
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ
 
@@ -54,10 +55,10 @@ class KillableRabbitMQ:
 @pytest.fixture(params=["leveret", "rabbitmq"])
 def killable(
     request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[KillableBroker | KillableRabbitMQ]:
+) -> Iterator[RestartableLeveret | KillableRabbitMQ]:
     if request.param == "rabbitmq" and not RABBITMQ_SERVER.exists():
         pytest.skip(RABBITMQ_MISSING)
-    kind = KillableBroker if request.param == "leveret" else KillableRabbitMQ
+    kind = RestartableLeveret if request.param == "leveret" else KillableRabbitMQ
     broker = kind(tmp_path)
     yield broker
     broker.kill()
@@ -107,7 +108,7 @@ def written(directory: Path) -> Counter[int]:
 
 
 def test_raising_sinks_a_killed_driver_and_a_killed_broker_lose_nothing(
-    killable: KillableBroker | KillableRabbitMQ,
+    killable: RestartableLeveret | KillableRabbitMQ,
     tmp_path: Path,
     spark_environment: dict[str, str],
 ) -> None:
@@ -156,7 +157,7 @@ def test_raising_sinks_a_killed_driver_and_a_killed_broker_lose_nothing(
 
 @pytest.mark.parametrize("batch", [5000, 10_000, 20_000])
 def test_rows_a_second(
-    killable: KillableBroker | KillableRabbitMQ,
+    killable: RestartableLeveret | KillableRabbitMQ,
     tmp_path: Path,
     spark_environment: dict[str, str],
     batch: int,

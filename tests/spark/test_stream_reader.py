@@ -15,8 +15,9 @@ from leveret.spark.schema import SchemaError, read_schema
 from leveret.spark.source import stream_reader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
-from source_queue import KillableBroker, SourceQueue
+from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, ask_until_it_fails, logged, next_batch, rows
+from target_brokers import RestartableLeveret
 
 
 def test_messages_stay_unacked_until_their_batch_is_the_next_ones_start(
@@ -81,7 +82,7 @@ def test_a_batch_that_another_process_began_is_empty_and_offsets_go_on(
     source.publish(range(3))
     stream = reader(source)
     assert stream.partitions({"n": 40}, {"n": 50}) == []
-    [line] = logged(capfd, "source.replayed")
+    [line] = logged(capfd, "spark.source.replayed")
     assert (line["start"], line["end"]) == (40, 50)
     end, found = next_batch(stream, {"n": 50})
     assert end == {"n": 53}
@@ -110,7 +111,7 @@ def test_a_deleted_queue_ends_the_stream(source: SourceQueue, reader: ReaderOf) 
     end, _ = next_batch(stream, FIRST)
     source.delete()
     said = ask_until_it_fails(stream, end)
-    assert "cancelled the consumer of the queue 'source'" in said
+    assert f"cancelled the consumer of the queue {source.name!r}" in said
 
 
 def test_a_refused_login_is_said_at_once_and_without_the_password(
@@ -123,7 +124,7 @@ def test_a_refused_login_is_said_at_once_and_without_the_password(
 
 
 def test_nobody_there_is_said_after_the_timeout(reader: ReaderOf, tmp_path: Path) -> None:
-    broker = KillableBroker(tmp_path)
+    broker = RestartableLeveret(tmp_path)
     source = SourceQueue(broker.port)
     broker.kill()
     said = ask_until_it_fails(reader(source, reconnectTimeoutMs=300), FIRST)
@@ -134,7 +135,7 @@ def test_nobody_there_is_said_after_the_timeout(reader: ReaderOf, tmp_path: Path
 def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothing(
     reader: ReaderOf, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker = KillableBroker(tmp_path)
+    broker = RestartableLeveret(tmp_path)
     source = SourceQueue(broker.port)
     source.publish(range(30))
     stream = reader(source, maxRecordsPerTrigger=10)
@@ -153,7 +154,7 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
     assert source.drained() == []
     # The ten that could not be acked came twice, and were said to.
     assert sorted(seen) == sorted([*range(30), *range(10)])
-    [lost] = logged(capfd, "source.unacked_lost")
+    [lost] = logged(capfd, "spark.source.unacked_lost")
     assert lost["rows"] == 10
     broker.kill()
 
