@@ -164,7 +164,7 @@ WITH kept AS (
     SELECT boot, unnest(batches) AS batch, t_ns AS synced
     FROM line WHERE event = 'journal.synced'
 )
-SELECT kept.*, sync.synced, {of_message}
+SELECT kept.*, CASE WHEN kept.appended IS NOT NULL THEN sync.synced END AS synced, {of_message}
 FROM kept
 ASOF LEFT JOIN sync
     ON kept.boot = sync.boot AND kept.batch = sync.batch AND kept.appended <= sync.synced
