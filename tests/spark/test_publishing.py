@@ -1,0 +1,159 @@
+"""One partition against a live broker, without Spark."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install leveret[spark]")
+
+import leveret
+import pyarrow as pa
+from leveret.spark.message_ids import Place
+from leveret.spark.options import write_options
+from leveret.spark.publishing import PartitionPublisher
+from leveret.spark.reports import Tally
+from leveret.spark.window import PublishError
+from target_brokers import Target
+
+
+@pytest.fixture
+def target(broker: leveret.Broker) -> Target:
+    return Target("leveret", broker.port)
+
+
+def publish(bodies: list[bytes], partition: int = 0, **options: object) -> Tally:
+    named = {"exchange": "", "routingKey": "q"}
+    named |= {name: str(value) for name, value in options.items()}
+    waits = threading.Event().wait
+    publisher = PartitionPublisher(
+        write_options(named), Place("scope", None, partition), "test", waits
+    )
+    return publisher.publish([pa.RecordBatch.from_pydict({"body": bodies})])
+
+
+@pytest.mark.parametrize("in_flight", [1, 7, 2000])
+def test_all_rows_arrive_in_order_through_a_window_of_any_size(
+    target: Target, in_flight: int
+) -> None:
+    target.declare("q")
+    bodies = [b"%d" % number for number in range(1500)]
+    tally = publish(bodies, port=target.port, maxInFlight=in_flight)
+    assert (tally.rows, tally.confirmed, tally.reconnects) == (1500, 1500, 0)
+    assert [message.body for message in target.drain("q")] == bodies
+    assert 0 < tally.latencies.percentile_ms(50) <= tally.latencies.percentile_ms(99)
+
+
+def test_bodies_larger_than_a_frame_and_empty_ones_arrive_whole(target: Target) -> None:
+    target.declare("q")
+    bodies = [b"", b"x", bytes(range(256)) * 4096, b"y" * 131_064, b"z" * 131_065]
+    tally = publish(bodies, port=target.port, maxInFlightBytes=1000)
+    assert tally.confirmed == 5
+    assert [message.body for message in target.drain("q")] == bodies
+
+
+def test_a_partition_without_rows_needs_no_broker() -> None:
+    assert publish([], port=1).rows == 0
+
+
+def test_an_exchange_that_is_not_there_fails_at_once_with_the_brokers_words(
+    target: Target,
+) -> None:
+    with pytest.raises(PublishError, match=r"refuses to go on: .*404 NOT_FOUND - no exchange 'no'"):
+        publish([b"x"], port=target.port, exchange="no")
+
+
+@pytest.mark.parametrize("login", [{"password": "geheim"}, {"vhost": "nowhere"}])
+def test_a_login_that_is_refused_fails_at_once_and_shows_no_password(
+    target: Target, login: dict[str, str]
+) -> None:
+    with pytest.raises(PublishError, match="cannot publish: ") as caught:
+        publish([b"x"], port=target.port, confirmTimeoutMs=600_000, **login)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_broker_that_cannot_be_reached_is_tried_until_the_time_is_over() -> None:
+    with pytest.raises(PublishError, match="no broker can be reached: localhost:1: "):
+        publish([b"x"], port=1, confirmTimeoutMs=50, retryBackoffMs=1)
+
+
+def test_partitions_begin_at_different_addresses_and_pass_over_those_that_are_down(
+    target: Target,
+) -> None:
+    target.declare("q")
+    uri = f"amqp://127.0.0.1:1,127.0.0.1:{target.port}"
+    for partition in (0, 1):
+        assert publish([b"x"], partition, uri=uri).confirmed == 1
+    assert target.depth("q") == 2
+
+
+@contextmanager
+def going_between(port: int, cut_after: list[int]) -> Iterator[int]:
+    """Passes bytes on to the broker; cuts each connection after so many of the client's octets."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source: socket.socket, sink: socket.socket, most: int) -> None:
+        left = most
+        with suppress(OSError):
+            while left > 0 and (data := source.recv(min(65536, left))):
+                sink.sendall(data)
+                left -= len(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        for most in [*cut_after, 1 << 40]:
+            try:
+                client, _address = listener.accept()
+            except OSError:
+                return
+            broker = socket.create_connection(("127.0.0.1", port))
+            for source, sink, octets in ((client, broker, most), (broker, client, 1 << 40)):
+                threading.Thread(target=pump, args=(source, sink, octets), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+
+
+def test_after_a_lost_connection_only_the_unconfirmed_are_published_again(target: Target) -> None:
+    target.declare("q")
+    bodies = [b"%d" % number for number in range(3000)]
+    # Each takes some 200 octets.
+    with going_between(target.port, [100_000, 200_000]) as port:
+        tally = publish(bodies, port=port, maxInFlight=300)
+    assert (tally.rows, tally.confirmed, tally.reconnects) == (3000, 3000, 2)
+    messages = target.drain("q")
+    assert {message.body for message in messages} == set(bodies)
+    assert len(messages) <= 3000 + tally.republished
+    assert tally.republished <= 600
+    # What came twice came under the same id.
+    assert len({message.properties.message_id for message in messages}) == 3000
+
+
+def test_a_broker_that_drops_every_connection_ends_the_task(target: Target) -> None:
+    target.declare("q")
+    with (
+        going_between(target.port, [700] * 9) as port,
+        pytest.raises(PublishError, match="3 connections in a row were lost before a confirm"),
+    ):
+        publish([b"x"] * 100, port=port, publishRetries=2, confirmTimeoutMs=2000, retryBackoffMs=1)
+
+
+def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: Any) -> None:
+    """The journal's sync is held back, so there is no confirm."""
+    target.declare("q")
+    files.hold()
+    try:
+        with pytest.raises(PublishError, match=r"no confirm for 200 ms .* 3 publishes in flight"):
+            publish([b"a", b"b", b"c"], port=target.port, confirmTimeoutMs=200)
+    finally:
+        files.release()
