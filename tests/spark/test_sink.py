@@ -209,18 +209,20 @@ def test_a_nack_that_passes_costs_nothing_but_time(
     assert sorted(set(kept)) == expected(400)
 
 
-def test_a_task_that_is_killed_in_the_middle_loses_nothing(
-    spark: SparkSession, target: Target, queue: str
+@pytest.mark.soak
+def test_a_task_that_is_killed_in_the_middle_loses_nothing_in_rabbitmq(
+    spark: SparkSession, rabbitmq_target: Target, queue: str
 ) -> None:
+    """As tests/spark/test_sink_kills.py has it with Leveret."""
     from faulty_source import KilledSource
 
     spark.dataSource.register(KilledSource)
-    target.declare(queue)
+    rabbitmq_target.declare(queue)
     count = 24_000
     frame = rows(spark, count).drop("number")
-    options = {**target.options, "exchange": "", "routingKey": queue}
+    options = {**rabbitmq_target.options, "exchange": "", "routingKey": queue}
     frame.write.format("amqp-killed").options(**options).mode("append").save()
-    messages = target.drain(queue)
+    messages = rabbitmq_target.drain(queue)
     assert sorted(set(bodies(messages))) == expected(count)
     # Its first batch was published, and again by the second try: under the same ids.
     assert len(messages) > count
