@@ -32,21 +32,24 @@ def with_state(events: DataFrame, about: Column) -> DataFrame:
 
     `is_whole`: every message is traced. `has_lost`: events were dropped before. `epoch`: how often
     the trace had been begun, changed or stopped; numbers may have been given unseen between two.
+    `stops`: how often it had been stopped.
     """
     told = events.where(F.col("event").isin("trace.started", "trace.stopped", "trace.lost"))
     changes = told.select("line", "event", "one_of", "queues").orderBy("line").collect()
     is_whole, has_lost = False, False
-    states, epoch = [(is_whole, has_lost, 0)], 0
+    epoch, stops = 0, 0
+    states = [(is_whole, has_lost, epoch, stops)]
     lines = []
     for row in changes:
         if row["event"] == "trace.lost":
             is_whole, has_lost = False, True
         else:
             epoch += 1
+            stops += row["event"] == "trace.stopped"
         if row["event"] == "trace.started":
             is_whole = row["one_of"] == 1 and not row["queues"]
-        if (is_whole, has_lost, epoch) != states[-1]:
-            states.append((is_whole, has_lost, epoch))
+        if (is_whole, has_lost, epoch, stops) != states[-1]:
+            states.append((is_whole, has_lost, epoch, stops))
             lines.append(_line(row["line"]))
     # How many of them lie before: few, so that every task has them all.
     state = F.lit(0)
@@ -57,11 +60,28 @@ def with_state(events: DataFrame, about: Column) -> DataFrame:
     return events.where(about).withColumn("state", known[state]).select("*", "state.*")
 
 
-def _state(is_whole: bool, has_lost: bool, epoch: int) -> Column:
+def without_doubtful(events: DataFrame, rows: DataFrame) -> DataFrame:
+    """Those of the rows, which have their state, whose batch came since the trace was off last.
+
+    Of what came before, the trace may not have every hop.
+    """
+    came = with_state(events, F.col("event") == "command.assembled")
+    last = came.groupBy("boot", "stops").agg(F.max_by("batch", "line").alias("batch"))
+    by_boot = last.groupBy("boot").agg(
+        F.sort_array(F.collect_list(F.struct("stops", "batch"))).alias("came")
+    )
+    earlier = F.filter("came", lambda each: each["stops"] < F.col("stops"))
+    doubtful_to = F.coalesce(F.get(earlier, F.size(earlier) - 1)["batch"], F.lit(0))
+    joined = rows.join(F.broadcast(by_boot), "boot", "left")
+    return joined.where(F.col("batch") > doubtful_to).drop("came")
+
+
+def _state(is_whole: bool, has_lost: bool, epoch: int, stops: int) -> Column:
     return F.struct(
         F.lit(is_whole).alias("is_whole"),
         F.lit(has_lost).alias("has_lost"),
         F.lit(epoch).alias("epoch"),
+        F.lit(stops).alias("stops"),
     )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..logs.trace_check import NO_ACK
-from .trace_fault_rows import before, fault, with_state
+from .trace_fault_rows import before, fault, with_state, without_doubtful
 from .trace_moments import MESSAGE, numbers
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def early_confirms(events: DataFrame) -> DataFrame:
     waits = events.where(F.col("event").isin(*_HELD_BY)).select(
         *queues, "line", "event", F.explode(numbers("waits_for_sync")).alias("place")
     )
-    confirms = events.where("event = 'confirm.queued'").select(
+    told = without_doubtful(events, with_state(events, F.col("event") == "confirm.queued"))
+    confirms = told.select(
         *queues, "line", "event", "time", F.explode(numbers("messages")).alias("place")
     )
     every = reduce(
@@ -84,7 +85,7 @@ def strange_deliveries(events: DataFrame) -> DataFrame:
     """Deliveries of what a queue did not have, or had no more."""
     about = F.col("event").isin("message.delivered", "message.settled", *_HELD_BY)
     each = with_state(events, about).select(
-        *("boot", "batch", "queue", "time", "line", "has_lost", "event"),
+        *("boot", "batch", "queue", "time", "line", "has_lost", "stops", "event"),
         F.explode(numbers("messages")).alias("place"),
         (F.col("reason") == NO_ACK).alias("is_no_ack"),
     )
@@ -112,7 +113,7 @@ def strange_deliveries(events: DataFrame) -> DataFrame:
         _message(),
         F.lit(" that it did not have"),
     )
-    return _first_place(strange).select(*fault(text))
+    return _first_place(without_doubtful(events, strange)).select(*fault(text))
 
 
 def _first_place(messages: DataFrame) -> DataFrame:
