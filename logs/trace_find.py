@@ -15,6 +15,9 @@ from typing import NamedTuple
 from .trace_reader import Line, TraceFilesError, holds, read_trace
 
 _MESSAGE_ID = re.compile(r"([0-9a-f]+)-(\d+)-(\d+)")
+# What gives a publish its number, or would have.
+_NUMBERED = ("command.assembled", "message.refused")
+_NUMBERED_BYTES = tuple(f'"{event}"'.encode() for event in _NUMBERED)
 _ANSWERS = ("confirm.sent", "confirm.nacked", "channel.closed")
 
 Progress = Callable[[float], None]
@@ -68,11 +71,11 @@ def find_by_seq_no(
     progress: Progress | None = None,
 ) -> Found:
     """The last publish with that number on that channel; TraceFilesError if there is none."""
-    wanted = b'"command.assembled"'
     last: Line | None = None
-    for line in read_trace(files, lambda data: wanted in data):
+    for line in read_trace(files, lambda data: any(event in data for event in _NUMBERED_BYTES)):
         if (
-            line["connection"] == connection
+            line["event"] in _NUMBERED
+            and line["connection"] == connection
             and line["channel"] == channel
             and holds(line.get("seq_no", ()), seq_no)
         ):
@@ -138,7 +141,7 @@ class _Finder:
                 for (of, place), number in self._numbers.items()
                 if of == batch and holds(spans, place)
             ]
-            if 0 in there and event == "command.assembled":
+            if 0 in there and event in _NUMBERED:
                 self._connection, self._channel = line["connection"], line["channel"]
                 self._published_in = line["boot"]
                 numbers = line.get("seq_no", ())

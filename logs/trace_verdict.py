@@ -32,6 +32,9 @@ def verdict(found: Found) -> str:
 def _publisher_s_side(found: Found) -> str:
     life = found.lives[0]
     by_name = {line["event"]: line for line in life.events}
+    if "message.refused" in by_name:
+        mistake = _reply(by_name["message.refused"])
+        return f"Refused, with its channel: {mistake}. It was not published and is not confirmed."
     routed = by_name.get("message.routed")
     if routed is None:
         is_known = {"message.recovered", "message.dead_lettered"} & by_name.keys()
@@ -93,6 +96,11 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
     if rejected:
         why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in rejected)
         return f"Its transaction failed because a queue will not have it ({why})."
+    if "transaction.failed" in by_name:
+        return (
+            f"Its transaction failed ({by_name['transaction.failed']['reason']}), because of "
+            "another of its messages; what queues had taken by then stays."
+        )
     waits = _owing(life)
     waits = f" It waits for {waits}." if waits else ""
     if how:

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from gated_files import GatedFiles
 from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.methods import BasicNack, BasicReturn, TxCommit, TxCommitOk, TxSelect
+from leveret.amqp_frames.methods import (
+    BasicNack,
+    BasicReturn,
+    ChannelClose,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+)
 from leveret.logs.trace_tail import TraceTail
 from traced import client_of, explained, explanation, trace_of, traced, wait_for_events
 from wire import PERSISTENT, TRANSIENT, Client, publish
@@ -64,6 +71,44 @@ def test_a_transaction_s_return_and_drop(
     )
     assert explanation(tmp_path, capsys, 2)[-1] == (
         f"Dropped because {key} (not mandatory); its transaction was committed."
+    )
+
+
+def test_a_publish_that_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue")
+        client.publish_all("queue", b"x")
+        client.send(publish("queue", b"y", TRANSIENT, exchange="missing"))
+        client.expect_type(1, ChannelClose)
+    [refused] = [e for e in trace_of(tmp_path) if e["event"] == "message.refused"]
+    message_id = f"{refused['boot']}-{refused['batch']}-{refused['messages'][0][0]}"
+    said = explained(tmp_path, capsys, message_id)
+    assert said[-1] == (
+        "Refused, with its channel: 404 NOT_FOUND - no exchange 'missing' in vhost '/'. It was not "
+        "published and is not confirmed."
+    )
+    place = ["--connection", refused["connection"], "--channel", "1", "--seq-no", "2"]
+    assert explained(tmp_path, capsys, *place) == said
+
+
+def test_a_transaction_that_a_queue_refuses_a_part_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})
+    with traced(tmp_path) as broker, Client(broker.host, broker.port) as client:
+        client.log_in().open_channel(1)
+        client.declare("full", arguments=full)
+        client.declare("queue")
+        client.ask(1, TxSelect())
+        client.send(publish("queue", b"x", TRANSIENT) + publish("full", b"y", TRANSIENT))
+        client.send_methods(1, TxCommit())
+        client.expect_type(1, ChannelClose)
+    assert explanation(tmp_path, capsys)[-1] == (
+        "Its transaction failed (partial tx completion), because of another of its messages; what "
+        "queues had taken by then stays. In queue 'queue' it is ready."
+    )
+    assert explanation(tmp_path, capsys, 2)[-1].startswith(
+        "Its transaction failed because a queue will not have it (queue 'full': "
     )
 
 
