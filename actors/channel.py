@@ -33,6 +33,7 @@ from ..core.publish_properties import PUBLISH
 from ..core.publish_window import WindowShare
 from ..core.publisher import Publisher, Routed
 from ..core.routes import immediate_refused
+from ..core.transaction import TransactionMemory
 from .channel_commands import Commands
 from .channel_consuming import Consuming
 from .channel_transaction import ChannelTransaction
@@ -72,6 +73,7 @@ class Channel(LoopActor):
         access: Access,
         window: WindowShare,
         outlet: OutletShare,
+        transaction_memory: TransactionMemory,
         reader: Ref,
         writer: Ref,
     ) -> None:
@@ -99,7 +101,8 @@ class Channel(LoopActor):
         # What came in behind a command whose answer is awaited.
         self._held_back: deque[Input | Command | OversizedPublish] = deque()
         self.window = window
-        # In tx mode: what waits for its commit.
+        # What waits for a commit, of all the connection's channels, and what does on this one.
+        self.transaction_memory = transaction_memory
         self.transaction: ChannelTransaction | None = None
         # Of commands, to be given back to the window.
         self._carried_out_bytes = 0
@@ -285,6 +288,8 @@ class Channel(LoopActor):
             return
         self._is_released = True
         self.consuming.release()
+        if self.transaction is not None:
+            self.transaction.release()
         self._held_back.clear()
         if self.window.release():
             tell(self._reader, Absorbed())

@@ -176,7 +176,7 @@ class Commands:
                     channel,
                     self._publisher,
                     channel.consuming.deliveries,
-                    self._context.transaction_bytes_max,
+                    channel.transaction_memory,
                 )
             channel.write(TxSelectOk())
         elif channel.transaction is None:

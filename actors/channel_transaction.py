@@ -18,7 +18,7 @@ from ..amqp_frames.methods import TxCommit, TxCommitOk, TxRollbackOk
 from ..amqp_frames.rewritten import with_properties
 from ..core.publish_properties import PUBLISH
 from ..core.publisher import Publisher
-from ..core.transaction import BATCH_BYTES, Transaction
+from ..core.transaction import BATCH_BYTES, Transaction, TransactionMemory
 from .messages import CommitMore, Discard, Requeue, Settle
 from .runtime import tell
 
@@ -34,14 +34,16 @@ class ChannelTransaction:
     """What waits on the actor `channel`, which is in tx mode from here on."""
 
     def __init__(
-        self, channel: Channel, publisher: Publisher, deliveries: Deliveries, bytes_max: int
+        self,
+        channel: Channel,
+        publisher: Publisher,
+        deliveries: Deliveries,
+        memory: TransactionMemory,
     ) -> None:
         self._channel = channel
         self._publisher = publisher
         self._deliveries = deliveries
-        self._held: Transaction[type[Settle] | type[Discard] | type[Requeue]] = Transaction(
-            bytes_max
-        )
+        self._held: Transaction[type[Settle] | type[Discard] | type[Requeue]] = Transaction(memory)
         self._is_committing = False
         self._has_failed = False
         # Of the commit at hand.
@@ -109,6 +111,10 @@ class ChannelTransaction:
         self._tell("transaction.committed", self._publish_count)
         self._held.clear()
         return True
+
+    def release(self) -> None:
+        """The channel has ended: what it held is forgotten, and its memory others' to use."""
+        self._held.clear()
 
     def rollback(self) -> None:
         """Forget what was published; what was acknowledged is unacknowledged again."""

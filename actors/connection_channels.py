@@ -21,6 +21,7 @@ from ..amqp_frames.methods import (
 from ..core.outlet import Outlet
 from ..core.publish_properties import PUBLISH
 from ..core.publish_window import PublishWindow, WindowShare
+from ..core.transaction import TransactionMemory
 from .channel import Channel
 from .connection_opening import Opening
 from .messages import Command, Input, OversizedPublish, Ref, Release
@@ -47,6 +48,7 @@ class ConnectionChannels:
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max)
         self._outlet = Outlet(context.delivery_window_bytes_max)
+        self._transaction_memory = TransactionMemory(context.transaction_bytes_max)
         self._reader = reader
         self._channels = opening.channels
         self._shares: dict[int, WindowShare] = {}
@@ -100,6 +102,7 @@ class ConnectionChannels:
             access,
             share,
             self._outlet.share(),
+            self._transaction_memory,
             self._reader,
             writer,
         )

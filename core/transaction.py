@@ -2,7 +2,8 @@
 
 Nothing of it is known to a queue. It is bounded: publishes count with their wire bytes and what
 keeping a batch costs, acknowledgements with what keeping one costs, so that neither many small
-messages nor many acks can fill the memory.
+messages nor many acks can fill the memory. All transactions of one connection have that much
+between them, however many channels it opens.
 """
 
 from __future__ import annotations
@@ -22,11 +23,37 @@ PART_BYTES: Final = 256
 Kind = TypeVar("Kind")
 
 
-class Transaction(Generic[Kind]):
-    """Publishes and acknowledgements that wait; `Kind` is what an acknowledgement asks for."""
+class TransactionMemory:
+    """What the transactions of one connection hold together."""
+
+    __slots__ = ("_bytes_max", "used_bytes")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
+        self.used_bytes = 0
+
+    def take(self, byte_count: int) -> None:
+        """So much more is held; 406 if it is too much."""
+        self.used_bytes += byte_count
+        if self.used_bytes > self._bytes_max:
+            limit = self._bytes_max
+            text = f"transaction size of the connection is larger than configured max size {limit}"
+            raise SoftError(PRECONDITION_FAILED, text)
+
+    def give_back(self, byte_count: int) -> None:
+        """So much is held no longer."""
+        self.used_bytes -= byte_count
+        assert self.used_bytes >= 0
+
+
+class Transaction(Generic[Kind]):
+    """Publishes and acknowledgements that wait; `Kind` is what an acknowledgement asks for.
+
+    Its owner clears it when it ends, whatever ends it: the memory is its connection's.
+    """
+
+    def __init__(self, memory: TransactionMemory) -> None:
+        self._memory = memory
         self._held_bytes = 0
         self.publishes: deque[Held] = deque()
         self.acks: list[tuple[Kind, list[Part]]] = []
@@ -42,14 +69,13 @@ class Transaction(Generic[Kind]):
         self._count(PART_BYTES * len(parts))
 
     def _count(self, byte_count: int) -> None:
+        # First: what is refused is held until the channel lets go of all.
         self._held_bytes += byte_count
-        if self._held_bytes > self._bytes_max:
-            limit = self._bytes_max
-            text = f"transaction size is larger than configured max size {limit}"
-            raise SoftError(PRECONDITION_FAILED, text)
+        self._memory.take(byte_count)
 
     def clear(self) -> None:
         """Begin anew."""
+        self._memory.give_back(self._held_bytes)
         self._held_bytes = 0
         self.publishes.clear()
         self.acks.clear()

@@ -13,8 +13,11 @@ from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
     ChannelClose,
+    ChannelCloseOk,
     TxCommit,
     TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
     TxSelect,
     TxSelectOk,
 )
@@ -33,7 +36,10 @@ class TestLimits:
     def settings(self) -> dict[str, object]:
         return {"transaction_bytes_max": 65_536, "publish_window_bytes_max": 65_536}
 
-    TEXT = "PRECONDITION_FAILED - transaction size is larger than configured max size 65536"
+    TEXT = (
+        "PRECONDITION_FAILED - transaction size of the connection is larger than "
+        "configured max size 65536"
+    )
 
     def test_a_transaction_above_the_limit_closes_its_channel(self, client: Client) -> None:
         client.declare("q")
@@ -73,6 +79,55 @@ class TestLimits:
         client.expect(1, ChannelClose(406, self.TEXT, 60, 80))
         client.wait_for_counts("q", (count, 0), 2)
 
+    def test_all_channels_of_a_connection_share_the_limit_and_other_connections_do_not(
+        self, client: Client, connect: Callable[..., Client], broker: leveret.Broker
+    ) -> None:
+        client.declare("q")
+        for channel in (3, 4):
+            client.open_channel(channel)
+            assert client.ask(channel, TxSelect()) == TxSelectOk()
+        for channel in (1, 3):
+            client.send(publish("q", bytes(25_000), channel=channel))
+            client.nothing_more(channel)
+        other = transactional(connect)
+        other.send(publish("q", bytes(50_000)))
+        other.nothing_more()
+        client.send(publish("q", bytes(25_000), channel=4))
+        client.expect(4, ChannelClose(406, self.TEXT, 60, 40))
+        client.send_methods(4, ChannelCloseOk())
+        # What it held is free; what a rollback, a commit or a close of the channel frees, too.
+        for number, ending in enumerate((TxRollback(), TxCommit(), ChannelClose(200, "bye"))):
+            client.ask(3, ending)
+            client.open_channel(10 + number)
+            assert client.ask(10 + number, TxSelect()) == TxSelectOk()
+            client.send(publish("q", bytes(25_000), channel=10 + number))
+            assert client.ask(10 + number, TxRollback()) == TxRollbackOk()
+            if number < 2:
+                client.send(publish("q", bytes(25_000), channel=3))
+                client.nothing_more(3)
+        commit(client)
+        memory = readers(broker)[0].actor_inbox.actor._channels._transaction_memory
+        assert memory.used_bytes == 0
+        commit(other)
+
+    def test_few_held_messages_keep_no_whole_read(
+        self, client: Client, broker: leveret.Broker
+    ) -> None:
+        client.declare("q")
+        client.send(publish("q", b"held"), publish("nowhere", bytes(50_000), channel=2))
+        client.nothing_more()
+        channel = readers(broker)[0].actor_inbox.actor._channels._channels[1]
+        held = channel.actor_inbox.actor.transaction._held.publishes
+        assert sum(len(each.batch.wire) for each in held) < 1000
+        commit(client)
+        assert bodies(client) == [b"held"]
+
+
+class TestWindow:
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"transaction_bytes_max": 262_144, "publish_window_bytes_max": 65_536}
+
     def test_what_is_held_does_not_close_the_window_that_lets_the_commit_in(
         self, connect: Callable[..., Client], broker: leveret.Broker
     ) -> None:
@@ -88,18 +143,6 @@ class TestLimits:
             assert client.ask(channel, TxCommit()) == TxCommitOk()
         assert client.counts("q") == (3, 0)
         wait_until(lambda: window.used_bytes == 0)
-
-    def test_few_held_messages_keep_no_whole_read(
-        self, client: Client, broker: leveret.Broker
-    ) -> None:
-        client.declare("q")
-        client.send(publish("q", b"held"), publish("nowhere", bytes(50_000), channel=2))
-        client.nothing_more()
-        channel = readers(broker)[0].actor_inbox.actor._channels._channels[1]
-        held = channel.actor_inbox.actor.transaction._held.publishes
-        assert sum(len(each.batch.wire) for each in held) < 1000
-        commit(client)
-        assert bodies(client) == [b"held"]
 
 
 # --- pika

@@ -11,7 +11,7 @@ from leveret.amqp_frames.properties import Properties
 from leveret.core.in_flight import Delivery
 from leveret.core.publisher import Held, Publisher
 from leveret.core.span import Span
-from leveret.core.transaction import BATCH_BYTES, PART_BYTES, Transaction
+from leveret.core.transaction import BATCH_BYTES, PART_BYTES, Transaction, TransactionMemory
 from publishing import confirm_all, methods, publisher_of, told
 from wire import publish
 
@@ -80,11 +80,12 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
     held = held_of(1)
     size = BATCH_BYTES + held.batch.wire_bytes()
     delivery = Delivery(Span(held.batch, range(1), 1, 0, False), "queue", None)
-    transaction: Transaction[str] = Transaction(2 * size + PART_BYTES)
+    limit = 2 * size + PART_BYTES
+    transaction: Transaction[str] = Transaction(TransactionMemory(limit))
     transaction.hold_publishes(held)
     transaction.hold_publishes(held)
     transaction.hold_acks("settle", [(delivery, 0, 1)])
-    text = f"transaction size is larger than configured max size {2 * size + PART_BYTES}"
+    text = f"transaction size of the connection is larger than configured max size {limit}"
     with pytest.raises(SoftError, match=text):
         transaction.hold_acks("settle", [(delivery, 0, 1)])
     transaction.clear()
@@ -94,3 +95,20 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
     transaction.hold_publishes(held)
     with pytest.raises(SoftError, match=text):
         transaction.hold_publishes(held)
+
+
+def test_the_transactions_of_a_connection_share_one_memory() -> None:
+    size = BATCH_BYTES + held_of(1).batch.wire_bytes()
+    memory = TransactionMemory(3 * size)
+    first: Transaction[str] = Transaction(memory)
+    second: Transaction[str] = Transaction(memory)
+    for each in (first, second, first):
+        each.hold_publishes(held_of(1))
+    with pytest.raises(SoftError):
+        second.hold_publishes(held_of(1))
+    # Its channel ends; what it held, the last of it included, is free again.
+    second.clear()
+    assert memory.used_bytes == 2 * size
+    first.hold_publishes(held_of(1))
+    first.clear()
+    assert memory.used_bytes == 0
