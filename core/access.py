@@ -1,20 +1,20 @@
 """What one connection may do in the vhost that it opened.
 
-A permission is three regular expressions over the names of exchanges and queues: `configure` to
-declare and delete, `write` to put something in, `read` to take something out. As in RabbitMQ a
+A permission is three patterns (permission_patterns.py) over the names of exchanges and queues:
+`configure` to declare and delete, `write` to put something in, `read` to take something out. As in RabbitMQ a
 pattern is searched for in the name, not matched against all of it, and an empty one fits the empty
 name only; the default exchange is called amq.default. What was found is kept until accounts change.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
 from .accounts import IMPERSONATOR, Accounts
 from .definitions import resource
+from .permission_patterns import fits
 from .topology import Topology
 
 CONFIGURE: Final = "configure"
@@ -40,7 +40,7 @@ class Access:
         self._version = -1
         # (what for, kind, name) -> may the user? Without those that may not: they are rare.
         self._allowed: set[tuple[str, str, str]] = set()
-        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._patterns: dict[str, str] = {}
 
     def check(self, wanted: str, kind: str, name: str) -> None:
         """403 unless the user may configure, write or read the "queue" or "exchange"."""
@@ -51,7 +51,7 @@ class Access:
             if kind == "exchange" and not name:
                 name = DEFAULT_EXCHANGE_NAME
             pattern = self._patterns.get(wanted)
-            if pattern is None or pattern.search(name) is None:
+            if pattern is None or not fits(pattern, name):
                 named = resource(kind, name, self.topology.vhost)
                 text = f"{wanted} access to {named} refused for user '{self.user}'"
                 raise AccessRefusedError(ACCESS_REFUSED, text)
@@ -68,5 +68,4 @@ class Access:
         permission = self._accounts.permissions.get((self.user, self.topology.vhost))
         self._patterns = {}
         if permission is not None:
-            written = zip((CONFIGURE, WRITE, READ), permission[2:], strict=True)
-            self._patterns = {wanted: re.compile(text or "^$") for wanted, text in written}
+            self._patterns = dict(zip((CONFIGURE, WRITE, READ), permission[2:], strict=True))

@@ -7,7 +7,6 @@ broker's actor alone changes accounts; all others read them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from ..amqp_frames.constants import NOT_ALLOWED
 from ..amqp_frames.errors import HardError
 from ..amqp_frames.methods import ConnectionOpen
 from .password_hash import check_password_hash
+from .permission_patterns import PatternError, check_pattern
 
 DEFAULT_VHOST: Final = "/"
 ADMINISTRATOR: Final = "administrator"
@@ -24,7 +24,6 @@ IMPERSONATOR: Final = "impersonator"
 # As a short string on the wire.
 _NAME_BYTES_MAX: Final = 255
 _TAGS_MAX: Final = 32
-_PATTERN_CHARACTERS_MAX: Final = 4096
 
 
 class User(NamedTuple):
@@ -171,7 +170,10 @@ class Accounts:
         self._user(permission.user)
         self._check_vhost(permission.vhost)
         for pattern in (permission.configure, permission.write, permission.read):
-            _check_pattern(pattern)
+            try:
+                check_pattern(pattern)
+            except PatternError as fault:
+                raise AccountError(str(fault)) from None
         return (PutPermission(permission),)
 
     def prepare_clear_permission(self, user: str, vhost: str) -> AccountChanges:
@@ -241,14 +243,3 @@ def _checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
         if any(character in tag for character in " ,"):
             raise AccountError(f"tag '{tag}' has a space or a comma in it")
     return kept
-
-
-def _check_pattern(pattern: str) -> None:
-    if len(pattern) > _PATTERN_CHARACTERS_MAX:
-        raise AccountError(f"a pattern has at most {_PATTERN_CHARACTERS_MAX} characters")
-    try:
-        # The catalog keeps it in UTF-8, which has no surrogates.
-        pattern.encode()
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError, UnicodeEncodeError) as fault:
-        raise AccountError(f"'{pattern}' is not a regular expression: {fault}") from None
