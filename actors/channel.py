@@ -14,17 +14,9 @@ from collections import deque
 from functools import partial
 
 from ..amqp_frames.batch import Batch, ChannelInput, Indexes
-from ..amqp_frames.constants import (
-    INTERNAL_ERROR,
-    PRECONDITION_FAILED,
-)
+from ..amqp_frames.constants import INTERNAL_ERROR, PRECONDITION_FAILED
 from ..amqp_frames.errors import AmqpError, HardError, SoftError
-from ..amqp_frames.methods import (
-    ChannelCloseOk,
-    ChannelOpenOk,
-    Method,
-    encode_method,
-)
+from ..amqp_frames.methods import ChannelCloseOk, ChannelOpenOk, Method, encode_method
 from ..core.access import WRITE, Access
 from ..core.definitions import QueueDefinition
 from ..core.handshake import Handshake

@@ -1,9 +1,10 @@
 """What one connection may do in the vhost that it opened.
 
 A permission is three patterns (permission_patterns.py) over the names of exchanges and queues:
-`configure` to declare and delete, `write` to put something in, `read` to take something out. As in RabbitMQ a
-pattern is searched for in the name, not matched against all of it, and an empty one fits the empty
-name only; the default exchange is called amq.default. What was found is kept until accounts change.
+`configure` to declare and delete, `write` to put something in, `read` to take something out. As in
+RabbitMQ a pattern is searched for in the name, not matched against all of it, and an empty one fits
+the empty name only; the default exchange is called amq.default. What was found is kept until
+accounts change.
 """
 
 from __future__ import annotations

@@ -35,6 +35,18 @@ REPORTS = {
     "bindings": "list bindings, without those of the default exchange",
 }
 
+# What is said of a change that was made, with its arguments.
+DONE = {
+    "user add": "user '{user}' is added",
+    "user passwd": "user '{user}' has another password",
+    "user tags": "user '{user}' has other tags",
+    "user delete": "user '{user}' is deleted",
+    "vhost add": "vhost '{vhost}' is added; nobody has permissions there yet",
+    "vhost delete": "vhost '{vhost}' is deleted, with all that was in it",
+    "permissions set": "user '{user}' has other permissions in vhost '{vhost}'",
+    "permissions clear": "user '{user}' may not use vhost '{vhost}' any more",
+}
+
 _Commands = Any  # argparse does not name the type of what add_subparsers returns.
 
 
@@ -110,6 +122,7 @@ def administer(parsed: argparse.Namespace, configuration: Configuration) -> None
         arguments["password_hash"] = new_password_hash(password, configuration.password_hash_cost)
     result = _carry_out(configuration, request, arguments)
     if request in REQUESTS:
+        _print(DONE[request].format_map(arguments) + "\n")
         return
     if parsed.json:
         _print(json.dumps(result, indent=2) + "\n")

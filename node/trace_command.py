@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from . import trace_control, trace_follow_command, trace_report_command
+from .configuration import load
+from .errors import ConfigurationError
 from .logs.trace_check import TraceCheck
 from .logs.trace_explain import timeline
 from .logs.trace_find import Found, find_by_id, find_by_seq_no
@@ -15,6 +18,8 @@ from .logs.trace_reader import TraceFilesError, read_trace, trace_files
 from .logs.trace_verdict import verdict
 from .progress import Progress
 
+# As of the other commands: what was said on the command line cannot be.
+EXIT_USAGE = 2
 # Past so many, faults are only counted.
 FAULTS_SHOWN_MAX = 50
 
@@ -36,12 +41,28 @@ def add_to(commands: Any) -> None:
     check.set_defaults(run=check_command)
     for action in (explain, check):
         action.add_argument(
-            "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
-        )
-    for action in (explain, check):
-        action.add_argument(
             "--files", metavar="F", type=Path, nargs="+", help="files or folders, in place of its"
         )
+    for action in actions.choices.values():
+        _find_data(action)
+
+
+def _find_data(action: argparse.ArgumentParser) -> None:
+    """Whatever it does, it does it where the other commands would: with the same settings."""
+    action.add_argument("--config", metavar="FILE", type=Path, help="settings, as in leveret.toml")
+    action.add_argument("--data-dir", metavar="D", type=Path, help="of the broker")
+    carry_out = action.get_default("run")
+
+    def run(parsed: argparse.Namespace) -> int:
+        try:
+            settings = load({"data_dir": parsed.data_dir}, os.environ, parsed.config)
+        except ConfigurationError as fault:
+            return _say(str(fault), EXIT_USAGE)
+        parsed.data_dir = settings.data_dir
+        code: int = carry_out(parsed)
+        return code
+
+    action.set_defaults(run=run)
 
 
 def explain_command(parsed: argparse.Namespace) -> int:

@@ -27,9 +27,6 @@ def add_to(actions: Any) -> None:
     status = actions.add_parser("status", help="is it on, for what, and what was dropped?")
     for action in (on, off, status):
         action.set_defaults(run=request_command)
-        action.add_argument(
-            "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
-        )
         action.add_argument("--url", metavar="URL", help="ask http://127.0.0.1:15672, not its data")
         action.add_argument("--login", metavar="USER", default="guest", help="with --url (guest)")
         action.add_argument(

@@ -8,7 +8,6 @@ import select
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from .logs.trace_follow import Follower, Wanted, readable
@@ -33,9 +32,6 @@ def add_to(actions: Any) -> None:
             f"--{name}", metavar=metavar, action="append", default=[], help=f"{text}; repeatable"
         )
     parser.add_argument("--from-begin", action="store_true", help="what is there already, too")
-    parser.add_argument(
-        "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
-    )
     parser.set_defaults(run=follow_command)
 
 

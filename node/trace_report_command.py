@@ -27,9 +27,6 @@ def add_to(actions: Any) -> None:
     parser.add_argument(
         "paths", metavar="PATH", type=Path, nargs="*", help="files or folders (the data directory)"
     )
-    parser.add_argument(
-        "--data-dir", metavar="D", type=Path, default=Path("leveret-data"), help="of the broker"
-    )
     add_outputs(parser)
     parser.set_defaults(run=report_command)
 

@@ -63,17 +63,42 @@ def shell(tmp_path: Path) -> Shell:
 
 def change_everything(shell: Shell) -> None:
     """Each command that changes accounts; a broker runs, or none does."""
-    assert shell.said("user", "add", "ann", "--tag", "monitoring", typed="secret\n") == ""
-    assert shell.said("user", "add", "bob", typed="bobs") == ""
-    assert shell.said("user", "passwd", "ann", typed="changed\n") == ""
-    assert shell.said("user", "tags", "bob", "management", "policymaker") == ""
-    assert shell.said("vhost", "add", "v") == ""
-    assert shell.said("vhost", "add", "gone") == ""
-    assert shell.said("vhost", "delete", "gone") == ""
-    assert shell.said("permissions", "set", "ann", "--vhost", "v", "^ann", ".*", "") == ""
-    assert shell.said("permissions", "set", "bob", "", "", ".*") == ""
-    assert shell.said("permissions", "clear", "bob") == ""
-    assert shell.said("user", "delete", "guest") == ""
+    assert (
+        shell.said("user", "add", "ann", "--tag", "monitoring", typed="secret\n")
+        == "user 'ann' is added\n"
+    )
+    assert shell.said("user", "add", "bob", typed="bobs") == "user 'bob' is added\n"
+    assert (
+        shell.said("user", "passwd", "ann", typed="changed\n")
+        == "user 'ann' has another password\n"
+    )
+    assert (
+        shell.said("user", "tags", "bob", "management", "policymaker")
+        == "user 'bob' has other tags\n"
+    )
+    assert (
+        shell.said("vhost", "add", "v") == "vhost 'v' is added; nobody has permissions there yet\n"
+    )
+    assert (
+        shell.said("vhost", "add", "gone")
+        == "vhost 'gone' is added; nobody has permissions there yet\n"
+    )
+    assert (
+        shell.said("vhost", "delete", "gone")
+        == "vhost 'gone' is deleted, with all that was in it\n"
+    )
+    assert (
+        shell.said("permissions", "set", "ann", "--vhost", "v", "^ann", ".*", "")
+        == "user 'ann' has other permissions in vhost 'v'\n"
+    )
+    assert (
+        shell.said("permissions", "set", "bob", "", "", ".*")
+        == "user 'bob' has other permissions in vhost '/'\n"
+    )
+    assert (
+        shell.said("permissions", "clear", "bob") == "user 'bob' may not use vhost '/' any more\n"
+    )
+    assert shell.said("user", "delete", "guest") == "user 'guest' is deleted\n"
 
 
 def check_everything(shell: Shell) -> None:
