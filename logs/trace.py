@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Protocol
 
 from .sampling import Places, sampled
@@ -18,6 +19,10 @@ from .trace_loss import TraceLoss
 
 # When, on the monotonic clock, in nanoseconds; which event; which actor; its fields.
 Entry = tuple[int, str, str, dict[str, object]]
+
+# An event with more ranges than this takes up several of the buffer's places, so that the buffer's
+# memory is bounded: a place takes 3 KB at most, and 0.8 where messages are alike.
+PLACE_RANGES_MAX = 8
 
 
 class TraceError(ValueError):
@@ -67,9 +72,10 @@ class Trace:
         self.boot_id = boot_id
         self.is_on = False
         self.filter = TraceFilter()
-        # So many events may wait to be written.
+        # So many places there are for events that wait to be written. None stands behind an event
+        # that takes up more than one: the length is then all there is to count, by any thread.
         self.buffer_events_max = buffer_events_max
-        self.entries: deque[Entry] = deque()
+        self.entries: deque[Entry | None] = deque()
         self.loss = TraceLoss()
         # Why nothing can be written; empty while it can.
         self.error = ""
@@ -129,3 +135,6 @@ class Trace:
             self.loss.add(1)
             return
         entries.append((at_ns or self.now_ns(), event, actor, fields))
+        spans = fields.get("messages") or fields.get("seq_no")
+        if isinstance(spans, list) and len(spans) > PLACE_RANGES_MAX:
+            entries.extend(repeat(None, len(spans) // PLACE_RANGES_MAX))

@@ -107,8 +107,9 @@ class TraceFiles:
             is_ending, is_on = self._ending.is_set(), self._trace.is_on
             is_written = self._write_waiting()
             if is_ending and not is_written:
-                self._trace.loss.add(len(self._trace.entries))
-                self._trace.entries.clear()
+                entries = self._trace.entries
+                self._trace.loss.add(len(entries) - entries.count(None))
+                entries.clear()
             self._trace.loss.tell(is_over=is_ending or (is_written and not is_on))
             if is_ending or not is_on:
                 self._close()
@@ -134,11 +135,14 @@ class TraceFiles:
 
     def _write_block(self) -> bool:
         trace = self._trace
-        block = [trace.entries.popleft() for _ in range(min(len(trace.entries), _BLOCK_EVENTS))]
+        popped = (trace.entries.popleft() for _ in range(min(len(trace.entries), _BLOCK_EVENTS)))
+        block = [entry for entry in popped if entry is not None]
         count = len(block)
         dropped = trace.loss.count - self._told_dropped
         if dropped:
             block.append((trace.now_ns(), "trace.lost", "trace", {"dropped": dropped}))
+        if not block:
+            return True
         data = self._lines.rendered(block, time.time_ns() - trace.now_ns())
         try:
             self._write(data)

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from leveret.logs import trace_files as module
 from leveret.logs.configure import service_log
-from leveret.logs.trace import Trace, TraceError, TraceFilter
+from leveret.logs.trace import PLACE_RANGES_MAX, Trace, TraceError, TraceFilter
 from leveret.logs.trace_files import TraceFiles
 from leveret.logs.trace_loss import LOSS_LOG_SECONDS_MIN, TraceLoss
 from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
@@ -208,6 +208,22 @@ def test_a_loss_is_logged_at_once_then_rarely_and_its_rest_when_it_is_over() -> 
     loss.tell(is_over=True)
     said = [line.partition('"dropped": ')[2] for line in log.getvalue().splitlines()]
     assert said == ['1, "dropped_total": 1}', '10, "dropped_total": 11}', '5, "dropped_total": 16}']
+
+
+def test_an_event_with_many_ranges_takes_up_several_places_of_the_buffer(tmp_path: Path) -> None:
+    trace = trace_to(tmp_path, buffer_events_max=50)
+    assert trace.sink is not None
+    trace.is_on = True
+    places = [[2 * place, 2 * place] for place in range(10 * PLACE_RANGES_MAX)]
+    for number in range(8):
+        trace.write("message.persisted", "queue", batch=number, messages=places)
+    # 11 places each: the fifth still found one.
+    assert (len(trace.entries), trace.loss.count) == (55, 3)
+    trace.sink.start()
+    trace.close()
+    lines = list(read_trace(trace_files([tmp_path])))
+    assert [line["batch"] for line in lines if "batch" in line] == [0, 1, 2, 3, 4]
+    assert all(line["messages"] == places for line in lines if "batch" in line)
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1.5, 1e-320])
