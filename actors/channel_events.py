@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..amqp_frames.errors import AmqpError
 from ..core.access import AccessRefusedError
+from ..logs.secrets import masked
 from ..logs.trace import Trace
 
 
@@ -53,5 +54,5 @@ class ChannelEvents:
                 "permission.refused",
                 user=self._user,
                 reply_code=error.reply_code,
-                reason=error.reply_text,
+                reason=masked(error.reply_text),
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..core.handshake import Handshake
+from ..logs.secrets import masked
 from .node_context import NodeContext
 
 # What the trace is told of, too; a channel tells of its own end.
@@ -57,7 +58,7 @@ class ConnectionLog:
                 shown["vhost"] = self._handshake.vhost
             else:
                 why = fields.get("reason") or fields.get("error") or fields.get("actor")
-                shown["reason"] = str(why)
+                shown["reason"] = masked(str(why))
             trace.write(event, "reader", connection=self._peer_name, **shown)
         elif event in _FLOW:
             trace.write(event, "reader", connection=self._peer_name, user=user, **fields)

@@ -66,6 +66,8 @@ class Reader(LoopActor):
         self._transport = transport
         self._parent = parent
         self._phase = Phase.HEADER
+        # Why its socket is being closed; "" if that is the client's doing.
+        self._end_reason = ""
         self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
         self._opening = Opening(context, peer, self.actor_ref)
         self._handshake = self._opening.handshake
@@ -252,7 +254,9 @@ class Reader(LoopActor):
         if self._phase in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
             self._tell_broker()
         self._channels.release()
-        self._log.info("connection.closed", reason=reason, phase=self._phase.value)
+        # One line, of the end that the broker has seen coming if there was one.
+        told = self._log.warning if self._end_reason else self._log.info
+        told("connection.closed", reason=self._end_reason or reason, phase=self._phase.value)
         self._phase = Phase.ENDED
         self._writer.stop(block=False)
         self.stop()
@@ -285,7 +289,7 @@ class Reader(LoopActor):
             self._gone("missed heartbeats from client")
 
     def _gone(self, reason: str) -> None:
-        self._log.warning("connection.closed", reason=reason)
+        self._end_reason = self._end_reason or reason
         self._transport.abort()
 
     def _write(self, channel_number: int, method: Method) -> None:

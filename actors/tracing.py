@@ -11,6 +11,7 @@ from ..amqp_frames.errors import AmqpError
 from ..core.coalescing import SeqRange, coalesce, merge
 from ..core.span import Span
 from ..logs.sampling import among, positions, ranges
+from ..logs.secrets import masked
 from ..logs.trace import Trace
 from .channel_events import ChannelEvents
 from .queue_tracing import queue_step, received
@@ -81,7 +82,10 @@ class ChannelTracing(ChannelEvents):
     def _mistake(self, routed: Routed, error: AmqpError) -> None:
         """The first message that is not published: the channel ends with it."""
         place = routed.message_count
-        fields: dict[str, object] = {"reply_code": error.reply_code, "reason": error.reply_text}
+        fields: dict[str, object] = {
+            "reply_code": error.reply_code,
+            "reason": masked(error.reply_text),
+        }
         if routed.first_seq_no:
             fields["seq_no"] = _seq_nos(routed.first_seq_no, (place,))
         spans = ranges(received(routed.batch, (place,)))
@@ -227,7 +231,7 @@ class ChannelTracing(ChannelEvents):
                 channel=self._number,
                 seq_no=[list(each) for each in self._open],
                 reply_code=reply_code,
-                reason=reason,
+                reason=masked(reason),
             )
             self._open = []
 

@@ -7,30 +7,31 @@ actor binds what it knows (peer, channel) once and keeps the bound logger.
 What this module promises:
 - a line is one line, whatever bytes a client put into its names: strings are quoted, so nobody can
   forge a line or reach a terminal's escape codes;
-- fields that hold a secret are masked by name, and tracebacks are printed without local variables;
+- secrets are masked by the name of their field and by how they look (`secrets.py`), and tracebacks
+  are printed without local variables;
 - a log that cannot be written (a closed pipe, a full disk) does not stop the broker: the lines are
   counted, and the count is the first thing that is logged when writing works again.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
 from .events import LOG_LOST
+from .secrets import MASK, SECRETS, masked
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "console", "json")
-SECRETS = frozenset({"password", "default_password", "response", "secret", "token"})
-MASK = "***"
 
 
 def service_log(
@@ -62,13 +63,14 @@ def _processors(on_terminal: bool, colors: bool) -> list[Processor]:
             timestamp_key="time",
             repr_native_str=True,
             # The one that rich would give shows local variables.
-            exception_formatter=structlog.dev.plain_traceback,
+            exception_formatter=_masked_traceback,
             sort_keys=False,
         )
         return [*shared, console]
     return [
         *shared,
         structlog.processors.format_exc_info,
+        mask_secrets,
         _head_first,
         structlog.processors.JSONRenderer(default=_json_default),
     ]
@@ -76,9 +78,18 @@ def _processors(on_terminal: bool, colors: bool) -> list[Processor]:
 
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Replace what must not be in a log; a processor."""
-    for name in SECRETS & event.keys():
-        event[name] = MASK
+    for name, value in event.items():
+        if name in SECRETS:
+            event[name] = MASK
+        elif isinstance(value, str):
+            event[name] = masked(value)
     return event
+
+
+def _masked_traceback(into: TextIO, exc_info: Any) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    into.write(masked(text.getvalue()))
 
 
 def _head_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -88,7 +99,7 @@ def _head_first(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
 
 
 def _json_default(value: object) -> str:
-    return repr(value)
+    return masked(repr(value))
 
 
 def _wants_colors(stream: TextIO) -> bool:
