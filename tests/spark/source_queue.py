@@ -62,10 +62,12 @@ class SourceQueue:
         self.channel.queue_delete(self.name)
 
     def drained(self) -> list[int]:
+        """Take all that is ready, and give the numbers."""
+        return [int(body) for body in self.drained_bodies()]
+
+    def drained_bodies(self) -> list[bytes]:
         """Take all that is ready."""
-        numbers = []
-        while True:
-            method, _properties, body = self.channel.basic_get(self.name, auto_ack=True)
-            if method is None:
-                return numbers
-            numbers.append(int(body))
+        bodies = []
+        while (got := self.channel.basic_get(self.name, auto_ack=True))[0] is not None:
+            bodies.append(got[2])
+        return bodies

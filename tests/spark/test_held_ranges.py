@@ -183,6 +183,8 @@ class Query(RuleBasedStateMachine):
         if end == start:
             return
         self.logged = (start, end)
+        # Spark commits what was before, now that there is something behind it.
+        self.ack(self.ranges.passed(start))
         first, messages = self.ranges.rows(start, end) or pytest.fail("a range without rows")
         assert (first, len(messages)) == (start, end - start)
         assert len(messages) <= self.records

@@ -16,10 +16,12 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
 import leveret.spark
+import pika
 from insides import wait_until
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
 from source_queue import SourceQueue
+from target_brokers import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -188,3 +190,25 @@ def test_the_example_drains_a_queue_to_parquet(
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     assert sorted(int(row["body"]) for row in rows) == list(range(30))
     assert source.drained() == []
+
+
+@pytest.mark.parametrize("target", ["leveret"], indirect=True)
+def test_what_was_read_can_be_written_as_it_is(
+    spark: SparkSession, source: SourceQueue, target: Target
+) -> None:
+    leveret.spark.register(spark)
+    copies = target.declare(f"{source.name}.copies")
+    properties = pika.BasicProperties(
+        message_id="m1", headers={"text": "a", "number": 5}, timestamp=1_700_000_000
+    )
+    source.channel.basic_publish("", source.name, b"\x00\xff", properties)
+    source.wait_for(1)
+    options = {name: each for name, each in source.options.items() if name != "pollTimeoutMs"}
+    read = spark.read.format("amqp").options(**options).load()
+    writer = read.write.format("amqp").mode("append").options(**target.options)
+    writer.option("routingKey", copies).save()
+    [copy] = target.drain(copies)
+    assert copy.body == b"\x00\xff"
+    assert (copy.properties.message_id, copy.properties.timestamp) == ("m1", 1_700_000_000)
+    assert (copy.headers["text"], copy.headers["number"]) == ("a", "5")
+    assert source.drained_bodies() == [b"\x00\xff"]
