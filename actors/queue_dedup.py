@@ -134,7 +134,7 @@ class DedupQueue(Queue):
         until_ms = window.until_ms(_now_ms())
         if effects.appended is not None:
             self._append(effects, publish, indexes, identities, until_ms)
-        window.remember(filter(None, identities), first_entry_id, until_ms)
+        window.remember(list(filter(None, identities)), first_entry_id, until_ms)
 
     def _append(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from ..core.dedup_window import RememberedRow, window_of
@@ -38,6 +39,6 @@ def start_queue(
         kind = QueueByPriority if divides else Queue
         queue.handle = kind.start_on(context.runtime, context, queue, messages)
         return
-    window.restore(remembered)
+    window.restore(remembered, time.time_ns() // 1_000_000)
     dedup_kind = DedupQueueByPriority if divides else DedupQueue
     queue.handle = dedup_kind.start_on(context.runtime, context, queue, messages, window)

@@ -7,6 +7,7 @@ stored repeats stored ones only, for a confirm of it says that it is on disk.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..amqp_frames.batch import Batch, Indexes
@@ -32,13 +33,25 @@ def divide_by_identity(
     window: DedupWindow, reader: IdentityReader, batch: Batch, indexes: Indexes, durable: bool
 ) -> Division:
     """`durable`: does the queue store what is persistent?"""
+    digests = reader.digests(batch, indexes)
+    if durable and all(digests) and batch.persistent.count(0) == 0:
+        # As it nearly always is: all are to be stored, and none has ever come before.
+        identities = [digest + STORED_KIND for digest in digests]
+        if len(set(identities)) == len(identities) and not window.holds_any(identities):
+            return Division(indexes, identities, range(0), range(0), range(0), [])
+    return _one_by_one(window, batch, indexes, digests, durable)
+
+
+def _one_by_one(
+    window: DedupWindow, batch: Batch, indexes: Indexes, digests: Sequence[bytes], durable: bool
+) -> Division:
     fresh, again = array("I"), array("I")
     repeats_stored, repeats_transient = array("I"), array("I")
     identities: list[bytes] = []
     again_identities: list[bytes] = []
     seen: set[bytes] = set()
     persistent = batch.persistent
-    for index, digest in zip(indexes, reader.digests(batch, indexes), strict=True):
+    for index, digest in zip(indexes, digests, strict=True):
         stored = digest + STORED_KIND
         identity = stored if durable and persistent[index] else digest + TRANSIENT_KIND
         if not digest:

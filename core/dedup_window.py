@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ..amqp_frames.dedup_headers import DIGEST_BYTES
@@ -78,8 +78,18 @@ class DedupWindow:
         return self._count
 
     def __contains__(self, identity: bytes) -> bool:
-        bucket = self._buckets.get(int.from_bytes(identity[:4], "little") & self._mask)
+        [word] = _first_words((identity,))
+        bucket = self._buckets.get(word & self._mask)
         return bucket is not None and _holds(bucket, identity)
+
+    def holds_any(self, identities: Sequence[bytes]) -> bool:
+        """Is one of them in the window? In nearly every batch none is."""
+        find, mask = self._buckets.get, self._mask
+        for identity, word in zip(identities, _first_words(identities), strict=True):
+            bucket = find(word & mask)
+            if bucket is not None and identity in bucket and _holds(bucket, identity):
+                return True
+        return False
 
     def until_ms(self, now_ms: int) -> int:
         """Until when an identity of this moment is remembered: 0 for as long as there is room."""
@@ -90,7 +100,7 @@ class DedupWindow:
         # Clocks may be set back; who came later does not go before.
         return max(until, self._rows[-1].until_ms) if self._rows else until
 
-    def remember(self, identities: Iterable[bytes], first_entry_id: int, until_ms: int) -> None:
+    def remember(self, identities: Sequence[bytes], first_entry_id: int, until_ms: int) -> None:
         """These have been taken; no entry of theirs has an id below that.
 
         `until_ms` is what the method of this name said. The oldest make room for the newest.
@@ -98,30 +108,29 @@ class DedupWindow:
         buckets, mask = self._buckets, self._mask
         rows, row_max = self._rows, self._row_max
         row = rows[-1] if rows else None
-        for identity in identities:
+        for identity, word in zip(identities, _first_words(identities), strict=True):
             if row is None or row.until_ms != until_ms or len(row.buckets) >= row_max:
                 row = _Row(first_entry_id, until_ms)
                 rows.append(row)
-            number = int.from_bytes(identity[:4], "little") & mask
+            number = word & mask
             bucket = buckets.get(number)
             if bucket is None:
                 buckets[number] = bytearray(identity)
             else:
                 bucket += identity
             row.buckets.append(number)
-            self._count += 1
+        self._count += len(identities)
         while self._count > self._count_max:
             self._forget(min(self._count - self._count_max, self._row_max))
 
-    def restore(self, remembered: Iterable[RememberedRow]) -> None:
-        """Take back what the journal kept, in the order of entry ids."""
+    def restore(self, remembered: Iterable[RememberedRow], now_ms: int) -> None:
+        """Take back what the journal kept, in the order of entry ids; not what is too old now."""
         for first_entry_id, until_ms, identities in remembered:
-            pieces = range(0, len(identities), IDENTITY_BYTES)
-            self.remember(
-                (bytes(identities[at : at + IDENTITY_BYTES]) for at in pieces),
-                first_entry_id,
-                until_ms,
-            )
+            if 0 < until_ms <= now_ms:
+                continue
+            starts = range(0, len(identities), IDENTITY_BYTES)
+            pieces = [bytes(identities[start : start + IDENTITY_BYTES]) for start in starts]
+            self.remember(pieces, first_entry_id, until_ms)
 
     def expire(self, now_ms: int) -> None:
         """Forget what has become too old."""
@@ -169,6 +178,11 @@ def window_of(arguments: Table) -> DedupWindow | None:
         return DedupWindow(count.value)
     assert isinstance(age.value, int)
     return DedupWindow(count.value, age.value)
+
+
+def _first_words(identities: Sequence[bytes]) -> array[int]:
+    """The first four octets of each, as numbers: they choose the bucket."""
+    return array("I", b"".join(identities))[:: IDENTITY_BYTES // 4]
 
 
 def _holds(bucket: bytearray, identity: bytes) -> bool:

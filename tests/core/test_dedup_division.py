@@ -70,7 +70,7 @@ def test_every_message_is_new_or_repeats_what_the_window_or_its_own_batch_holds(
         assert list(division.repeats_stored) == repeats_stored
         assert list(division.repeats_transient) == repeats_transient
         assert list(division.again) == again
-        window.remember(filter(None, division.identities), 1, 0)
+        window.remember(list(filter(None, division.identities)), 1, 0)
         stored |= new_stored
         passing |= new_passing
 

@@ -35,7 +35,7 @@ def number(value: int, count: int = IDENTITY_BYTES - 1) -> bytes:
 
 
 def filled(window: DedupWindow, values: Iterable[bytes], first_entry_id: int = 1) -> None:
-    window.remember(values, first_entry_id, window.until_ms(0))
+    window.remember(list(values), first_entry_id, window.until_ms(0))
 
 
 @given(steps=steps, count_max=st.sampled_from((1, 2, 7, 100)), age_ms=st.sampled_from((None, 1000)))
@@ -85,7 +85,7 @@ def test_what_the_journal_kept_is_remembered_in_its_order_and_for_as_long() -> N
         RememberedRow(1, 500, number(1) + number(2)),
         RememberedRow(3, 700, bytearray(number(3) + number(4))),
     ]
-    window.restore(rows)
+    window.restore([RememberedRow(0, 400, number(9)), *rows], 400)
     assert [number(n) in window for n in (1, 2, 3, 4)] == [False, True, True, True]
     window.expire(500)
     assert [number(n) in window for n in (2, 3, 4)] == [False, True, True]
