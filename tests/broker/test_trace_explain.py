@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gated_files import GatedFiles
+from identified import declare, known
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -92,6 +93,17 @@ def test_three_queues_of_which_one_is_slow(tmp_path: Path, explain: Callable[[in
         "Confirmed because queue 'one' has it in memory, as it promises and queue 'three' has it "
         "in memory, as it promises and queue 'slow' has it after its fsync; 'slow' was the last. "
         "In queue 'one' it is ready. In queue 'slow' it is ready. In queue 'three' it is ready."
+    )
+
+
+def test_a_duplicate(tmp_path: Path, explain: Callable[[int], str]) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        declare(client)
+        client.publish_all("q", b"x", properties=known(1))
+        client.publish_all("q", b"x", properties=known(1))
+    assert explain(2) == (
+        "Confirmed because queue 'q' had one of that producer and id before. In queue 'q' it is a "
+        "duplicate and was not enqueued."
     )
 
 

@@ -113,6 +113,33 @@ STANDING: list[Difference] = [
         ],
     ),
     Difference(
+        "test_a_message_published_again_to_a_queue_with_a_window",
+        "a message published again to a queue with `x-dedup-window`",
+        [
+            "connection 1, channel 1: queue.declare-ok(queue='q', message_count=3, "
+            "consumer_count=0)",
+            "connection 1, channel 1: basic.get-ok(delivery_tag=1, redelivered=False, "
+            "exchange='', routing_key='q', message_count=2)",
+        ],
+        [
+            "connection 1, channel 1: queue.declare-ok(queue='q', message_count=2, "
+            "consumer_count=0)",
+            "connection 1, channel 1: basic.get-ok(delivery_tag=1, redelivered=False, "
+            "exchange='', routing_key='q', message_count=1)",
+        ],
+    ),
+    Difference(
+        "test_a_window_in_a_second_declaration",
+        "`x-dedup-window` or `x-dedup-age-ms` otherwise in a second declaration",
+        ["connection 1, channel 1: queue.declare-ok(queue='q', message_count=0, consumer_count=0)"],
+        [
+            "connection 1, channel 1: channel.close(reply_code=406, "
+            "reply_text=\"PRECONDITION_FAILED - inequivalent arg 'x-dedup-window' for queue 'q' in "
+            "vhost '/': received none but current is the value '10' of type 'signedint'\", "
+            "failing_class_id=50, failing_method_id=10)"
+        ],
+    ),
+    Difference(
         "several_mistakes_in_one_publish",
         "a publish with a wrong user_id and another mistake",
         [
