@@ -132,20 +132,23 @@ def brokers(scratch: Path, before: Path | None) -> Iterator[dict[Mode, tuple[Sid
     """Start them all; give the two sides of every mode."""
     python = shlex.quote(sys.executable)
     with ExitStack() as stack:
-        off = Side(stack.enter_context(served(scratch / "this")), 0)
-        full = Side(off.broker, FULL.rate)
+
+        def side(name: str, rate: float, command: str | None = None) -> Side:
+            return Side(stack.enter_context(served(scratch / name, command)), rate)
+
+        off = side("this", 0)
         # A small buffer is full within the warm-up: from then on events are dropped.
         setting = f"LEVERET_TRACE_BUFFER_EVENTS_MAX={STALLED_BUFFER_EVENTS_MAX}"
-        command = f"env {setting} {python} -m benchmarks.stalled_trace serve"
-        stalled = stack.enter_context(served(scratch / "stalled", command))
+        stalled = f"env {setting} {python} -m benchmarks.stalled_trace serve"
         sides = {
             SAMPLED: (off, Side(off.broker, SAMPLED.rate)),
-            FULL: (off, full),
-            STALLED: (full, Side(stalled, STALLED.rate)),
+            FULL: (off, Side(off.broker, FULL.rate)),
+            # Brokers of their own: of two that are compared, none has had more turns.
+            STALLED: (side("written", 1), side("stalled", STALLED.rate, stalled)),
         }
         if before is not None:
             command = installed(before, scratch / "installed")
-            sides[OFF] = (Side(stack.enter_context(served(scratch / "before", command)), 0), off)
+            sides[OFF] = (side("before", 0, command), side("now", 0))
         yield sides
 
 
