@@ -12,12 +12,14 @@ from collections import deque
 from typing import Any
 
 from ..core.dead_letter_rounds import DeadLetterRounds
-from ..core.dead_letters import Dead, DeadLetters, ranges_of
+from ..core.dead_letters import DeadLetters, ranges_of
 from ..core.definitions import QueueDefinition
+from ..core.pending_letters import Dead
 from .dead_letter_tracing import DeadLetterTracing
-from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Reject
+from .messages import Confirm, DeadLettersSafe, Publish, PublishDead, Ref, Reject, Woken
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
+from .stranded_letters import StrandedLetters
 
 
 class DeadLetterPublisher(LoopActor):
@@ -31,10 +33,11 @@ class DeadLetterPublisher(LoopActor):
         self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
         self._waiting_count = 0
         self._rounds = DeadLetterRounds()
+        self._stranded = StrandedLetters(context, self.actor_ref)
         self._is_scheduled = False
 
     def on_receive(self, message: object) -> None:
-        """Take dead messages, what queues answer, or None: go on with what waits."""
+        """Take dead messages, what queues answer, a wake-up, or None: go on with what waits."""
         letters = self._letters
         if isinstance(message, PublishDead):
             for dead in message.dead:
@@ -44,11 +47,14 @@ class DeadLetterPublisher(LoopActor):
                 self._publish_some()
         elif isinstance(message, Confirm):
             for batch, indexes in message.items:
-                letters.confirm(batch, indexes)
-                self._tracing.answered(batch, indexes)
+                heard = letters.confirm(message.queue, batch, indexes)
+                self._tracing.answered(batch, heard)
         elif isinstance(message, Reject):
             for batch, indexes in message.items:
                 self._rejected(message.queue, batch, indexes)
+        elif isinstance(message, Woken):
+            self._stranded.woken()
+            self._take_back()
         elif message is None:
             self._is_scheduled = False
             self._publish_some()
@@ -119,11 +125,19 @@ class DeadLetterPublisher(LoopActor):
         has_failed = (
             not _handle(queue).is_alive() and self._context.vhosts.table_of(queue) is not None
         )
-        if has_failed:
-            self._letters.failed(batch, indexes)
-        else:
-            self._letters.confirm(batch, indexes)
-        self._tracing.answered(batch, indexes, is_safe=not has_failed)
+        answer = self._letters.failed if has_failed else self._letters.confirm
+        heard = answer(queue, batch, indexes)
+        self._tracing.answered(batch, heard, is_safe=not has_failed)
+        self._stranded.add(self._letters.stranded)
+        self._letters.stranded.clear()
+
+    def _take_back(self) -> None:
+        """Make dead letters anew of what was stranded by a queue that is no more."""
+        for source, dead in self._stranded.freed():
+            self._waiting.append((source, dead))
+            self._waiting_count += len(dead[0])
+        if self._waiting and not self._is_scheduled:
+            self._publish_some()
 
     def on_failure(self, *exception: Any) -> None:
         """Its originals would be neither here nor there until a restart: the node ends."""

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ..amqp_frames.batch import Batch, Indexes
-from ..core.dead_letters import Dead, DeadBatch, Origin
+from ..core.dead_letters import DeadBatch, Origin
 from ..core.definitions import QueueDefinition
+from ..core.pending_letters import Dead
 from ..logs.sampling import ranges
 from ..logs.trace import Trace
 from .queue_tracing import received
@@ -95,7 +96,7 @@ class DeadLetterTracing:
             **fields,
         )
 
-    def answered(self, letters: Batch, indexes: Indexes, *, is_safe: bool = True) -> None:
+    def answered(self, letters: Batch, indexes: Sequence[int], *, is_safe: bool = True) -> None:
         """A queue has these letters, or is not to have them; or it has failed owing them."""
         owed = self._owed.get(letters)
         if owed is None:

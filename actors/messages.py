@@ -18,11 +18,11 @@ from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.methods import Method
 from ..core.access import Access
 from ..core.consumers import Consumer
-from ..core.dead_letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.in_flight import Delivery
 from ..core.login_checks import PasswordCheck
 from ..core.outlet import OutletShare
+from ..core.pending_letters import Dead
 from ..core.unacked import Part
 from ..storage.identity_runs import Identities
 

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..amqp_frames.batch import Batch, Indexes
-from ..core.dead_letters import Dead
 from ..core.death_headers import EXPIRED, REJECTED
 from ..core.message_queue import Effects, MessageQueue
+from ..core.pending_letters import Dead
 from ..core.unacked import Part
 from ..logs.sampling import among, positions, ranges
 from ..logs.trace import Trace

@@ -8,7 +8,8 @@ in between brings the original back, so a message may be in both places, never i
 What becomes of a dead letter that a queue will not have:
 - no exchange of that name, no queue for the key, or a cycle of queues: dropped, as RabbitMQ does;
 - its target was deleted meanwhile, or refuses new messages because it is full: dropped there;
-- its target has failed: nothing is settled, and a restart brings the original back to its queue.
+- its target has failed: nothing is settled. The message is stranded: it is made a dead letter anew
+  once that queue has been deleted, and a restart brings the original back to its queue.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .death_headers import REJECTED, Death, headers_of_dead, is_cycle, name_of, 
 from .definitions import QueueDefinition
 from .division import durable_indexes
 from .exchange_table import ExchangeTable
+from .pending_letters import Dead, PendingLetters, Stranded
 from .span import Span
 
 # In the frames of dead letters; a consumer's channel with this number gets them as they are.
@@ -35,9 +37,6 @@ CHANNEL_NUMBER: Final = 1
 
 # Cycles of queues of which an operator is told; past this many nobody reads them.
 CYCLES_KNOWN_MAX: Final = 1_000
-
-# Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
-Dead = tuple[Span, str]
 
 
 class Origin(NamedTuple):
@@ -68,21 +67,6 @@ class _Rewritten(NamedTuple):
     queues: tuple[QueueDefinition, ...]
 
 
-class _Pending:
-    """One batch of dead letters: per message its original's entry id and how many queues owe it.
-
-    0 as the id: the journal does not know the original. -1 as the count: one of its queues failed.
-    """
-
-    __slots__ = ("entry_ids", "open_count", "owed", "source")
-
-    def __init__(self, source: QueueDefinition) -> None:
-        self.source = source
-        self.entry_ids: array[int] = array("Q")
-        self.owed: array[int] = array("i")
-        self.open_count = 0
-
-
 class DeadLetters:
     """All dead letters that are on their way; each stays in its queue's vhost.
 
@@ -98,8 +82,10 @@ class DeadLetters:
         """`find_table` gives the routing table of a vhost, None if there is no such vhost."""
         self._find_table = find_table
         self._next_batch_number = next_batch_number
-        self._pending: dict[Batch, _Pending] = {}
+        self._pending: dict[Batch, PendingLetters] = {}
         self.settled: dict[QueueDefinition, array[int]] = {}
+        # What waits for a queue that has failed; who retries it takes it out.
+        self.stranded: list[Stranded] = []
         # Vhost, source and target in which a message was dropped because it goes round; each once.
         self.cycles: list[tuple[str, str, str]] = []
         self._cycles_known: set[tuple[str, str, str]] = set()
@@ -119,12 +105,14 @@ class DeadLetters:
 
         `origins` is given what becomes of each message, in the order of the letters.
         """
-        pending = _Pending(source)
+        pending = PendingLetters(source, dead)
+        place = -1
         pieces: list[bytes] = []
         told: dict[QueueDefinition, array[int]] = {}
         for span, reason in dead:
             for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
                 queues = rewritten.queues
+                place += 1
                 if origins is not None:
                     is_entry = span.first_entry_id > 0
                     origins.append(Origin(span.batch, index, reason, queues, is_entry))
@@ -133,8 +121,7 @@ class DeadLetters:
                     continue
                 for queue in queues:
                     told.setdefault(queue, array("I")).append(len(pending.owed))
-                pending.entry_ids.append(entry_id)
-                pending.owed.append(len(queues))
+                pending.add(place, entry_id, len(queues))
                 batch = span.batch
                 content = reframe_content(
                     batch.wire,
@@ -151,36 +138,48 @@ class DeadLetters:
         letters.number = self._next_batch_number()
         indexes: dict[QueueDefinition, Indexes] = dict(told)
         letters.durable = durable_indexes(letters, indexes, len(letters))
-        pending.open_count = len(letters)
+        pending.told(indexes, len(letters))
         self._pending[letters] = pending
         return DeadBatch(letters, indexes)
 
-    def confirm(self, batch: Batch, indexes: Indexes) -> None:
-        """One queue has these dead letters, or they are not to be in it any more."""
+    def confirm(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
+        """The queue has these dead letters, or they are not to be in it any more.
+
+        Returns those of them that it had owed.
+        """
         pending = self._pending.get(batch)
         if pending is None:
-            return
+            return []
         owed = pending.owed
-        for index in indexes:
+        heard = pending.heard(queue, indexes)
+        for index in heard:
             if owed[index] > 0:
                 owed[index] -= 1
                 if not owed[index]:
                     pending.open_count -= 1
                     self._settle(pending.source, pending.entry_ids[index])
         self._forget_if_done(batch, pending)
+        return heard
 
-    def failed(self, batch: Batch, indexes: Indexes) -> None:
-        """One queue's actor died owing these: their originals stay in the journal."""
+    def failed(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
+        """The queue's actor died owing these: their originals are stranded, and not settled.
+
+        Returns those of them that it had owed.
+        """
         pending = self._pending.get(batch)
         if pending is None:
-            return
-        for index in indexes:
+            return []
+        heard = pending.heard(queue, indexes)
+        for index in heard:
             if pending.owed[index] > 0:
                 pending.owed[index] = -1
                 pending.open_count -= 1
+                original = pending.original(index)
+                self.stranded.append(Stranded(queue, pending.source, original))
         self._forget_if_done(batch, pending)
+        return heard
 
-    def _forget_if_done(self, batch: Batch, pending: _Pending) -> None:
+    def _forget_if_done(self, batch: Batch, pending: PendingLetters) -> None:
         if not pending.open_count:
             del self._pending[batch]
 

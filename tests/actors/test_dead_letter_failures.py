@@ -8,9 +8,16 @@ from typing import Any
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import context_of, fail, queue_actor, wait_until
+from insides import context_of, fail, on_loop, queue_actor, wait_until
 from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.methods import BasicNack, BasicReject, QueueDelete, QueueDeleteOk
+from leveret.amqp_frames.methods import (
+    BasicNack,
+    BasicReject,
+    QueueBind,
+    QueueBindOk,
+    QueueDelete,
+    QueueDeleteOk,
+)
 from leveret.core.dead_letter_rounds import (
     DEAD_LETTER_BYTES_PER_ROUND_MIN,
     DEAD_LETTERS_PER_ROUND_MIN,
@@ -31,6 +38,14 @@ def rejected_while_syncing(client: Client, files: GatedFiles) -> None:
     client.send_methods(1, BasicReject(got.delivery_tag, False))
     client.wait_for_counts("dead", (1, 0))
     files.wait_until_syncing()
+
+
+def is_drained(broker: leveret.Broker) -> bool:
+    """Asked between two turns: in the midst of one the answer would mean nothing."""
+    publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
+    answers: list[bool] = []
+    on_loop(broker, lambda: answers.append(publisher.is_drained()))
+    return answers[0]
 
 
 def left_in(data_dir: Path, *queues: str) -> list[int]:
@@ -79,6 +94,79 @@ def test_the_original_stays_when_the_target_fails_before_it_has_the_dead_letter(
         client.nothing_more()
     # The first dead letter was on disk after all: it is in both places, the other in its own.
     assert left_in(data_dir, "q", "dead") == [2, 1]
+
+
+def test_a_target_that_fails_and_is_deleted_at_once_lets_nothing_go_that_another_queue_owes(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles()
+    data_dir = tmp_path / "data"
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error", files=files) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        to_both = table_of({"x-dead-letter-exchange": "amq.fanout"})
+        client.declare("q", durable=True, arguments=to_both)
+        for name in ("dead", "other"):
+            client.declare(name, durable=True)
+            bind = QueueBind(queue=name, exchange="amq.fanout")
+            assert client.ask(1, bind) == QueueBindOk()
+        client.publish_all("q", b"1", properties=PERSISTENT)
+        got = client.get("q")
+        assert got is not None
+        settled: list[object] = []
+        publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
+        settle = publisher._letters._settle
+
+        def noted(source: object, entry_id: int) -> None:
+            settled.append(entry_id)
+            settle(source, entry_id)
+
+        publisher._letters._settle = noted
+        files.hold()
+        client.send_methods(1, BasicReject(got.delivery_tag, False))
+        client.wait_for_counts("other", (1, 0))
+        files.wait_until_syncing()
+        fail(queue_actor(broker, "dead"))
+        # The queue is down: it says no count.
+        client.send_methods(1, QueueDelete(queue="dead"))
+        assert client.expect_type(1, QueueDeleteOk).message_count in (0, 1)
+        # "other" has not got it on disk.
+        assert settled == []
+        files.release()
+        client.wait_for_counts("other", (1, 0))
+        wait_until(lambda: is_drained(broker))
+    assert left_in(data_dir, "other") == [1]
+    assert len(settled) <= 1
+
+
+def test_what_is_stranded_by_a_failed_target_goes_to_the_one_that_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "data"
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error") as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        client.declare("q", durable=True, arguments=TO_DEAD)
+        client.declare("dead", durable=True)
+        fail(queue_actor(broker, "dead"))
+        wait_until(lambda: not queue_actor(broker, "dead").is_alive())
+        client.publish_all("q", b"1", b"2", properties=PERSISTENT)
+        for _ in range(2):
+            got = client.get("q")
+            assert got is not None
+            client.send_methods(1, BasicReject(got.delivery_tag, False))
+        publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
+        wait_until(lambda: len(publisher._stranded._kept) == 2)
+        assert client.ask(1, QueueDelete(queue="dead")) == QueueDeleteOk(0)
+        client.declare("dead", durable=True)
+        client.wait_for_counts("dead", (2, 0))
+        assert not publisher._stranded._kept
+        wait_until(lambda: is_drained(broker))
+    assert left_in(data_dir, "q", "dead") == [0, 2]
 
 
 def test_a_target_that_is_full_and_rejects_drops_the_dead_letter(tmp_path: Path) -> None:
@@ -149,7 +237,7 @@ def test_what_waits_to_be_a_dead_letter_is_bounded_when_publishers_are_faster(
     letters._go_on = noted
     client.publish_all("q", *[bytes(100)] * 200_000)
     client.wait_for_counts("dead", (10, 0))
-    wait_until(letters.is_drained)
+    wait_until(lambda: is_drained(broker))
     assert not letters._waiting_count
     # Of 200,000.
     assert max(left) < 100_000

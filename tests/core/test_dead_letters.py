@@ -149,39 +149,73 @@ def test_an_original_is_settled_when_its_last_queue_has_the_dead_letter(commands
         "b": [0, 2],
         "c": [1],
     }
-    letters.confirm(made.batch, told["a"][1])
+    a, b, c = (told[name][0] for name in "abc")
+    letters.confirm(a, made.batch, told["a"][1])
     assert letters.settled == {}
-    letters.confirm(made.batch, [1])
+    letters.confirm(c, made.batch, [1])
     assert list(letters.settled.pop(source)) == [12]
-    letters.confirm(made.batch, [2])
+    letters.confirm(b, made.batch, [2])
     assert list(letters.settled.pop(source)) == [13]
     assert len(letters) == 1
-    letters.confirm(made.batch, [0])
+    letters.confirm(b, made.batch, [0])
     assert list(letters.settled.pop(source)) == [11]
     assert len(letters) == 0
     # Nobody owes it any more: what is said now is nothing.
-    letters.confirm(made.batch, [0])
-    letters.failed(made.batch, [0])
+    letters.confirm(a, made.batch, [0])
+    letters.failed(a, made.batch, [0])
     assert letters.settled == {}
+
+
+def test_a_queue_is_heard_once_and_only_of_what_it_was_told(commands, letters) -> None:
+    source = source_of(commands)
+    a, b, c = target(commands, "a"), target(commands, "b"), target(commands, "c", "l")
+    made = letters.publish(source, [(span_of(publish("k"), publish("k")), "rejected")], 5)
+    assert letters.confirm(a, made.batch, [0]) == [0]
+    # It fails and is deleted at once, and answers for all that it was told; c never was.
+    assert letters.confirm(a, made.batch, [0, 1]) == [1]
+    assert letters.confirm(a, made.batch, [0, 1]) == []
+    assert letters.confirm(c, made.batch, [0, 1]) == []
+    assert letters.failed(c, made.batch, [0, 1]) == []
+    assert letters.settled == {}
+    assert letters.confirm(b, made.batch, [0, 1]) == [0, 1]
+    assert list(letters.settled[source]) == [11, 12]
+    assert letters.stranded == []
+
+
+def test_what_a_failed_queue_owes_is_stranded(commands, letters) -> None:
+    source = source_of(commands)
+    a, b = target(commands, "a"), target(commands, "b", "l")
+    first = span_of(publish("k", b"1"), publish("nowhere", b"2"), publish("l", b"3"))
+    second = span_of(publish("k", b"4"), publish("k", b"5"), first=20, stored=False)
+    made = letters.publish(source, [(first, "rejected"), (second, "expired")], 5)
+    letters.failed(a, made.batch, [0, 3])
+    letters.confirm(a, made.batch, [2])
+    letters.confirm(b, made.batch, [1])
+    assert len(letters) == 0
+    assert [(each.target, each.source) for each in letters.stranded] == [(a, source)] * 2
+    found = [(each.dead[0].first_entry_id, each.dead[1]) for each in letters.stranded]
+    assert found == [(11, "rejected"), (21, "expired")]
+    assert [each.dead[0].stored for each in letters.stranded] == [True, False]
+    again = letters.publish(source, [each.dead for each in letters.stranded], 5)
+    assert [body for *_, body in contents(again.batch)] == [b"1", b"5"]
 
 
 def test_the_original_of_what_a_failed_queue_owes_is_never_settled(commands, letters) -> None:
     source = source_of(commands)
-    target(commands, "a")
-    target(commands, "b")
+    a, b = target(commands, "a"), target(commands, "b")
     made = letters.publish(source, [(span_of(publish("k"), publish("k")), "rejected")], 5)
-    letters.failed(made.batch, [0])
-    letters.confirm(made.batch, [0, 1])
+    letters.failed(a, made.batch, [0])
+    letters.confirm(b, made.batch, [0, 1])
     assert letters.settled == {}
-    letters.confirm(made.batch, [1])
+    letters.confirm(a, made.batch, [1])
     assert list(letters.settled[source]) == [12]
     assert len(letters) == 0
 
 
 def test_messages_that_the_journal_does_not_know_are_not_settled(commands, letters) -> None:
-    source, _ = source_of(commands), target(commands)
+    source, dead = source_of(commands), target(commands)
     made = letters.publish(source, [(span_of(publish("k"), stored=False), "rejected")], 5)
-    letters.confirm(made.batch, [0])
+    letters.confirm(dead, made.batch, [0])
     assert letters.settled == {}
 
 
@@ -208,7 +242,7 @@ def test_messages_of_several_spans_and_reasons_are_one_batch(commands, letters) 
         (body, properties.headers["x-first-death-reason"].value)
         for _, _, properties, body in contents(made.batch)
     ] == [(b"1", "rejected"), (b"2", "rejected"), (b"3", "maxlen")]
-    letters.confirm(made.batch, [2])
+    letters.confirm(dead, made.batch, [2])
     assert list(letters.settled[source]) == [20]
 
 

@@ -1,0 +1,62 @@
+"""Messages that have no dead letter because its queue has failed: they wait until that is deleted.
+
+Runs inside the actor that publishes dead letters. A queue that has failed is down until the node
+starts again, and a start brings the originals back by itself; but who deletes the queue, and
+declares it anew, need not wait for one. Then each is routed again, to all queues of its key: a
+queue that has the dead letter already may get it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ..core.definitions import QueueDefinition
+from ..core.pending_letters import Dead, Stranded
+from .messages import Ref, WakeAt
+from .node_context import NodeContext
+from .runtime import tell
+
+# How often it is looked whether the queue is still there.
+LOOK_SECONDS: Final = 1.0
+# Kept in memory; what is more waits in its journal for the next start.
+STRANDED_MAX: Final = 100_000
+_LOOK: Final = "look for stranded letters"
+
+
+class StrandedLetters:
+    """What waits for whose end. `actor` is woken to look."""
+
+    def __init__(self, context: NodeContext, actor: Ref) -> None:
+        self._context = context
+        self._actor = actor
+        self._kept: list[Stranded] = []
+        self._is_waiting = False
+
+    def add(self, stranded: Sequence[Stranded]) -> None:
+        """Keep these, as many as there is room for."""
+        self._kept += stranded[: STRANDED_MAX - len(self._kept)]
+        self._wait()
+
+    def woken(self) -> None:
+        """The ticker has rung."""
+        self._is_waiting = False
+
+    def freed(self) -> Iterator[tuple[QueueDefinition, Dead]]:
+        """Take out those whose queue is no more, but for those whose source has gone, too."""
+        table_of = self._context.vhosts.table_of
+        targets = {each.target for each in self._kept}
+        gone = {target for target in targets if table_of(target) is None}
+        kept, self._kept = self._kept, []
+        for each in kept:
+            if each.target not in gone:
+                self._kept.append(each)
+            elif table_of(each.source) is not None:
+                yield each.source, each.dead
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._kept and not self._is_waiting:
+            self._is_waiting = True
+            when = self._context.runtime.scheduler.time() + LOOK_SECONDS
+            tell(self._context.ticker, WakeAt(when, self._actor, _LOOK))
