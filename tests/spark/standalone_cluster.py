@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from benchmarks.brokers import free_port
 
 WAIT_SECONDS_MAX = 120.0
 HOST = "127.0.0.1"
+
+
+def is_over(process: subprocess.Popen[Any], wait_seconds: float = 0.05) -> bool:
+    """Does it end within the next moment?"""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(wait_seconds)
+    return process.returncode is not None
 
 
 class StandaloneCluster:
@@ -60,9 +68,8 @@ class StandaloneCluster:
         self._workers.append(self._start("Worker", log, *arguments))
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while self._master_log.read_text().count("Registering worker") == known:
-            assert self._workers[-1].poll() is None, log.read_text()
+            assert not is_over(self._workers[-1]), log.read_text()
             assert time.monotonic() < deadline, self._master_log.read_text()
-            time.sleep(0.1)
         return number
 
     def kill(self, number: int) -> None:

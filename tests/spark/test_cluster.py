@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from standalone_cluster import WAIT_SECONDS_MAX, StandaloneCluster
+from standalone_cluster import WAIT_SECONDS_MAX, StandaloneCluster, is_over
 from target_brokers import RestartableLeveret
 
 pytestmark = pytest.mark.spark
@@ -38,9 +38,8 @@ def test_all_rows_come_through_although_workers_are_killed(
         def wait(what: str, is_so: Callable[[], bool]) -> None:
             deadline = time.monotonic() + WAIT_SECONDS_MAX
             while not is_so():
-                assert job.poll() is None, f"over before {what}: {cluster.driver_log()}"
+                assert not is_over(job, 0.02), f"over before {what}: {cluster.driver_log()}"
                 assert time.monotonic() < deadline, f"no {what}: {cluster.driver_log()}"
-                time.sleep(0.02)
 
         wait("rows", lambda: broker.depth(QUEUE) > rows // 10)
         cluster.kill(first)
