@@ -48,7 +48,7 @@ class DeadLetterPublisher(LoopActor):
         elif isinstance(message, Confirm):
             for batch, indexes in message.items:
                 heard = letters.confirm(message.queue, batch, indexes)
-                self._tracing.answered(batch, heard)
+                self._tracing.confirmed(batch, heard)
         elif isinstance(message, Reject):
             for batch, indexes in message.items:
                 self._rejected(message.queue, batch, indexes)
@@ -125,9 +125,11 @@ class DeadLetterPublisher(LoopActor):
         has_failed = (
             not _handle(queue).is_alive() and self._context.vhosts.table_of(queue) is not None
         )
-        answer = self._letters.failed if has_failed else self._letters.confirm
-        heard = answer(queue, batch, indexes)
-        self._tracing.answered(batch, heard, is_safe=not has_failed)
+        letters, tracing = self._letters, self._tracing
+        if has_failed:
+            tracing.failed(batch, letters.failed(queue, batch, indexes))
+        else:
+            tracing.rejected(batch, letters.confirm(queue, batch, indexes))
         self._stranded.add(self._letters.stranded)
         self._letters.stranded.clear()
 

@@ -21,15 +21,30 @@ from .queue_tracing import received
 
 _Original = tuple[QueueDefinition, Batch, int]
 
+# Why an original may be settled.
+_SAFE = "its dead letter is safe"
+_REFUSED = "its dead letter was refused by a queue"
+_NOWHERE = "there is no way for its dead letter"
+
+
+class _Owed:
+    """A traced letter that so many queues still owe."""
+
+    __slots__ = ("count", "original", "reason")
+
+    def __init__(self, count: int, original: _Original) -> None:
+        self.count = count
+        self.original = original
+        self.reason = _SAFE
+
 
 class DeadLetterTracing:
     """For the one publisher of a node. `safe` collects, by queue, what is to be settled there."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # Traced letters that queues still owe: how many queues each, and what it was made of.
-        self._owed: dict[Batch, dict[int, tuple[int, _Original]]] = {}
-        self.safe: dict[QueueDefinition, list[tuple[Batch, Indexes]]] = {}
+        self._owed: dict[Batch, dict[int, _Owed]] = {}
+        self.safe: dict[QueueDefinition, list[tuple[Batch, Indexes, str]]] = {}
 
     def wants_origins(self, dead: Sequence[Dead]) -> list[Origin] | None:
         """A list for what becomes of these messages, if any of them is traced."""
@@ -60,7 +75,8 @@ class DeadLetterTracing:
 
     def _dropped(self, source: QueueDefinition, origin: Origin) -> None:
         self._write("letter.dropped", source, [origin], reason=origin.reason)
-        self._is_safe((source, origin.batch, origin.place), origin.is_entry)
+        if origin.is_entry:
+            self._is_safe((source, origin.batch, origin.place), _NOWHERE)
 
     def _made(
         self, source: QueueDefinition, letters: Batch, made: list[tuple[Origin, int]]
@@ -69,7 +85,7 @@ class DeadLetterTracing:
         owed = self._owed[letters] = {}
         for origin, number in made:
             if origin.is_entry:
-                owed[number] = len(origin.queues), (source, origin.batch, origin.place)
+                owed[number] = _Owed(len(origin.queues), (source, origin.batch, origin.place))
         for (_, reason, queues), row in groupby(made, key=_row_of):
             pairs = list(row)
             self._write(
@@ -96,25 +112,40 @@ class DeadLetterTracing:
             **fields,
         )
 
-    def answered(self, letters: Batch, indexes: Sequence[int], *, is_safe: bool = True) -> None:
-        """A queue has these letters, or is not to have them; or it has failed owing them."""
+    def confirmed(self, letters: Batch, indexes: Sequence[int]) -> None:
+        """A queue has these letters."""
+        self._answered(letters, indexes, "")
+
+    def rejected(self, letters: Batch, indexes: Sequence[int]) -> None:
+        """A queue will not have these: they are dropped there."""
+        self._answered(letters, indexes, _REFUSED)
+
+    def failed(self, letters: Batch, indexes: Sequence[int]) -> None:
+        """A queue has failed owing these: their originals stay."""
+        owed = self._owed.get(letters, {})
+        for index in indexes:
+            owed.pop(index, None)
+        if not owed:
+            self._owed.pop(letters, None)
+
+    def _answered(self, letters: Batch, indexes: Sequence[int], reason: str) -> None:
         owed = self._owed.get(letters)
         if owed is None:
             return
         for index in indexes:
-            if index in owed:
-                count, original = owed.pop(index)
-                if is_safe and count > 1:
-                    owed[index] = count - 1, original
-                elif is_safe:
-                    self._is_safe(original, is_entry=True)
+            letter = owed.get(index)
+            if letter is not None:
+                letter.count -= 1
+                letter.reason = reason or letter.reason
+                if not letter.count:
+                    del owed[index]
+                    self._is_safe(letter.original, letter.reason)
         if not owed:
             del self._owed[letters]
 
-    def _is_safe(self, original: _Original, is_entry: bool) -> None:
-        if is_entry:
-            source, batch, index = original
-            self.safe.setdefault(source, []).append((batch, range(index, index + 1)))
+    def _is_safe(self, original: _Original, reason: str) -> None:
+        source, batch, index = original
+        self.safe.setdefault(source, []).append((batch, range(index, index + 1), reason))
 
 
 def _row_of(pair: tuple[Origin, int]) -> tuple[int, str, tuple[QueueDefinition, ...]]:

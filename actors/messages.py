@@ -253,11 +253,12 @@ class PublishDead(NamedTuple):
 class DeadLettersSafe(NamedTuple):
     """DeadLetterPublisher -> Queue: these entries, as ranges, are to be settled now.
 
-    `traced`: the traced messages among them, those that the journal does not know included.
+    `traced`: the traced messages among them, those that the journal does not know included, and
+    why each may go.
     """
 
     ranges: Sequence[tuple[int, int]]
-    traced: Sequence[tuple[Batch, Indexes]] = ()
+    traced: Sequence[tuple[Batch, Indexes, str]] = ()
 
 
 # --- Consumers

@@ -94,10 +94,10 @@ class QueueTracing:
                 if not messages.dead_letters:
                     self.step("message.settled", span.batch, span.indexes, reason=reason)
 
-    def letters_safe(self, traced: Iterable[tuple[Batch, Indexes]]) -> None:
+    def letters_safe(self, traced: Iterable[tuple[Batch, Indexes, str]]) -> None:
         """The dead letters of these are safe, or nobody gets any: they are settled now."""
-        for batch, indexes in traced:
-            self.step("message.settled", batch, indexes, reason="its dead letter is safe")
+        for batch, indexes, reason in traced:
+            self.step("message.settled", batch, indexes, reason=reason)
 
     def purged(self, messages: MessageQueue) -> None:
         """All that is ready is about to go."""

@@ -6,12 +6,15 @@ import socket
 import statistics
 import threading
 import time
+from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from client_frames import PERSISTENT, publish
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import ConnectionStartOk
+from leveret.control_client import ask_broker
 from served import Served
 from wire import Client, methods_of
 
@@ -22,12 +25,23 @@ ROUNDS = 3
 RATIO_MAX = 2.0
 
 
+def by_amqp(guess: int) -> bytes:
+    login = ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong %d" % guess, "en_US")
+    return PROTOCOL_HEADER + methods_of(0, login)
+
+
+def by_http(guess: int) -> bytes:
+    login = b64encode(b"guest:wrong %d" % guess)
+    return b"GET /api/trace HTTP/1.1\r\nhost: h\r\nauthorization: Basic " + login + b"\r\n\r\n"
+
+
 class Flood(threading.Thread):
     """Tries another wrong password so many times a second, until it is told to end."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, address: tuple[str, int], guess: Callable[[int], bytes]) -> None:
         super().__init__(daemon=True)
-        self.address = host, port
+        self.address = address
+        self.guess = guess
         self.ending = threading.Event()
         self.tried = 0
 
@@ -35,9 +49,8 @@ class Flood(threading.Thread):
         open_sockets: list[socket.socket] = []
         begun = time.monotonic()
         while not self.ending.wait(begun + self.tried / LOGINS_PER_SECOND - time.monotonic()):
-            guess = ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong %d" % self.tried, "en_US")
             guesser = socket.create_connection(self.address)
-            guesser.sendall(PROTOCOL_HEADER + methods_of(0, guess))
+            guesser.sendall(self.guess(self.tried))
             open_sockets.append(guesser)
             self.tried += 1
             if len(open_sockets) > LOGINS_PER_SECOND:
@@ -58,22 +71,31 @@ def p99_ms(client: Client, first: int) -> float:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("guess", [by_amqp, by_http])
 def test_200_wrong_logins_a_second_do_not_double_the_confirm_latency_of_others(
-    tmp_path: Path,
+    guess: Callable[[int], bytes], tmp_path: Path
 ) -> None:
-    with Served(tmp_path, log_level="error") as broker, Client(broker.host, broker.port) as client:
+    settings = {"log_level": "error", "http_connections_max": 1000}
+    with Served(tmp_path, **settings) as broker, Client(broker.host, broker.port) as client:
+        address = broker.host, broker.port
+        if guess is by_http:
+            # As many connections at once as by AMQP, or the rest is refused before its login.
+            host, _, port = ask_broker(tmp_path / "data", "status", {})["http_address"].partition(
+                ":"
+            )
+            address = host, int(port)
         client.log_in().open_channel(1, confirms=True)
         client.declare("q", durable=True)
         quiet, flooded, first = [], [], 1
         for _ in range(ROUNDS):
             quiet.append(p99_ms(client, first))
-            flood = Flood(broker.host, broker.port)
+            flood = Flood(address, guess)
             flood.start()
             flooded.append(p99_ms(client, first + PUBLISHES))
             flood.ending.set()
             flood.join()
             assert flood.tried
             first += 2 * PUBLISHES
-        print(f"\np99 ms of confirms: quiet {quiet}, flooded {flooded}")
+        print(f"\np99 ms of confirms, {guess.__name__}: quiet {quiet}, flooded {flooded}")
         # The best of the rounds: the machine may be busy with other things.
         assert min(flooded) < RATIO_MAX * min(quiet)

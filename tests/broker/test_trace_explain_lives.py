@@ -170,6 +170,7 @@ def test_a_letter_that_nobody_takes_and_what_expired(
         client.publish_all("queue", b"1", properties=PERSISTENT)
         client.wait_for_counts("queue", (0, 0))
     assert explanation(tmp_path, capsys)[-1].endswith(
-        "In queue 'queue' it is done (its dead letter is safe). Queue 'queue' made no dead letter "
-        "(expired): there is no such exchange, no queue for its key, or it would go round."
+        "In queue 'queue' it is done (there is no way for its dead letter). Queue 'queue' "
+        "made no dead letter (expired): there is no such exchange, no queue for its "
+        "key, or it would go round."
     )

@@ -119,7 +119,25 @@ def test_a_message_without_a_way_for_its_dead_letter_is_settled(tmp_path: Path) 
     lines = trace_of(tmp_path)
     [dropped] = [line for line in lines if line["event"] == "letter.dropped"]
     assert (dropped["queue"], dropped["messages"]) == ("queue", [[0, 0]])
-    assert [event for event, _reason in of_queue(lines)] == ["message.rejected", "message.settled"]
+    assert of_queue(lines) == [
+        ("message.rejected", "rejected"),
+        ("message.settled", "there is no way for its dead letter"),
+    ]
+
+
+def test_a_letter_that_its_queue_refuses_is_not_called_safe(tmp_path: Path) -> None:
+    full = {"x-max-length": 0, "x-overflow": "reject-publish"}
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True, arguments=table_of(TO_DEAD))
+        client.declare("dead", arguments=table_of(full))
+        client.publish_all("queue", b"1", properties=PERSISTENT)
+        reject_one(client)
+        client.wait_for_counts("queue", (0, 0))
+        client.wait_for_counts("dead", (0, 0))
+    assert of_queue(trace_of(tmp_path))[-1] == (
+        "message.settled",
+        "its dead letter was refused by a queue",
+    )
 
 
 def test_what_a_full_queue_refuses_was_never_in_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from asking_http import HARE, LIVE, READY, TRACE, asked, open_connections, port,
 from gated_files import GatedFiles
 from insides import context_of, wait_until
 from leveret.control_client import ask_broker
+from log_lines import LogLines
 from wire import PERSISTENT, Client, publish
 
 
@@ -142,6 +144,32 @@ def test_a_filter_that_cannot_be_is_one_clear_line(
     answer = asked(broker, "PUT", body=body)
     assert (answer.status, answer.content) == (400, {"error": said})
     assert asked(broker).content["is_on"] is False
+
+
+def test_switching_it_under_load_loses_no_message_and_closes_no_connection(
+    log: LogLines, broker: leveret.Broker, client: Client
+) -> None:
+    client.declare("queue", durable=True)
+    switched = threading.Event()
+    batches = 0
+
+    def switch() -> None:
+        for rate in (1, 0.5, 0.01, 1):
+            assert asked(broker, "PUT", body={"rate": rate, "queues": ["queue"]}).status == 200
+            assert asked(broker, "PUT", body={"rate": 2}).status == 400
+            assert asked(broker, "DELETE").status == 200
+        switched.set()
+
+    switching = threading.Thread(target=switch, daemon=True)
+    switching.start()
+    while not switched.is_set():
+        client.publish_all("queue", *[b"x"] * 50, properties=PERSISTENT)
+        batches += 1
+        assert switching.is_alive() or switched.is_set()
+    switching.join()
+    assert client.counts("queue") == (50 * batches, 0)
+    assert not log.of("connection.closed")
+    assert not log.of("channel.closed")
 
 
 def test_a_trace_that_cannot_be_written_is_said_and_harms_nobody(
