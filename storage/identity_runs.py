@@ -4,8 +4,9 @@ A queue with a dedup window has the identity of every message stored in the entr
 message, so both are on the disk or neither is. The identity outlives the message: it is needed
 until the queue's window has forgotten it. Here they are kept as runs, ascending by entry id, so
 that a segment can go whose messages are gone: its runs are then written anew, to the open segment,
-before it does (`carried`). A segment in which identities are a large part stays until its windows
-have forgotten them: to write those again and again would cost more than it frees.
+before it does. Many of them go to segments of their own, without any messages, which stay until
+most has been forgotten: so none is written again and again, and as no settle speaks of such a
+segment, it keeps no other.
 
 An identity is 16 octets; what they mean is core/dedup_window.py's.
 """
@@ -20,6 +21,8 @@ from typing import Final, NamedTuple
 IDENTITY_BYTES: Final = 16
 # A run is forgotten, or written anew, as a whole.
 RUN_BYTES_MAX: Final = 64 * 1024
+# A segment of identities stays until no more than this part of them is left.
+KEPT_PART_MIN: Final = 4
 # For an entry without one: its message names no producer, or no id.
 NO_IDENTITY: Final = bytes(IDENTITY_BYTES)
 
@@ -54,9 +57,15 @@ class IdentityRun:
 
 
 class RememberedIdentities:
-    """The runs of all queues. `bytes_in` says per segment how many octets of identities it has."""
+    """The runs of all queues. `bytes_in` says per segment how many octets of identities it has.
+
+    `made` says of segments that have nothing but identities how many octets these were at first.
+    """
 
     def __init__(self) -> None:
+        self.made: dict[int, int] = {}
+        # So few octets are written anew at any time.
+        self.few_bytes_max = 0
         self.queues: dict[int, deque[IdentityRun]] = {}
         self.bytes_in: dict[int, int] = {}
 
@@ -118,6 +127,14 @@ class RememberedIdentities:
         """The queue is no more."""
         for run in self.queues.pop(queue_id, ()):
             self._count(run.segment, -len(run.identities))
+
+    def keeps(self, segment: int) -> bool:
+        """Must the segment stay, since it has nothing but identities, and still many?"""
+        made = self.made.get(segment)
+        if made is None:
+            return False
+        left = self.bytes_in.get(segment, 0)
+        return left > self.few_bytes_max and left * KEPT_PART_MIN > made
 
     def within(self, segments: set[int]) -> dict[int, list[IdentityRun]]:
         """By queue the runs that lie in these segments."""

@@ -49,8 +49,8 @@ from .segment_ledger import EntryRange
 from .segment_writer import SegmentWriter
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
-# A segment of which more than this part is identities that windows remember is not rewritten.
-IDENTITIES_SHARE_MAX = 4
+# Identities that are written anew go to the open segment if they are no more than this part of one.
+FEW_IDENTITIES = 16
 
 
 _NOTHING = CommitResult(False, 0, 0)
@@ -65,7 +65,7 @@ class Journal:
         self._directory = directory
         self._files = files
         self._ledger = recovery.ledger
-        self._ledger.identity_bytes_max = segment_bytes_max // IDENTITIES_SHARE_MAX
+        self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
         self._damaged = recovery.damaged
         self._next_batch_number = recovery.recovered.next_batch_number
         self._must_sync = False
@@ -224,14 +224,23 @@ class Journal:
         self._writer.close()
 
     def _carry(self, segments: set[int]) -> None:
-        """Write the identities that lie in these segments anew."""
+        """Write the identities that lie in these segments anew; many, to segments of their own."""
         writer, remembered = self._writer, self._ledger.remembered
+        carried_bytes = sum(remembered.bytes_in.get(number, 0) for number in segments)
+        have_own = carried_bytes > remembered.few_bytes_max
+        if have_own:
+            writer.roll()
+        first = writer.number
         for queue_id, runs in remembered.within(segments).items():
             for together in in_records(runs):
                 writer.make_room(identities_bytes(together))
                 writer.take(encode_identities(queue_id, together, writer.number))
                 for run in together:
                     remembered.move(run, writer.number)
+        if have_own:
+            for number in range(first, writer.number + 1):
+                remembered.made[number] = remembered.bytes_in[number]
+            writer.roll()
 
     def _append_body(self, batch: Batch) -> JournalPlace:
         writer = self._writer

@@ -100,6 +100,8 @@ class Replay:
         self._unknown: SegmentLedger[RecoveredBlock] = SegmentLedger()
         self._known_queue_ids = known_queue_ids
         self._bodies: dict[int, StoredBody] = {}
+        # Segments that have messages or entries; not identities alone.
+        self._with_messages: set[int] = set()
 
     def open(self, segment_number: int) -> None:
         """The records that follow are of this segment, which lies above all before it."""
@@ -111,6 +113,7 @@ class Replay:
         if isinstance(record, EntriesRecord):
             self._take_entries(record)
         elif isinstance(record, BodyRecord):
+            self._with_messages.add(self.ledger.open_segment)
             number = record.batch_number
             place = JournalPlace(
                 self.ledger.open_segment, record.wire_start, record.wire_end, record.indexes
@@ -132,6 +135,7 @@ class Replay:
         return self.ledger if queue_id in self._known_queue_ids else self._unknown
 
     def _take_entries(self, record: EntriesRecord) -> None:
+        self._with_messages.add(self.ledger.open_segment)
         ledger = self._ledger_of(record.queue_id)
         block = RecoveredBlock(
             record.entry_ids,
@@ -190,7 +194,9 @@ class Replay:
         running.live = dict.fromkeys(self.ledger.live, 0)
         running.speaks_of = self.ledger.speaks_of
         running.may_remove = True
-        running.remembered = self.ledger.remembered
+        remembered = running.remembered = self.ledger.remembered
+        identities_alone = remembered.bytes_in.keys() - self._with_messages
+        remembered.made = {number: remembered.bytes_in[number] for number in identities_alone}
         for queue_id, live_entries in self.ledger.queues.items():
             for block in live_entries.blocks:
                 running.extend(queue_id, block.entry_ids, block.body_segment, block.entries_segment)

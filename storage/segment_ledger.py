@@ -5,8 +5,9 @@ A segment can be removed when
 2. every segment that its settle and delivered records speak of is gone, or goes with it.
    A settle is live until the entries record it speaks of is gone: without it, a message that was
    settled comes back at the next start.
-Identities that queues' windows remember go with neither: they are few octets, and are written anew
-before their segment goes, unless they are a large part of it (`identity_runs.py`).
+Identities that queues' windows remember keep no segment with messages: they are few octets, and
+are written anew before their segment goes. Only a segment of nothing else may stay for them
+(`identity_runs.py`).
 
 The open segment never goes. Counting is done as records are made, block by block; nothing here
 reads a segment or touches a file. `journal.py` keeps a ledger while it runs, `replay.py` fills
@@ -29,9 +30,8 @@ class SegmentLedger(Generic[BlockType]):
     """The live entries of every queue, and what each segment is still needed for."""
 
     def __init__(self) -> None:
-        # Identities for dedup windows; a segment with more octets of these than that stays.
+        # Identities for dedup windows.
         self.remembered = RememberedIdentities()
-        self.identity_bytes_max = 0
         self.queues: dict[int, LiveEntries[BlockType]] = {}
         # Per segment that is there: how many live entries need it, counted once for the entries
         # record and once more for the body record if that lies in another segment.
@@ -113,12 +113,11 @@ class SegmentLedger(Generic[BlockType]):
             return []
         self.may_remove = False
         going: list[int] = []
-        identity_bytes = self.remembered.bytes_in
         # A record speaks of its own segment or of earlier ones, so ascending order decides all.
         for number in sorted(self.live):
             if number == self.open_segment or self.live[number]:
                 continue
-            if identity_bytes and identity_bytes.get(number, 0) > self.identity_bytes_max:
+            if self.remembered.keeps(number):
                 continue
             needed = self.speaks_of[number]
             needed.intersection_update(self.live)
@@ -132,6 +131,7 @@ class SegmentLedger(Generic[BlockType]):
         for number in numbers:
             del self.live[number]
             del self.speaks_of[number]
+            self.remembered.made.pop(number, None)
 
 
 class RunningLedger(SegmentLedger[Block]):

@@ -50,7 +50,12 @@ class SegmentWriter:
         A segment without records takes any, so what is larger than a segment has one of its own.
         """
         self.check()
-        if self.offset + size > self._segment_bytes_max and self.offset > self._first_record:
+        if self.offset + size > self._segment_bytes_max:
+            self.roll()
+
+    def roll(self) -> None:
+        """Go on in a new segment, unless the open one has no records yet."""
+        if self.offset > self._first_record:
             self.number += 1
             header = self._header_of(self.number)
             self._full.append((self._buffers, self.number, header))

@@ -73,6 +73,14 @@ def test_another_producer_a_missing_header_or_another_queue_makes_no_duplicate(
     assert len(numbers(client, "plain")) == 2
 
 
+def test_a_message_of_many_frames_is_known_again(client: Client) -> None:
+    declare(client)
+    body = bytes(300_000)
+    client.send(publish("q", body, known(1)), publish("q", body, known(1)))
+    client.expect_acks(range(1, 3))
+    assert numbers(client) == [body]
+
+
 def test_mandatory_is_content_with_a_duplicate_for_it_was_routed(client: Client) -> None:
     declare(client)
     client.send(publish("q", b"1", known(1), mandatory=True) * 2)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from contextlib import suppress
 from random import Random
 
-import pytest
 from crashing_files import CrashingFiles, PowerCut
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journals import DIRECTORY, contents, events, opened
-from leveret.storage.entries_record import EntriesRecord, encode_entries
-from leveret.storage.identities_record import identities_bytes, in_records
-from leveret.storage.identity_runs import IDENTITY_BYTES, NO_IDENTITY, Identities, IdentityRun
+from leveret.storage.identity_runs import IDENTITY_BYTES, NO_IDENTITY, Identities
 from leveret.storage.journal import Journal
-from leveret.storage.records import HEAD, decode_record, encode_identities
 from leveret.storage.recovery import Recovered
-from leveret.storage.segment_files import segment_numbers
+from leveret.storage.segment_files import segment_numbers, segment_path
 from publishes import batch_of
 
 Kept = list[tuple[int, bytes]]
@@ -48,54 +43,6 @@ def kept(recovered: Recovered, queue_id: int = 1) -> list[bytes]:
 
 def named(ids: range | list[int]) -> list[bytes]:
     return [identity(entry_id) for entry_id in ids]
-
-
-# --- The records
-
-
-@given(count=st.integers(1, 5), until_ms=st.integers(0, 2**64 - 1), deadline=st.booleans())
-def test_identities_of_an_entries_record_come_back(
-    count: int, until_ms: int, deadline: bool
-) -> None:
-    some = Identities(bytes(range(IDENTITY_BYTES)) * count, until_ms)
-    ids, deadlines = range(7, 7 + count), array("Q", [3] * count) if deadline else 0
-    record = encode_entries(1, 2, range(count), ids, 9, deadlines, some)
-    decoded = decode_record(record, HEAD.size, len(record))
-    assert isinstance(decoded, EntriesRecord)
-    assert decoded.identities == some
-    assert list(decoded.entry_ids) == list(ids)
-
-
-@given(
-    sizes=st.lists(st.integers(1, 9000), min_size=1, max_size=20),
-    queue_id=st.integers(0, 2**64 - 1),
-)
-def test_runs_come_back_in_records_of_a_bounded_size(sizes: list[int], queue_id: int) -> None:
-    runs = [
-        IdentityRun(3, at, at + size, at * 5, bytearray(Random(at).randbytes(16 * size)))
-        for at, size in enumerate(sizes)
-    ]
-    found: list[IdentityRun] = []
-    for together in in_records(runs):
-        record = encode_identities(queue_id, together, 9)
-        assert len(record) == identities_bytes(together) < 256 * 1024 + 9000 * 16 + 1000
-        decoded = decode_record(record, HEAD.size, len(record))
-        assert decoded.queue_id == queue_id  # type: ignore[union-attr]
-        found += decoded.runs  # type: ignore[union-attr]
-    fields = ("first_entry_id", "last_entry_id", "until_ms", "identities")
-    assert [[getattr(run, name) for name in fields] for run in found] == [
-        [getattr(run, name) for name in fields] for run in runs
-    ]
-
-
-def test_a_record_that_ends_early_is_refused() -> None:
-    record = encode_identities(1, [IdentityRun(1, 1, 2, 0, bytearray(32))], 9)
-    for end in range(HEAD.size + 1, len(record)):
-        with pytest.raises(ValueError):
-            decode_record(record[:end], HEAD.size, end)
-
-
-# --- In a journal
 
 
 def test_identities_outlive_their_messages_and_their_segment() -> None:
@@ -137,24 +84,52 @@ def test_what_windows_have_forgotten_keeps_no_segment_and_no_memory() -> None:
     assert len(segment_numbers(files, DIRECTORY)) <= 2
 
 
-def test_a_segment_of_which_much_is_identities_waits_until_its_window_has_forgotten_them() -> None:
-    """So a window that is larger than a segment is not written again and again."""
+def on_disk(files: CrashingFiles) -> int:
+    """The octets of all segments."""
+    numbers = segment_numbers(files, DIRECTORY)
+    return sum(files.size(segment_path(DIRECTORY, number)) for number in numbers)
+
+
+def test_a_window_larger_than_a_segment_keeps_segments_of_identities_alone() -> None:
+    """Their messages' segments go, and nothing is written again and again."""
     files = CrashingFiles()
-    journal, _ = opened(files, segment_bytes_max=2000)
+    journal, _ = opened(files, segment_bytes_max=1 << 16)
     written = 0
-    for first in range(1, 2001, 5):
-        publish(journal, range(first, first + 5))
-        written += journal.commit().bytes
-        journal.settle(1, [(first, first + 4)])
+    for first in range(1, 40_001, 50):
+        publish(journal, range(first, first + 50))
+        messages = journal.commit()
+        journal.settle(1, [(first, first + 49)])
+        commit = journal.begin_commit(reclaim=True)
+        assert commit is not None
+        written += commit.run().bytes
+        commit.discard()
+        journal.forget_identities(1, first - 20_000)
+    assert messages.bytes > 50 * 100
+    # Of 20,000 identities 16 octets each, what is left of segments, and those of the last messages.
+    assert on_disk(files) < 20_000 * 16 * 2 + 3 * (1 << 16)
+    # With its message, and about once more.
+    assert written < 40_000 * 16 * 1.5
+    files.kill()
+    _, recovered = opened(files, segment_bytes_max=1 << 16)
+    assert kept(recovered)[-20_000:] == named(range(20_001, 40_001))
+
+
+def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
+    """As a segment of messages that stayed would, through the settles that speak of it."""
+    files = CrashingFiles()
+    journal, _ = opened(files, segment_bytes_max=1 << 16)
+    for first in range(1, 40_001, 50):
+        publish(journal, range(first, first + 50))
+        journal.commit()
+        journal.settle(1, [(first, first + 49)])
         journal.commit()
         journal.reclaim()
-        journal.forget_identities(1, first - 1000)
-    # Of 1,000 to 1,200 identities 16 octets each; segments stay of which that is a quarter.
-    assert len(segment_numbers(files, DIRECTORY)) * 2000 < 1200 * 16 * 5
-    assert sum(1 for name, _ in files.history if name == "remove") > 100
-    files.kill()
-    _, recovered = opened(files, segment_bytes_max=2000)
-    assert kept(recovered)[-1000:] == named(range(1001, 2001))
+    assert 40_000 * 16 < on_disk(files) < 40_000 * 16 * 1.2 + 3 * (1 << 16)
+    for _ in range(2):
+        files.kill()
+        _, recovered = opened(files, segment_bytes_max=1 << 16)
+        assert kept(recovered) == named(range(1, 40_001))
+        assert on_disk(files) < 40_000 * 16 * 1.2 + 3 * (1 << 16)
 
 
 def test_starts_without_traffic_write_the_same_identities_only_while_that_frees_a_segment() -> None:
