@@ -54,9 +54,10 @@ def _queue_latencies(queues: Iterable[QueueFigures]) -> Iterable[Sequence[str]]:
 
 
 def _hop_latencies(figures: TraceFigures) -> Iterable[Sequence[str]]:
-    yield ("hop", "from", "to", "messages", *_QUANTILE_HEADS)
+    yield ("hop", "from", "to", "a second", "messages", *_QUANTILE_HEADS)
     for hop, latency in figures.hops:
-        yield (hop.name, hop.begin, hop.end, *_latency(latency))
+        per_second = shown_rate(rate(latency.messages, figures))
+        yield (hop.name, hop.begin, hop.end, per_second, *_latency(latency))
 
 
 def _latency(latency: Latency) -> tuple[str, ...]:
