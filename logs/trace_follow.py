@@ -17,7 +17,7 @@ from .trace_reader import Line, TraceFilesError, holds
 
 # So many batches are remembered; messages that are delivered later are known by their queue only.
 BATCHES_MAX: Final = 100_000
-_BEFORE_ROUTED: Final = ("frame.received", "command.assembled")
+_BEFORE_ROUTED: Final = ("frame.received", "command.assembled", "permission.granted")
 _ANSWERS: Final = ("confirm.sent", "confirm.nacked")
 
 Spans = list[list[int]]
@@ -81,30 +81,41 @@ class Follower:
             return []
         if event == "message.routed":
             batch.is_routed = True
-            if not self._is_wanted_route(line):
-                return []
-            batch.wanted += line["messages"]
-            shown = [*batch.waiting, (data, line)]
-            batch.waiting = []
-            for _, before in shown:
-                self._note_numbers(before, line["messages"])
-            return shown
+            return self._routed(batch, data, line) if self._is_wanted_route(line) else []
+        if event == "message.refused":
+            # It has no route; what waited may be about messages before it.
+            return self._before(batch, data, line) if self._is_wanted(line) else []
+        return [(data, line)] if self._is_wanted_hop(batch, line) else []
+
+    def _routed(self, batch: _Batch, data: bytes, line: Line) -> list[tuple[bytes, Line]]:
+        batch.wanted += line["messages"]
+        shown = self._before(batch, data, line)
+        for _, before in shown:
+            self._note_numbers(before, line["messages"])
+        return shown
+
+    def _before(self, batch: _Batch, data: bytes, line: Line) -> list[tuple[bytes, Line]]:
+        """The line, and what waited for it."""
+        shown = [*batch.waiting, (data, line)]
+        batch.waiting = []
+        return shown
+
+    def _is_wanted_hop(self, batch: _Batch, line: Line) -> bool:
+        """Behind the routing: is it a wanted message, in a wanted queue?"""
+        queues, connections, keys, _ = self._wanted
+        is_on_connection = line.get("connection") in connections
         if batch.is_routed:
             is_there = overlap(batch.wanted, line["messages"])
         else:
             # It was published before anybody followed, or by nobody who is known.
-            is_there = not self._wanted.routing_keys
-        queues, queue = self._wanted.queues, line.get("queue")
-        connections = self._wanted.connections
-        is_known = batch.is_routed or not connections or line.get("connection") in connections
-        is_consumer_s = bool(connections) and line.get("connection") in connections
-        of_queue = not queues or queue is None or queue in queues
-        if event == "message.dead_lettered" and is_there and of_queue:
+            is_there = not keys and (not connections or is_on_connection)
+        # A dead letter is in another queue than the one that was asked for.
+        is_there = is_there and (not queues or line.get("queue", "") in {"", *queues})
+        if is_there and line["event"] == "message.dead_lettered":
             letters = self._batch((line["boot"], line["letter_batch"]))
             letters.is_routed = True
             letters.wanted += line["letters"]
-        # A dead letter is in another queue than the one that was asked for.
-        return [(data, line)] if (is_there and is_known and of_queue) or is_consumer_s else []
+        return is_there or is_on_connection
 
     def _is_wanted_route(self, line: Line) -> bool:
         queues, connections, keys, _ = self._wanted

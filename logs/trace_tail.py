@@ -63,8 +63,9 @@ class TraceTail:
                 self._file.seek(0, 2)
 
     def _newer(self) -> list[str]:
-        names = {path.name.removesuffix(".gz") for path in self._directory.glob(f"*{SUFFIX}*")}
-        return sorted(name for name in names if name > self._name)
+        # Others are on their way to be compressed.
+        names = {path.name.removesuffix(".gz") for path in self._directory.glob("trace-*")}
+        return sorted(name for name in names if name.endswith(SUFFIX) and name > self._name)
 
     def _open_next(self) -> bool:
         for name in self._newer():

@@ -69,6 +69,8 @@ def test_from_the_begin_all_files_are_read_also_one_that_is_compressed_in_that_m
     (tmp_path / "trace-2.jsonl").write_text("two\n")
     # Half written: the plain one is still beside it.
     (tmp_path / "trace-2.jsonl.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "trace-2.jsonl.packing").write_bytes(b"\x1f\x8b\n")
+    (tmp_path / "trace-2.jsonl.gz.packing").write_bytes(b"\x1f\x8b\n")
     tail = TraceTail(tmp_path, from_begin=True)
     assert [tail.lines() for _ in range(3)] == [[b"one"], [b"two"], []]
     tail.close()
