@@ -104,10 +104,12 @@ class ChannelTracing(ChannelEvents):
         if len(batch.distinct) == 1 and all(len(each) == len(chosen) for each in told.values()):
             rows[0, tuple(told)] = chosen
         else:
-            places = {name: _places(indexes) for name, indexes in told.items()}
+            queues_of: dict[int, tuple[str, ...]] = dict.fromkeys(chosen, ())
+            for name, own in told.items():
+                for index in own:
+                    queues_of[index] += (name,)
             mixed: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-            for index in chosen:
-                queues = tuple(name for name, own in places.items() if index in own)
+            for index, queues in queues_of.items():
                 mixed.setdefault((batch.keys[index], queues), []).append(index)
             rows.update(mixed)
         unrouted: list[int] = []
@@ -157,12 +159,15 @@ class ChannelTracing(ChannelEvents):
         if not self._open:
             return
         confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
-        answered = sum(last - first + 1 for first, last in merge([*confirmed, *rejected]))
+        # In place: who makes the frames of these merges them, too, and what is merged is quick.
+        confirmed[:], rejected[:] = merge(confirmed), merge(rejected)
+        # No number is answered twice.
+        answered = sum(last - first + 1 for first, last in [*confirmed, *rejected])
         for event, said, others in (
             ("confirm.sent", confirmed, rejected),
             ("confirm.nacked", rejected, confirmed),
         ):
-            traced, self._open = _taken(self._open, merge(said))
+            traced, self._open = _taken(self._open, said)
             if not traced:
                 continue
             reasons = {"reason": "; ".join(self._reasons)} if said is rejected else {}
@@ -255,10 +260,6 @@ def _exchange_of(key: bytes) -> str:
 
 def _key_of(batch: Batch, index: int) -> bytes:
     return batch.distinct[batch.keys[index]]
-
-
-def _places(indexes: Indexes) -> range | set[int]:
-    return indexes if isinstance(indexes, range) else set(indexes)
 
 
 def _without(indexes: Indexes, gone: set[int]) -> Sequence[int]:
