@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install lev
 
 import leveret
 import pyarrow as pa
+from certificates import Certificates
 from leveret.spark.message_ids import Place
 from leveret.spark.options import write_options
 from leveret.spark.publishing import PartitionPublisher
@@ -157,3 +159,15 @@ def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: Any) ->
             publish([b"a", b"b", b"c"], port=target.port, confirmTimeoutMs=200)
     finally:
         files.release()
+
+
+def test_over_tls_the_brokers_certificate_is_checked(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    settings = certificates.settings(password_hash_cost=10, log_level="error")
+    with leveret.Broker(data_dir=tmp_path / "data", port=0, **settings) as broker:
+        Target("leveret", broker.port).declare("q")
+        uri = f"amqps://localhost:{broker.tls_port}"
+        assert publish([b"x"], uri=uri, caFile=certificates.authority).confirmed == 1
+        with pytest.raises(PublishError, match="no broker can be reached"):
+            publish([b"x"], uri=uri, confirmTimeoutMs=300, retryBackoffMs=1)

@@ -249,3 +249,19 @@ def test_what_cannot_be_is_said_before_any_task(spark: SparkSession) -> None:
         spark.range(1).write.format("amqp").options(exchange="", routingKey="q").mode(
             "append"
         ).save()
+
+
+def test_no_plan_and_no_failed_task_shows_the_password(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    options = {"uri": "amqp://ann:geheim@127.0.0.1:1", "confirmTimeoutMs": "50"}
+    frame = spark.range(1).selectExpr("cast(id as string) AS body")
+    writer = frame.write.format("amqp").options(exchange="", routingKey="q", **options)
+    with pytest.raises(PySparkException, match="no broker can be reached") as caught:
+        writer.mode("append").save()
+    assert "geheim" not in str(caught.value)
+    del options["confirmTimeoutMs"]
+    read = spark.read.format("amqp").options(queue="q", **options).load()
+    plan = read._jdf.queryExecution().toString()
+    assert "amqp" in plan
+    assert "geheim" not in plan
