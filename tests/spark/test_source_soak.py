@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
+from driver_process import Driver
 from pyarrow import parquet
 from source_queue import SourceQueue
 from target_brokers import RestartableLeveret
@@ -29,7 +23,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 MESSAGES = 100_000
 SIZE_BYTES = 200
 BATCH = 5000
-DRIVER = Path(__file__).parent / "draining_driver.py"
 SECONDS_MAX = 300.0
 
 
@@ -62,43 +55,6 @@ def killable(
     broker = kind(tmp_path)
     yield broker
     broker.kill()
-
-
-class Driver:
-    """draining_driver.py in a session of its own: killed, it goes with its JVM and workers."""
-
-    def __init__(self, directory: Path, environment: dict[str, str], **given: object) -> None:
-        given = {"directory": str(directory), "raises": [], "drains": False} | given
-        with (directory / "driver.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), json.dumps(given)],
-                env=os.environ | environment,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            yield json.loads(line)
-
-    def batches(self, count: int) -> list[dict[str, Any]]:
-        """Wait until so many batches have been written; gives the lines, failures among them."""
-        found: list[dict[str, Any]] = []
-        for line in self.lines():
-            found.append(line)
-            if sum("batch" in each for each in found) == count:
-                return found
-        pytest.fail(f"the driver ended after {found}")
-
-    def kill(self) -> None:
-        """Kill -9 the driver, its JVM, the source's process and the workers, all at once."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        os.killpg(self.process.pid, signal.SIGKILL)
-        psutil.wait_procs([*children, psutil.Process(self.process.pid)], 30)
-        self.process.wait()
 
 
 def written(directory: Path) -> Counter[int]:

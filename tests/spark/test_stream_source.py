@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'le
 
 import leveret.spark
 import pika
+from driver_process import Driver
 from insides import wait_until
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
@@ -115,6 +116,27 @@ def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
     # Only batch 2 was written and then not committed.
     assert sum(seen.values()) <= 2200 + 400
     assert source.total() == 0
+
+
+@pytest.mark.parametrize("target", ["leveret"], indirect=True)
+def test_a_driver_killed_in_the_middle_is_continued_from_its_checkpoint(
+    job: Job, source: SourceQueue, tmp_path: Path, spark_environment: dict[str, str]
+) -> None:
+    source.publish(range(2000))
+    options = source.options | {"maxRecordsPerTrigger": "200", "prefetch": "200"}
+    driver = Driver(tmp_path, spark_environment, options=options)
+    driver.batches(2)
+    driver.kill()
+    before = job.seen()
+    assert len(before) < 2000
+
+    query = job.start(maxRecordsPerTrigger=1000)
+    job.wait_until_seen(query, 2000)
+    wait_until(lambda: query.status["message"] == "Waiting for data to arrive")
+    query.stop()
+    # One batch may have been written and not committed.
+    assert sum(job.seen().values()) <= 2000 + 200
+    assert source.drained() == []
 
 
 def test_the_last_batch_is_acked_on_a_queue_that_has_become_idle(
