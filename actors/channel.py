@@ -48,6 +48,7 @@ from .messages import (
     Reject,
     Release,
     ReportChannel,
+    Woken,
 )
 from .node_context import NodeContext
 from .runtime import LoopActor, tell
@@ -136,6 +137,8 @@ class Channel(LoopActor):
                     self.transaction.commit_more()
             elif isinstance(message, ReportChannel):
                 tell(message.reply_to, ChannelReport(self.actor_ref, self._counts()))
+            elif isinstance(message, Woken):
+                self.consuming.deliveries.timeouts.woken()
             elif isinstance(message, ConsumerCancelled):
                 self.consuming.cancelled_by_queue(message.consumer_tag)
             elif isinstance(message, CreditChanged):

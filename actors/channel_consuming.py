@@ -92,7 +92,7 @@ class Consuming:
         self._prefetch = 0
         self._credit = ChannelCredit(outlet)
         self.deliveries = Deliveries(
-            channel, number, frame_max_bytes, self._credit, self._offer_credit
+            channel, context, number, frame_max_bytes, self._credit, self._offer_credit
         )
         self.replies = Replies(channel, context, publisher, self.deliveries, outlet)
         # Consumer tag on the wire -> its queue.

@@ -19,6 +19,7 @@ from ..core.definitions import QueueDefinition
 from ..core.delivery_counts import counted
 from ..core.transaction import Transaction
 from ..core.unacked import Part, Unacked, runs_of_tags
+from .ack_timeouts import AckTimeouts
 from .messages import (
     Deliver,
     Discard,
@@ -29,6 +30,7 @@ from .messages import (
     Settle,
     WriteDeliveries,
 )
+from .node_context import NodeContext
 from .runtime import tell
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Deliveries:
     def __init__(
         self,
         channel: Channel,
+        context: NodeContext,
         number: int,
         frame_max_bytes: int,
         credit: ChannelCredit,
@@ -52,6 +55,7 @@ class Deliveries:
         self._credit = credit
         self._offer_credit = offer_credit
         self._unacked = Unacked()
+        self.timeouts = AckTimeouts(context, channel.actor_ref, number, self._unacked)
         self._next_delivery_tag = 1
         # In tx mode, what waits for its commit.
         self.transaction: Transaction[type[Settle] | type[Discard] | type[Requeue]] | None = None
@@ -61,6 +65,7 @@ class Deliveries:
         consumer = message.consumer
         queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
         frames: list[bytes] = []
+        first_tag = self._next_delivery_tag
         window_bytes = 0
         for delivery in message.deliveries:
             span = delivery.span
@@ -84,6 +89,9 @@ class Deliveries:
                     self._frame_max_bytes,
                 )
             )
+        timeout_ms = queue.consumer_timeout_ms
+        if timeout_ms is not None and not consumer.no_ack:
+            self.timeouts.delivered(first_tag, self._next_delivery_tag - 1, timeout_ms)
         sent = Sent(consumer, window_bytes)
         self._channel.write_frames(
             WriteDeliveries(frames, self._credit.outlet, window_bytes, handle_of(queue), sent)
@@ -99,6 +107,9 @@ class Deliveries:
         self._next_delivery_tag += 1
         if not no_ack:
             self._unacked.add(tag, delivery)
+            timeout_ms = delivery.queue.consumer_timeout_ms  # type: ignore[attr-defined]
+            if timeout_ms is not None:
+                self.timeouts.delivered(tag, tag, timeout_ms)
         span = delivery.span
         if span.batch.traced is not None:
             name = delivery.queue.name  # type: ignore[attr-defined]

@@ -38,6 +38,7 @@ EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
 # on a single node, so they are honoured. The strategy of dead letters is always at-least-once.
 _BUILT: Final = frozenset(
     {
+        "x-consumer-timeout",
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-dead-letter-strategy",
@@ -62,12 +63,7 @@ _BUILT: Final = frozenset(
     }
 )
 _OTHER_CONSUMERS: Final = frozenset(
-    {
-        "x-consumer-timeout",
-        "x-stream-offset",
-        "x-stream-filter",
-        "x-stream-match-unfiltered",
-    }
+    {"x-consumer-timeout", "x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}
 )
 
 _INTEGER_KINDS: Final = frozenset(
@@ -275,6 +271,7 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-max-length-bytes": _not_negative,
     "x-max-in-memory-length": _not_negative,
     "x-max-in-memory-bytes": _not_negative,
+    "x-consumer-timeout": _not_negative,
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
     "x-queue-mode": _queue_mode,

@@ -56,8 +56,13 @@ class QueueDefinition:
     vhost: str = "/"
     handle: object | None = None
     is_quorum: bool = field(init=False, repr=False)
+    # How long a consumer may take to ack; None: as long as it likes.
+    consumer_timeout_ms: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        timeout = self.arguments.get("x-consumer-timeout")
+        is_number = timeout is not None and isinstance(timeout.value, int)
+        self.consumer_timeout_ms = timeout.value if is_number else None  # type: ignore[union-attr,assignment]
         queue_type = self.arguments.get("x-queue-type")
         self.is_quorum = queue_type is not None and queue_type.value == "quorum"
 

@@ -36,13 +36,13 @@ QUEUE_ARGUMENTS: Final = (
     "x-delivery-limit",
     "x-queue-master-locator",
     "x-queue-leader-locator",
+    "x-consumer-timeout",
     # Leveret's own; RabbitMQ knows neither and ignores them.
     "x-dedup-window",
     "x-dedup-age-ms",
 )
 # What quorum queues have in RabbitMQ 4.3 besides.
 QUORUM_UNBUILT: Final = (
-    "x-consumer-timeout",
     "x-consumer-disconnected-timeout",
     "x-delayed-retry-type",
     "x-delayed-retry-min",

@@ -57,6 +57,11 @@ class Unacked:
         self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
         self.count += count
 
+    def holds(self, first_tag: int, last_tag: int) -> bool:
+        """Is any of these tags held?"""
+        place = bisect_right(self._ranges, last_tag, lo=self._head, key=_first_tag) - 1
+        return place >= self._head and self._ranges[place].last >= first_tag
+
     def take(self, delivery_tag: int, multiple: bool) -> list[Part]:
         """Remove what a basic.ack, nack or reject names.
 

@@ -14,6 +14,13 @@ import pytest
 from claims import claims_of
 
 TEXTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "broker/test_ack_timeouts.py": {
+        "a_delivery_that_is_not_acked_in_time_closes_its_channel_and_comes_back": (
+            "PRECONDITION_FAILED - delivery acknowledgement on channel ",
+            " timed out. Timeout value used: ",
+            " ms. This timeout value can be configured, see consumers doc guide to learn more",
+        ),
+    },
     "broker/test_reply_codes_topology.py": {
         "an_exchange_that_is_not_there": ("NOT_FOUND - no exchange 'x' in vhost '/'",),
         "a_queue_that_is_not_there": ("NOT_FOUND - no queue 'q' in vhost '/'",),

@@ -111,7 +111,6 @@ def test_bad_values_are_refused_with_rabbitmqs_words(refused, name, value, reaso
     "name",
     [
         "x-delivery-limit",
-        "x-consumer-timeout",
         "x-max-age",
         "x-stream-max-segment-size-bytes",
         "x-quorum-initial-group-size",

@@ -37,7 +37,7 @@ def test_what_a_quorum_queue_may_be_declared_with(arguments):
         ("x-max-in-memory-length", -1, "{value_negative,-1}"),
         ("x-quorum-initial-group-size", 0, "{value_zero,0}"),
         ("x-max-length", -1, "{value_negative,-1}"),
-        ("x-consumer-timeout", 1000, "not implemented"),
+        ("x-consumer-timeout", -1, "{value_negative,-1}"),
         ("x-delayed-retry-min", 1000, "not implemented"),
     ],
 )

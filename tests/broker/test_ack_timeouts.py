@@ -1,0 +1,138 @@
+"""x-consumer-timeout: who does not ack in time has its channel closed, and nobody else has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import leveret
+import pytest
+from insides import channel_actor, readers
+from leveret.actors.ack_timeouts import NOTED_MIN
+from leveret.amqp_frames.field_types import Field
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicDeliver,
+    BasicGet,
+    BasicNack,
+    ChannelClose,
+    ChannelCloseOk,
+    TxSelect,
+    TxSelectOk,
+)
+from wire import Client, publish
+
+TIMEOUT_MS = 300
+
+
+def timed_out(channel: int = 1, timeout_ms: int = TIMEOUT_MS) -> ChannelClose:
+    text = (
+        f"PRECONDITION_FAILED - delivery acknowledgement on channel {channel} timed out. Timeout "
+        f"value used: {timeout_ms} ms. This timeout value can be configured, see consumers doc "
+        "guide to learn more"
+    )
+    return ChannelClose(406, text, 0, 0)
+
+
+def hurried(timeout_ms: int = TIMEOUT_MS, **others: Field) -> dict[str, Field]:
+    return {"x-consumer-timeout": Field("signedint", timeout_ms), **others}
+
+
+def delivered(client: Client, *bodies: bytes, first: int = 1, channel: int = 1) -> None:
+    for tag, body in enumerate(bodies, first):
+        client.expect_type(channel, BasicDeliver)
+        assert client.read_content(channel).body == body, tag
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_delivery_that_is_not_acked_in_time_closes_its_channel_and_comes_back(
+    client: Client, kind: str
+) -> None:
+    quorum = Field("longstr", kind)
+    client.declare("q", durable=True, arguments=hurried(**{"x-queue-type": quorum}))
+    client.publish_all("q", b"1", b"2", b"3")
+    client.open_channel(2)
+    client.consume("q", channel=2)
+    delivered(client, b"1", b"2", b"3", channel=2)
+    client.send_methods(2, BasicAck(1), BasicAck(3))
+    client.expect(2, timed_out(2))
+    client.send_methods(2, ChannelCloseOk())
+    client.wait_for_counts("q", (1, 0))
+
+
+def test_a_message_that_was_got_must_be_acked_too(client: Client) -> None:
+    client.declare("q", arguments=hurried())
+    client.publish_all("q", b"1")
+    client.send_methods(1, BasicGet(queue="q"))
+    client.read_method(1)
+    client.read_content(1)
+    client.expect(1, timed_out())
+
+
+def test_who_acks_in_time_goes_on(client: Client) -> None:
+    client.declare("clock", arguments=hurried(TIMEOUT_MS * 2))
+    client.declare("q", arguments=hurried())
+    client.publish_all("clock", b"tick")
+    client.publish_all("q", b"1", b"2", b"3", b"4")
+    client.open_channel(2)
+    assert client.get("clock", channel=2) is not None
+    client.consume("q")
+    delivered(client, b"1", b"2", b"3", b"4")
+    client.send_methods(1, BasicAck(2, True), BasicNack(4, False, False), BasicAck(3))
+    # The other channel's time is over later.
+    client.expect(2, timed_out(2, TIMEOUT_MS * 2))
+    client.nothing_more()
+    assert client.counts("q") == (0, 1)
+
+
+def test_without_the_argument_or_without_acks_nobody_is_hurried(client: Client) -> None:
+    client.declare("clock", arguments=hurried())
+    client.declare("patient")
+    client.declare("q", arguments=hurried(1))
+    client.publish_all("clock", b"tick")
+    client.publish_all("patient", b"1")
+    client.publish_all("q", b"2")
+    client.consume("patient", "p")
+    delivered(client, b"1")
+    client.consume("q", "n", no_ack=True)
+    delivered(client, b"2")
+    client.open_channel(2)
+    assert client.get("clock", channel=2) is not None
+    client.expect(2, timed_out(2))
+    client.nothing_more()
+
+
+def test_an_ack_in_an_open_transaction_is_one(connect: Callable[..., Client]) -> None:
+    client = connect()
+    for channel in (1, 2):
+        client.open_channel(channel)
+    client.declare("clock", arguments=hurried())
+    client.declare("q", arguments=hurried(1000))
+    client.open_channel(3, confirms=True)
+    assert client.ask(1, TxSelect()) == TxSelectOk()
+    for queue in ("q", "clock"):
+        client.send(publish(queue, channel=3))
+        client.expect(3, BasicAck(1 if queue == "q" else 2, False))
+    assert client.get("q") is not None
+    client.send_methods(1, BasicAck(1))
+    assert client.get("clock", channel=2) is not None
+    client.expect(2, timed_out(2))
+    client.nothing_more()
+
+
+def test_what_was_acked_is_forgotten_long_before_its_time_is_over(
+    client: Client, broker: leveret.Broker
+) -> None:
+    client.declare("q", arguments=hurried(3_600_000))
+    client.consume("q")
+    count = 4 * NOTED_MIN
+    for tag in range(1, count + 1):
+        client.send(publish("q"))
+        for _ in range(2):
+            method = client.read_method(1)
+            if isinstance(method, BasicDeliver):
+                client.read_content(1)
+        client.send_methods(1, BasicAck(tag))
+    client.nothing_more()
+    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    assert len(channel.consuming.deliveries.timeouts._noted) <= NOTED_MIN + 1
