@@ -3,6 +3,7 @@
 What AMQP allows and Spark's columns do not:
 - a header that is no text becomes JSON text: `5`, `true`, `null`, lists and tables; bytes that are
   not UTF-8 become {"base64": ...}, timestamps their ISO form, decimals their digits;
+- pika cuts a header's fraction off: 2.5 comes as 2;
 - text that is not UTF-8 (an exchange, a routing key) has U+FFFD in place of what cannot be read;
 - a timestamp that is behind the year 9999, such as one in milliseconds, is null.
 """
@@ -169,7 +170,8 @@ def _text(value: Any) -> Any:
 def _count(headers: Mapping[Any, Any]) -> int | None:
     count = headers.get(COUNT_HEADER)
     # It may as well be a publisher's own header, with whatever in it.
-    return count if type(count) is int else None
+    # Pika's integers of 64 bits are of a type of its own, which is an int.
+    return int(count) if isinstance(count, int) and not isinstance(count, bool) else None
 
 
 def _microseconds(timestamp: int | None) -> int | None:

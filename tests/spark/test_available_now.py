@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'le
 
 from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, batches, logged, next_batch
-from target_brokers import RestartableLeveret
+from target_brokers import RestartableLeveret, Target
 
 
 def test_available_now_ends_on_a_queue_that_is_still_published_to(
@@ -89,3 +89,19 @@ def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
     again = reader(source, uri=uri, reconnectTimeoutMs=500)
     again.prepareForTriggerAvailableNow()
     assert list(batches(again)) == []
+
+
+def test_a_quorum_queue_says_how_often_a_message_came_back(
+    target: Target, queue: str, reader: ReaderOf
+) -> None:
+    source = SourceQueue(target.port, f"{queue}.quorum", {"x-queue-type": "quorum"})
+    source.publish([1])
+    counts = []
+    for _ in range(3):
+        stream = reader(source)
+        _, [row] = next_batch(stream, FIRST)
+        counts.append(row["delivery_count"])
+        stream.stop()
+    assert counts == [None, 1, 2]
+    source.delete()
+    source.close()

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
 from leveret.spark.received import Received, record_batch, sliced, unpacked
-from pika import BasicProperties
+from pika import BasicProperties, compat
 
 
 def received(body: bytes = b"b", **properties: Any) -> Received:
@@ -77,6 +77,7 @@ def test_a_message_with_nothing_is_a_row_of_nulls() -> None:
         ("text", "text"),
         ("", ""),
         (5, "5"),
+        (compat.long(5), "5"),
         (True, "true"),
         (None, "null"),
         (2.5, "2.5"),
@@ -95,7 +96,9 @@ def test_the_delivery_count_is_the_header_of_quorum_queues() -> None:
     counted = row(received(headers={"x-delivery-count": 3}))
     assert counted["delivery_count"] == 3
     assert counted["headers"] == [("x-delivery-count", "3")]
-    assert row(received(headers={"x-delivery-count": "no"}))["delivery_count"] is None
+    for mistaken in ("no", True, None):
+        headers = {"x-delivery-count": mistaken}
+        assert row(received(headers=headers))["delivery_count"] is None
 
 
 @pytest.mark.parametrize("timestamp", [253_402_300_800, 1_700_000_000_000, (1 << 64) - 1])
