@@ -1,0 +1,31 @@
+"""A queue with a dedup window whose actor fails in the middle of a publish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import leveret
+import pytest
+from identified import declare, each, known
+from insides import queue_actor
+from leveret.amqp_frames.methods import BasicNack
+from wire import Client
+
+
+@pytest.mark.parametrize("priorities", [0, 3])
+def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
+    client: Client, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, priorities: int
+) -> None:
+    arguments = {"x_max_priority": priorities} if priorities else {}
+    declare(client, **arguments)
+    client.publish_all("q", b"0", properties=known(0))
+    inside: Any = queue_actor(broker, "q").actor_inbox.actor
+
+    def fail(*_arguments: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(inside._tracing, "enqueued", fail)
+    # One that the window holds, a new one, its repeat, and another new one.
+    client.send(each("q", 0, 1, 1, 2))
+    client.expect(1, BasicNack(5, True, True))
+    client.nothing_more()
