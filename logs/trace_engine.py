@@ -6,13 +6,12 @@ What the figures are is defined in `trace_figures`, the steps to them stand in `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import trace_queries as queries
 from .trace_figures import HOPS, Latency, QueueFigures, TraceFigures
-from .trace_reader import TraceFilesError, ends_within_a_line
+from .trace_reader import TraceFilesError, ends_within_a_line, still_there
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,7 +36,11 @@ def figures_of(files: Sequence[Path], progress: Progress | None = None) -> Trace
     tell = progress or (lambda _share: None)
     with duckdb.connect(config={"preserve_insertion_order": "false"}) as engine:
         engine.execute("SET enable_progress_bar = false")
-        _read(engine, files, tell)
+        try:
+            _read(engine, still_there(files), tell)
+        except duckdb.IOException as fault:
+            line, _, _ = str(fault).partition("\n")
+            raise TraceFilesError(f"the trace cannot be read: {line}") from None
         steps = queries.steps()
         for number, step in enumerate(steps):
             tell(_READING_SHARE + (1 - _READING_SHARE) * number / len(steps))
@@ -51,13 +54,16 @@ def _read(engine: DuckDBPyConnection, files: Sequence[Path], tell: Progress) -> 
     """Make the table `line` of all lines; one that is no event has none."""
     total = max(sum(path.stat().st_size for path in files), 1)
     done = 0
-    rest = iter(files)
     into = "CREATE TEMP TABLE line AS"
-    while chunk := list(islice(rest, _FILES_AT_A_TIME)):
-        engine.execute(f"{into} {queries.LINES}", [[str(path) for path in chunk], queries.COLUMNS])
-        into = "INSERT INTO line"
-        done += sum(path.stat().st_size for path in chunk)
-        tell(_READING_SHARE * done / total)
+    for begin in range(0, len(files), _FILES_AT_A_TIME):
+        # A broker that runs may have packed or dropped some meanwhile.
+        chunk = still_there(files[begin : begin + _FILES_AT_A_TIME])
+        names = [str(path) for path in chunk]
+        if names:
+            engine.execute(f"{into} {queries.LINES}", [names, queries.COLUMNS])
+            into = "INSERT INTO line"
+            done += sum(path.stat().st_size for path in chunk)
+            tell(_READING_SHARE * min(done / total, 1.0))
 
 
 def _figures(engine: DuckDBPyConnection) -> TraceFigures:

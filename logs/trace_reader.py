@@ -50,9 +50,32 @@ def read_trace(
     that is no event is told to `on_bad_line` with its number and left out. `progress` is told the
     share that is read, now and then.
     """
-    total = max(sum(path.stat().st_size for path in files), 1)
+    total = max(sum(path.stat().st_size for path in still_there(files)), 1)
     done = 0
+    for listed in files:
+        for path in still_there([listed]):
+            yield from _read(path, wants, on_bad_line, progress, done, total)
+            done += path.stat().st_size
+
+
+def still_there(files: Iterable[Path]) -> list[Path]:
+    """The files under the names that they have now: a broker packs them, and drops the oldest."""
+    found = []
     for path in files:
+        packed = path.with_name(path.name + PACKED)
+        found += [each for each in (path, packed) if each.exists()][:1]
+    return found
+
+
+def _read(
+    path: Path,
+    wants: Callable[[bytes], bool] | None,
+    on_bad_line: Callable[[Path, int], None] | None,
+    progress: Callable[[float], None] | None,
+    done: int,
+    total: int,
+) -> Iterator[Line]:
+    try:
         with path.open("rb") as stored:
             for number, data in enumerate(_lines_of(path, stored), 1):
                 if progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
@@ -64,7 +87,11 @@ def read_trace(
                     yield line
                 elif data.endswith(b"\n") and on_bad_line is not None:
                     on_bad_line(path, number)
-        done += path.stat().st_size
+    except EOFError:
+        # Copied before it was whole: what is there is read.
+        return
+    except igzip.BadGzipFile as fault:
+        raise TraceFilesError(f"{path} cannot be read: {fault}") from None
 
 
 def parsed_line(data: bytes) -> Line | None:
