@@ -42,7 +42,7 @@ _RATES: Final = (
 _UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 _FONT: Final = "system-ui, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"
 
-# A name, what stands small beside it, its figures, and whether it is a sum of others.
+# A name, what stands small beside it, its figures, and whether it stands on a band.
 Row = tuple[str, str, Latency, bool]
 
 
@@ -71,10 +71,10 @@ def svg(figures: TraceFigures) -> str:
     ]
     waits: list[Row] = [
         row
-        for queue in queues
+        for number, queue in enumerate(queues)
         for row in (
-            (queue.queue, "publish → confirm", queue.confirm, False),
-            ("", "in the queue → delivered", queue.deliver, False),
+            (queue.queue, "publish → confirm", queue.confirm, number % 2 == 0),
+            ("", "in the queue → delivered", queue.deliver, number % 2 == 0),
         )
     ]
     top = 46.0 + _PANEL_GAP
@@ -125,6 +125,9 @@ def _latencies(title: str, rows: Sequence[Row], top: float) -> tuple[list[str], 
     parts = [_text(0, top, title, 16, weight=600), *_legend(legend, top)]
     begin = top + 18
     end = begin + _ROW * len(rows)
+    for number, (_, _, _, has_band) in enumerate(rows):
+        if has_band:
+            parts.append(_rect(0, begin + _ROW * number, WIDTH, _ROW, _BAND))
     for exponent in range(low, high + 1):
         x = at(10**exponent)
         parts.append(_line(x, begin, x, end, _GRID))
@@ -137,13 +140,12 @@ def _latencies(title: str, rows: Sequence[Row], top: float) -> tuple[list[str], 
 
 
 def _latency_row(row: Row, top: float, at: Callable[[float], float]) -> list[str]:
-    name, beside, latency, is_sum = row
+    name, beside, latency, _ = row
     middle = top + _ROW / 2
-    parts = []
-    if is_sum:
-        parts.append(_rect(0, top, WIDTH, _ROW, _BAND))
-    parts.append(_text(0, middle + 4, _cut(name), 13, weight=600, full=name))
-    parts.append(_text(_LEFT - 12, middle + 4, beside, 10, _FAINT, "end"))
+    parts = [
+        _text(0, middle + 4, _cut(name), 13, weight=600, full=name),
+        _text(_LEFT - 12, middle + 4, beside, 10, _FAINT, "end"),
+    ]
     if not latency.messages:
         return [*parts, _text(WIDTH, middle + 4, "no message", 12, _FAINT, "end")]
     quantiles = latency[1:-1]
@@ -155,7 +157,7 @@ def _latency_row(row: Row, top: float, at: Callable[[float], float]) -> list[str
         told = _told(quantile, row, value)
         parts.append(
             f'<circle cx="{at(value):.1f}" cy="{middle:.1f}" r="5" fill="{color}" stroke="#fff">'
-            f"<title>{escape(told)}</title></circle>"
+            f"{_title(told)}</circle>"
         )
     shown = f"{_duration(latency.p50_ns)} / {_duration(latency.p99_ns)}"
     return [*parts, _text(WIDTH, middle + 4, shown, 12, _INK, "end")]
@@ -233,10 +235,9 @@ def _text(
     weight: int = 400,
     full: str = "",
 ) -> str:
-    title = f"<title>{escape(full)}</title>" if full else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" fill="{color}" '
-        f'text-anchor="{anchor}">{escape(text)}{title}</text>'
+        f'text-anchor="{anchor}">{escape(text)}{_title(full)}</text>'
     )
 
 
@@ -245,15 +246,20 @@ def _line(
 ) -> str:
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" '
-        f'stroke-width="{width}"><title>{escape(told)}</title></line>'
+        f'stroke-width="{width}">{_title(told)}</line>'
     )
 
 
 def _rect(x: float, y: float, width: float, height: float, color: str, told: str = "") -> str:
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'fill="{color}"><title>{escape(told)}</title></rect>'
+        f'fill="{color}">{_title(told)}</rect>'
     )
+
+
+def _title(told: str) -> str:
+    """What is shown where the pointer rests."""
+    return f"<title>{escape(told)}</title>" if told else ""
 
 
 def _duration(nanoseconds: float) -> str:
