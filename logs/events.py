@@ -31,6 +31,10 @@ CONNECTION_ERROR: Final = "connection.error"
 CONNECTION_FAILED: Final = "connection.failed"
 CHANNEL_CLOSED: Final = "channel.closed"
 
+# A signal has had the files of TLS read again; `refused`: they cannot be used, the old ones stay.
+CERTIFICATES_RENEWED: Final = "certificates.renewed"
+CERTIFICATES_REFUSED: Final = "certificates.refused"
+
 # The TLS port cannot accept: no more file descriptors.
 LISTENER_FAILING: Final = "listener.failing"
 

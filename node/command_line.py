@@ -139,6 +139,8 @@ async def _serve(configuration: Configuration) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     _stop_at_signals(stopping)
     node = Node(configuration, log, lambda actor, error: _end(log, actor, error))
+    if configuration.tls_certificate:
+        _renew_certificates_at_hangup(node)
     try:
         await node.start()
     except (StorageError, OSError) as fault:
@@ -177,6 +179,16 @@ def _stop_at_signals(stopping: asyncio.Future[str]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
+
+
+def _renew_certificates_at_hangup(node: Node) -> None:
+    """As services are told of new files; without TLS a hangup ends the broker as any program."""
+
+    def renew() -> None:
+        if node.listening is not None:
+            node.listening.renew_certificates()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew)
 
 
 def _end(log: FilteringBoundLogger, actor: str, error: BaseException) -> NoReturn:

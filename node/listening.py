@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from .actors.listener import Connection, Listener
 from .configuration import Configuration
 from .errors import StartError
-from .logs.events import BROKER_LISTENING
+from .logs.events import BROKER_LISTENING, CERTIFICATES_REFUSED, CERTIFICATES_RENEWED
+from .tls import tls_context
 from .tls_server import TlsServer
 
 if TYPE_CHECKING:
@@ -62,6 +63,23 @@ class Listening:
             handshake_timeout_seconds=self._configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=self._configuration.close_timeout_ms / 1000,
         )
+
+    def renew_certificates(self) -> None:
+        """Read the files of TLS again: handshakes from now on go by them.
+
+        Connections stay as they are. Files that cannot be used are told to the log, and change
+        nothing.
+        """
+        if self._tls_server is None:
+            return
+        try:
+            context = tls_context(self._configuration)
+        except StartError as fault:
+            self._log.error(CERTIFICATES_REFUSED, reason=str(fault))
+            return
+        assert context is not None
+        self._tls_server.context = context
+        self._log.info(CERTIFICATES_RENEWED, certificate=self._configuration.tls_certificate)
 
     def close(self) -> None:
         """Take no more connections."""

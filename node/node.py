@@ -81,7 +81,7 @@ class Node:
         self._journal_actor: Ref | None = None
         self._catalog_actor: Ref | None = None
         self._login_threads: ThreadPoolExecutor | None = None
-        self._listening: Listening | None = None
+        self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
         self.http = HttpListening(configuration)
         # What its actors share, while it runs.
@@ -144,7 +144,7 @@ class Node:
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
         watch_disk(context, self._listener, configuration, self._files, self._directory.path)
-        listening = self._listening = Listening(configuration, self._log)
+        listening = self.listening = Listening(configuration, self._log)
         await self.http.bind(context)
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
@@ -231,9 +231,9 @@ class Node:
 
     async def abandon(self) -> None:
         """Drop every connection without a word: nothing more may be confirmed."""
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        if self.listening is not None:
+            self.listening.close()
+            self.listening = None
             tell(self._listener, Abandon())
             # The listener itself may be what has failed: the loop's end closes the sockets then.
             await self._wait_until_drained(self._configuration.close_timeout_ms)
@@ -242,12 +242,12 @@ class Node:
     async def stop(self) -> None:
         """Say 320 to the clients, write everything that was accepted, close the files."""
         self.http.close()
-        if self._listening is not None:
-            self._listening.close()
+        if self.listening is not None:
+            self.listening.close()
             tell(self._listener, Shutdown())
             if not await self._wait_until_drained(self._configuration.stop_timeout_ms):
                 tell(self._listener, Abandon())
-            self._listening = None
+            self.listening = None
             await self._quiesce()
         await self._close_files()
         self._log.info("broker.stopped")

@@ -42,7 +42,8 @@ class TlsServer:
         close_timeout_seconds: float,
     ) -> None:
         self._listener = listener
-        self._context = context
+        # For the next handshakes; another one may take its place.
+        self.context = context
         self._log = log
         self._handshake_timeout_seconds = handshake_timeout_seconds
         self._close_timeout_seconds = close_timeout_seconds
@@ -108,7 +109,7 @@ class TlsServer:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: Connection(self._listener),
                 accepted,
-                ssl=self._context,
+                ssl=self.context,
                 ssl_handshake_timeout=self._handshake_timeout_seconds,
                 ssl_shutdown_timeout=self._close_timeout_seconds,
             )
