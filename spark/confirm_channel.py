@@ -45,7 +45,7 @@ from .window import Publish, Returned
 CHANNEL: Final = 1
 # When a peer sets no limit.
 FRAME_BYTES_DEFAULT: Final = 131_072
-CLOSE_SECONDS_MAX: Final = 5.0
+CLOSE_SECONDS_MAX: Final = 2.0
 
 # Reply codes of a broker that goes away or fails, where another try may help.
 _PASSING: Final = frozenset({320, 541})
@@ -85,6 +85,11 @@ class _Connection(pika.SelectConnection):
     def send_encoded(self, frames: bytes) -> None:
         self._adapter_emit_data(frames)
         self.bytes_sent += len(frames)
+
+    def drop(self) -> None:
+        """Close the socket of a peer that does not answer the goodbye."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class ConfirmChannel:
@@ -167,6 +172,9 @@ class ConfirmChannel:
         end = time.monotonic() + CLOSE_SECONDS_MAX
         while not connection.is_closed and time.monotonic() < end:
             self._run(end - time.monotonic())
+        if not connection.is_closed:
+            connection.drop()
+            self._run(0.0)
         self._loop.close()
 
     def _run(self, seconds: float) -> None:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +15,19 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install lev
 import leveret
 import pyarrow as pa
 from certificates import Certificates
+from gated_files import GatedFiles
+from insides import context_of, wait_until
 from leveret.spark.message_ids import Place
 from leveret.spark.options import write_options
 from leveret.spark.publishing import PartitionPublisher
 from leveret.spark.reports import Tally
 from leveret.spark.window import PublishError
 from target_brokers import Target
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {"disk_check_interval_ms": 10}
 
 
 @pytest.fixture
@@ -150,7 +156,7 @@ def test_a_broker_that_drops_every_connection_ends_the_task(target: Target) -> N
         publish([b"x"] * 100, port=port, publishRetries=2, confirmTimeoutMs=2000, retryBackoffMs=1)
 
 
-def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: Any) -> None:
+def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: GatedFiles) -> None:
     """The journal's sync is held back, so there is no confirm."""
     target.declare("q")
     files.hold()
@@ -171,3 +177,14 @@ def test_over_tls_the_brokers_certificate_is_checked(
         assert publish([b"x"], uri=uri, caFile=certificates.authority).confirmed == 1
         with pytest.raises(PublishError, match="no broker can be reached"):
             publish([b"x"], uri=uri, confirmTimeoutMs=300, retryBackoffMs=1)
+
+
+def test_a_broker_that_has_blocked_publishers_is_quoted(
+    target: Target, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    target.declare("q")
+    files.free = 0
+    wait_until(lambda: bool(context_of(broker).alarm))
+    with pytest.raises(PublishError, match=r"the broker takes none at the moment: .*disk"):
+        # What it read together with the first publish, it took.
+        publish([b"x"] * 5000, port=target.port, confirmTimeoutMs=1000)
