@@ -56,8 +56,8 @@ class ChannelTracing(ChannelEvents):
             fields["transaction"] = True
             self._committing.append(batch.number)
         self._numbered("command.assembled", routed, chosen, **fields)
-        exchanges = dict.fromkeys(_exchange_of(key) for key in batch.distinct)
-        self._write("permission.granted", batch, chosen, user=self._user, exchanges=list(exchanges))
+        exchanges = _exchanges_of(batch, chosen)
+        self._write("permission.granted", batch, chosen, user=self._user, exchanges=exchanges)
         told = {queue.name: among(chosen, indexes) for queue, indexes in routed.told.items()}
         unrouted = self._routed(batch, chosen, told)
         acked: set[int] = set()
@@ -256,6 +256,14 @@ class ChannelTracing(ChannelEvents):
 
 def _exchange_of(key: bytes) -> str:
     return key[1 : 1 + key[0]].decode("utf-8", "replace")
+
+
+def _exchanges_of(batch: Batch, indexes: Indexes) -> list[str]:
+    """Where these messages were published to."""
+    if len(batch.distinct) == 1:
+        return [_exchange_of(batch.distinct[0])]
+    numbers = {batch.keys[index] for index in indexes}
+    return sorted({_exchange_of(batch.distinct[number]) for number in numbers})
 
 
 def _key_of(batch: Batch, index: int) -> bytes:

@@ -64,3 +64,16 @@ def test_a_rest_that_is_over_does_not_open_what_is_closed_for_another_reason(
     gate.is_write_blocked = False
     gate.balance(is_running=True)
     assert transport.calls == ["pause", "resume"]
+
+
+def test_it_says_why_it_is_closed_for_longer_than_a_round() -> None:
+    window = PublishWindow(1000)
+    gate = ReadingGate(Socket(), window)  # type: ignore[arg-type]
+    gate.is_resting = True
+    assert gate.reason() == ""
+    window.take(1001)
+    assert gate.reason() == "its publishes wait inside the broker"
+    gate.is_write_blocked = True
+    assert gate.reason() == "its client does not read"
+    gate.is_alarmed = True
+    assert gate.reason() == "there is an alarm"
