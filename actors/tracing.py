@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..amqp_frames.errors import AmqpError
-from ..core.coalescing import SeqRange, coalesce, merge
+from ..core.coalescing import SeqRange, coalesce, merge, taken
 from ..core.span import Span
 from ..logs.sampling import among, positions, ranges
 from ..logs.secrets import masked
@@ -167,7 +167,7 @@ class ChannelTracing(ChannelEvents):
             ("confirm.sent", confirmed, rejected),
             ("confirm.nacked", rejected, confirmed),
         ):
-            traced, self._open = _taken(self._open, said)
+            traced, self._open = taken(self._open, said)
             if not traced:
                 continue
             reasons = {"reason": "; ".join(self._reasons)} if said is rejected else {}
@@ -276,27 +276,3 @@ def _without(indexes: Indexes, gone: set[int]) -> Sequence[int]:
 
 def _seq_nos(first_seq_no: int, indexes: Sequence[int]) -> list[list[int]]:
     return [[first_seq_no + first, first_seq_no + last] for first, last in ranges(indexes)]
-
-
-def _taken(
-    open_ranges: list[SeqRange], said: Sequence[SeqRange]
-) -> tuple[list[SeqRange], list[SeqRange]]:
-    """What of the open ranges is said, and what stays open; both ascending, as both came."""
-    taken: list[SeqRange] = []
-    left: list[SeqRange] = []
-    place = 0
-    for first, last in open_ranges:
-        at = first
-        while place < len(said) and said[place][1] < at:
-            place += 1
-        step = place
-        while step < len(said) and said[step][0] <= last:
-            low, high = max(said[step][0], at), min(said[step][1], last)
-            if low > at:
-                left.append((at, low - 1))
-            taken.append((low, high))
-            at = high + 1
-            step += 1
-        if at <= last:
-            left.append((at, last))
-    return taken, left

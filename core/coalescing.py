@@ -56,3 +56,27 @@ def coalesce(
         else:
             singles.append((first, last))
     return cumulative, singles
+
+
+def taken(
+    open_ranges: list[SeqRange], said: Sequence[SeqRange]
+) -> tuple[list[SeqRange], list[SeqRange]]:
+    """What of the open ranges is said, and what stays open; both ascending, as both came."""
+    found: list[SeqRange] = []
+    left: list[SeqRange] = []
+    place = 0
+    for first, last in open_ranges:
+        at = first
+        while place < len(said) and said[place][1] < at:
+            place += 1
+        step = place
+        while step < len(said) and said[step][0] <= last:
+            low, high = max(said[step][0], at), min(said[step][1], last)
+            if low > at:
+                left.append((at, low - 1))
+            found.append((low, high))
+            at = high + 1
+            step += 1
+        if at <= last:
+            left.append((at, last))
+    return found, left

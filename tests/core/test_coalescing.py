@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.coalescing import SeqRange, coalesce, merge
+from leveret.core.coalescing import SeqRange, coalesce, merge, taken
 
 NUMBERS = st.sets(st.integers(1, 30))
 
@@ -126,3 +126,16 @@ def test_merged_ranges_are_the_same_numbers_in_order_and_apart(
     numbers = sorted({n for first, last in given_ranges for n in range(first, last + 1)})
     assert [n for first, last in merged for n in range(first, last + 1)] == numbers
     assert all(one[1] + 1 < other[0] for one, other in pairwise(merged))
+
+
+@given(NUMBERS, NUMBERS)
+def test_what_is_taken_of_open_numbers_and_what_is_left_are_all_of_them(
+    still_open: set[int], said: set[int]
+) -> None:
+    found, left = taken(merge(ranges(still_open)), merge(ranges(said)))
+    assert numbers_of(found) == sorted(still_open & said)
+    assert numbers_of(left) == sorted(still_open - said)
+
+
+def numbers_of(spans: list[SeqRange]) -> list[int]:
+    return [number for first, last in spans for number in range(first, last + 1)]
