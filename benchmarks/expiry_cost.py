@@ -7,7 +7,9 @@ half their own (`expiration`), wait in fourteen queues. When the first is due, t
 connection that publishes durable messages, is confirmed and consumes them, for as long as the
 million takes to expire. Beside each such turn stands one without the million, on the same broker;
 which comes first changes from round to round. Of the ratios the medians are shown, and how late
-the messages expired. Ends with exit code 1 if confirms were slowed by more than the bound.
+the messages expired. Last, a million expires with no load beside it: what of a core that takes is
+the least that it can slow others down by, whatever else the machine does. Ends with exit code 1 if
+confirms were slowed by more than the bound.
 """
 
 from __future__ import annotations
@@ -145,6 +147,19 @@ def paired(
     return quiet, expiring
 
 
+def share_of_a_core(broker: Leveret, arguments: argparse.Namespace) -> float:
+    """Let a million expire with nothing else to do; give what of a core the broker needs for it."""
+    million = Million(broker.port, arguments.count, arguments.load_seconds, seed=0)
+    wait_until_idle(broker)
+    time.sleep(max(0.0, million.first_due - time.monotonic()))
+    process = broker.process()
+    before = process.cpu_times()
+    time.sleep(million.span_seconds)
+    after = process.cpu_times()
+    used = after.user + after.system - before.user - before.system
+    return used / million.span_seconds
+
+
 def report(pairs: list[tuple[Figures, Figures]]) -> bool:
     """Print the table; say whether confirms were slowed by no more than the bound."""
     rows, kept = [], True
@@ -223,8 +238,10 @@ def main() -> int:
         print(machine(arguments.scratch))
         scenario = scenario_named(arguments.scenario)
         pairs = [paired(broker, scenario, arguments, each) for each in range(arguments.rounds)]
+        share = share_of_a_core(broker, arguments)
         broker.stop()
         print(lateness(noted))
+        print(f"with no load beside it a million takes {100 * share:.1f} % of a core")
     except BrokerError as failure:
         print(failure, file=sys.stderr)
         return 2

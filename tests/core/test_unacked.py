@@ -171,3 +171,27 @@ def test_acks_in_order_are_one_run() -> None:
         (9, 9, False),
         (3, 3, False),
     ]
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    st.lists(st.integers(1, 30), max_size=20),
+    st.integers(1, 30),
+    st.integers(1, 30),
+)
+def test_tags_are_held_until_they_are_acked(
+    counts: list[int], acked: list[int], low: int, high: int
+) -> None:
+    unacked = Unacked()
+    held: set[int] = set()
+    tag = 1
+    for count in counts:
+        unacked.add(tag, delivery(count))
+        held.update(range(tag, tag + count))
+        tag += count
+    for each in acked:
+        if each in held:
+            unacked.take(each, False)
+            held.remove(each)
+    first, last = min(low, high), max(low, high)
+    assert unacked.holds(first, last) == bool(held & set(range(first, last + 1)))

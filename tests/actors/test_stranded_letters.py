@@ -1,0 +1,81 @@
+"""What waits for the end of a queue that has failed: how long, how much, and for whom."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from leveret.actors import stranded_letters
+from leveret.actors.messages import WakeAt
+from leveret.actors.stranded_letters import LOOK_SECONDS, StrandedLetters
+from leveret.amqp_frames.batch import Batch
+from leveret.core.definitions import QueueDefinition
+from leveret.core.pending_letters import Stranded
+from leveret.core.span import Span
+
+NOW = 100.0
+
+
+def queue(name: str) -> QueueDefinition:
+    return QueueDefinition(name, 1, True)
+
+
+FAILED, OTHER, SOURCE, GONE_SOURCE = (queue(name) for name in ("failed", "other", "s", "g"))
+
+
+def stranded(target: QueueDefinition, source: QueueDefinition, entry_id: int) -> Stranded:
+    return Stranded(target, source, (Span(Batch(b"", 1), range(1), entry_id, 0, True), "rejected"))
+
+
+@pytest.fixture
+def wishes(monkeypatch: pytest.MonkeyPatch) -> list[WakeAt]:
+    """What the ticker is told."""
+    told: list[WakeAt] = []
+    monkeypatch.setattr(stranded_letters, "tell", lambda _ticker, wish: told.append(wish))
+    return told
+
+
+def letters_of(existing: set[QueueDefinition]) -> StrandedLetters:
+    context: Any = SimpleNamespace(
+        vhosts=SimpleNamespace(table_of=lambda each: "table" if each in existing else None),
+        runtime=SimpleNamespace(scheduler=SimpleNamespace(time=lambda: NOW)),
+        ticker="ticker",
+    )
+    return StrandedLetters(context, "actor")  # type: ignore[arg-type]
+
+
+def test_what_was_stranded_by_a_queue_that_is_no_more_is_taken_out_once(
+    wishes: list[WakeAt],
+) -> None:
+    existing = {FAILED, OTHER, SOURCE}
+    letters = letters_of(existing)
+    letters.add([stranded(FAILED, SOURCE, 1), stranded(OTHER, SOURCE, 2)])
+    letters.add([stranded(FAILED, SOURCE, 3), stranded(FAILED, GONE_SOURCE, 4)])
+    # One wish for all.
+    assert [wish.when for wish in wishes] == [NOW + LOOK_SECONDS]
+    letters.woken()
+    assert list(letters.freed()) == []
+    assert len(wishes) == 2
+    existing.remove(FAILED)
+    letters.woken()
+    freed = list(letters.freed())
+    # That of a source that has gone has nowhere to be settled.
+    assert [(source.name, dead[0].first_entry_id) for source, dead in freed] == [("s", 1), ("s", 3)]
+    existing.remove(OTHER)
+    letters.woken()
+    assert [dead[0].first_entry_id for _, dead in letters.freed()] == [2]
+    # Nothing is left to look for.
+    assert len(wishes) == 3
+
+
+def test_no_more_is_kept_than_there_is_room_for(
+    wishes: list[WakeAt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stranded_letters, "STRANDED_MAX", 3)
+    letters = letters_of({SOURCE})
+    letters.add([stranded(FAILED, SOURCE, number) for number in range(1, 3)])
+    letters.add([stranded(FAILED, SOURCE, number) for number in range(3, 6)])
+    letters.add([stranded(FAILED, SOURCE, 6)])
+    assert [dead[0].first_entry_id for _, dead in letters.freed()] == [1, 2, 3]
+    assert len(wishes) == 1
