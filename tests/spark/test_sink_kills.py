@@ -136,3 +136,19 @@ def test_a_stream_goes_on_from_its_checkpoint_when_its_driver_was_killed(
     query = files_to_broker(spark, *arguments).start()
     assert query.awaitTermination(SECONDS_MAX)
     check(leveret_target, queues, FILES * LINES)
+
+
+def test_a_job_that_is_run_again_under_its_scope_leaves_each_row_once(
+    spark: SparkSession,
+    leveret_target: RestartableLeveret,
+    queue: str,
+    queues: tuple[str, str],
+) -> None:
+    count = 3_000
+    frame = spark.range(count, numPartitions=2).selectExpr("lpad(id, 200, '0') AS body")
+    options = {**leveret_target.options, "exchange": queue, "routingKey": ""}
+    for _ in range(2):
+        writer = frame.write.format("amqp").options(dedupScope="orders of Monday", **options)
+        writer.mode("append").save()
+    assert leveret_target.depth(queues[0]) == 2 * count
+    check(leveret_target, queues, count)
