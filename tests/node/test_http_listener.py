@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -19,6 +21,7 @@ from leveret.configuration import Configuration
 from leveret.control_client import ask_broker
 from leveret.http_listening import port_of
 from log_lines import LogLines
+from served import Served
 from wire import PERSISTENT, Client
 
 
@@ -233,3 +236,37 @@ def test_the_command_says_what_is_wrong_in_one_line(
     monkeypatch.setenv("LEVERET_PASSWORD", "guest")
     assert main(["trace", "on", "--url", url, "--queue", "missing"]) == 1
     assert capsys.readouterr().err == f"leveret: {url}: 400 there is no queue 'missing'\n"
+
+
+# --- As a process
+
+
+def test_the_command_serves_it_unless_it_is_off(tmp_path: Path) -> None:
+    with Served(tmp_path, log_level="error"):
+        address = ask_broker(tmp_path / "data", "status", {})["http_address"]
+        host, _, number = address.partition(":")
+        with socket.create_connection((host, int(number)), timeout=15) as connection:
+            connection.sendall(b"GET /api/health/live HTTP/1.1\r\nhost: h\r\n\r\n")
+            assert read_all(connection).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+    with Served(tmp_path, log_level="error", http_listener="off"):
+        assert ask_broker(tmp_path / "data", "status", {})["http_address"] == ""
+
+
+def test_the_command_ends_with_one_line_when_the_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        config = tmp_path / "leveret.toml"
+        config.write_text(f'port = 0\nhttp_port = {taken}\nlog_level = "error"\n')
+        ended = subprocess.run(
+            [sys.executable, "-m", "leveret", "serve", "--config", str(config)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"leveret: cannot listen on 127.0.0.1:{taken} for HTTP control: Address already in use "
+        '(http_port takes another, http_listener = "off" does without)\n'
+    )
