@@ -48,7 +48,7 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 # Objects allocated before the collector looks for cycles among the young; Python's default is 700.
 GC_ALLOCATIONS_MAX = 50_000
 
-# glibc's mallopt: memory for reads (256 KB) comes from the heap, which grows by so much at a time
+# glibc's mallopt: memory for reads (1 MiB) comes from the heap, which grows by so much at a time
 # and is given back to the system above so much. By default each has a mapping of its own, made and
 # taken down again: page faults, a quarter of the time that 8 KB messages take.
 _MALLOC_OPTIONS = (
