@@ -49,7 +49,9 @@ def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
         # Workers run this Python, not the first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(master).appName("leveret")
-        for name, value in {**SETTINGS, "spark.driver.memory": memory}.items():
+        progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+        settings = {**SETTINGS, **progress, "spark.driver.memory": memory}
+        for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         try:

@@ -35,10 +35,13 @@ def trace_report(
         figures = traces.trace_figures(kept)
         faults, fault_count = [], 0
         if is_checked:
-            found = traces.faults(traces.events_of(kept)).persist()
+            few = session.sparkContext.defaultParallelism
+            found = traces.faults(traces.events_of(kept)).coalesce(few).persist()
             fault_count = found.count()
-            shown = found.orderBy("line").limit(FAULTS_SHOWN_MAX).collect()
-            faults = [row["fault"] for row in shown]
+            # As a rule there is none, and nothing to sort.
+            if fault_count:
+                shown = found.orderBy("line").limit(FAULTS_SHOWN_MAX).collect()
+                faults = [row["fault"] for row in shown]
             found.unpersist()
         kept.unpersist()
         if parquet is not None:
