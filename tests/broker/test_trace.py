@@ -7,6 +7,7 @@ from pathlib import Path
 
 import leveret
 import pytest
+from insides import wait_until
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -179,6 +180,24 @@ def test_only_the_queues_that_were_asked_for(tmp_path: Path) -> None:
             client.read_method(1)
     queues = [line["queue"] for line in trace_of(tmp_path) if "queue" in line]
     assert set(queues) == {"this"}
+
+
+def test_files_are_as_long_and_as_many_as_the_settings_say(tmp_path: Path) -> None:
+    traces = tmp_path / "data" / "traces"
+    limits = {"trace_file_bytes_max": 4_096, "trace_files_max": 2}
+    with traced(tmp_path, **limits) as broker, client_of(broker) as client:
+        client.declare("queue")
+        while not list(traces.glob("*-000006.jsonl.gz")):
+            client.publish_all("queue", *[b"x"] * 20)
+    ended = [path for path in traces.iterdir() if path.suffix == ".gz"]
+    assert 1 <= len(ended) <= 2
+    assert names(trace_of(tmp_path))[-1] == "trace.stopped"
+
+
+def test_a_file_ends_at_the_age_that_the_settings_say(tmp_path: Path) -> None:
+    traces = tmp_path / "data" / "traces"
+    with traced(tmp_path, trace_file_age_seconds_max=1):
+        wait_until(lambda: bool(list(traces.glob("*.jsonl.gz"))))
 
 
 def test_nothing_is_written_while_it_is_off(
