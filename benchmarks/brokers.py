@@ -290,7 +290,8 @@ def _wait_for_address(child: _Child) -> int:
             found = re.search(r"127\.0\.0\.1:(\d+)", line)
             # A port in the middle of being written has no line end yet, but then no more digits
             # would follow: the line is written at once.
-            if "listening" in line and found:
+            # The log says so before all is open; the command's own line comes last.
+            if line.startswith("leveret ") and "listening" in line and found:
                 return int(found[1])
         child.check()
         time.sleep(POLL_SECONDS)

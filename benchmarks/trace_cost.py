@@ -5,11 +5,11 @@
 
 Every turn with the trace is paired with one without it, beside it in time and on the same broker,
 which is switched while it runs; which of the two comes first changes from round to round. Of the
-rates' ratios the median is shown, and the smallest and the largest. A second broker's trace disk
-takes 64 KiB and then stalls (benchmarks/stalled_trace.py): its full trace is paired with one that
-is written. `--before` names a checkout of another commit: its broker runs beside this one, whose
-rate with the trace off is compared with its. "CPU a message" is the ratio of what the broker
-computes for one. Ends with exit code 1 if a ratio is missed.
+rates' ratios the median is shown, and the smallest and the largest. A full trace whose disk takes
+64 KiB and then stalls (benchmarks/stalled_trace.py) is paired with one that is written. `--before`
+names a checkout of another commit, whose rate is compared with this one's with the trace off. In
+both, each turn has a new broker. "CPU a message" is the ratio of what the broker computes for one.
+Ends with exit code 1 if a ratio is missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,10 +67,11 @@ OFF = Mode("off", "the commit before", 0.0, 0.97)
 
 @dataclass(frozen=True)
 class Side:
-    """One of a pair: a broker, and how much it traces."""
+    """One of a pair: how much it traces, and a broker that runs, or what serves for each turn."""
 
-    broker: Leveret
     trace_rate: float
+    broker: Leveret | None = None
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,9 @@ def installed(checkout: Path, into: Path) -> str:
 
 
 @contextmanager
-def served(directory: Path, command: str | None = None) -> Iterator[Leveret]:
-    """Serve with a broker whose data is below `directory`."""
-    directory.mkdir()
-    broker = Leveret(directory, command)
+def served(scratch: Path, command: str | None = None) -> Iterator[Leveret]:
+    """Serve with a broker whose data is in a new directory below `scratch`."""
+    broker = Leveret(Path(tempfile.mkdtemp(dir=scratch)), command)
     try:
         broker.start()
         yield broker
@@ -129,26 +129,22 @@ def served(directory: Path, command: str | None = None) -> Iterator[Leveret]:
 
 @contextmanager
 def brokers(scratch: Path, before: Path | None) -> Iterator[dict[Mode, tuple[Side, Side]]]:
-    """Start them all; give the two sides of every mode."""
-    python = shlex.quote(sys.executable)
-    with ExitStack() as stack:
-
-        def side(name: str, rate: float, command: str | None = None) -> Side:
-            return Side(stack.enter_context(served(scratch / name, command)), rate)
-
-        off = side("this", 0)
-        # A small buffer is full within the warm-up: from then on events are dropped.
-        setting = f"LEVERET_TRACE_BUFFER_EVENTS_MAX={STALLED_BUFFER_EVENTS_MAX}"
-        stalled = f"env {setting} {python} -m benchmarks.stalled_trace serve"
+    """Start what is switched; give the two sides of every mode."""
+    serve = f"{shlex.quote(sys.executable)} -m leveret serve"
+    stalled = serve.replace("-m leveret", "-m benchmarks.stalled_trace")
+    # A small buffer is full within the warm-up: from then on events are dropped.
+    setting = f"LEVERET_TRACE_BUFFER_EVENTS_MAX={STALLED_BUFFER_EVENTS_MAX}"
+    with served(scratch) as broker:
+        off = Side(0, broker)
         sides = {
-            SAMPLED: (off, Side(off.broker, SAMPLED.rate)),
-            FULL: (off, Side(off.broker, FULL.rate)),
-            # Brokers of their own: of two that are compared, none has had more turns.
-            STALLED: (side("written", 1), side("stalled", STALLED.rate, stalled)),
+            SAMPLED: (off, Side(SAMPLED.rate, broker)),
+            FULL: (off, Side(FULL.rate, broker)),
+            # Of two brokers none is older than the other: each is new in each turn.
+            STALLED: (Side(1, command=serve), Side(1, command=f"env {setting} {stalled}")),
         }
         if before is not None:
             command = installed(before, scratch / "installed")
-            sides[OFF] = (side("before", 0, command), side("now", 0))
+            sides[OFF] = (Side(0, command=command), Side(0, command=serve))
         yield sides
 
 
@@ -166,6 +162,9 @@ def dropped_by(broker: Leveret) -> int:
 
 def turn(side: Side, scenario: Scenario, arguments: argparse.Namespace) -> Turn:
     """Run the load once against one side, its trace on for that long."""
+    if side.broker is None:
+        with served(arguments.scratch, side.command) as broker:
+            return turn(Side(side.trace_rate, broker), scenario, arguments)
     broker = side.broker
     dropped = 0
     if side.trace_rate:
@@ -255,6 +254,7 @@ def main() -> int:
     arguments = parsed()
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="trace-", dir=arguments.scratch)).resolve()
+    arguments.scratch = scratch
     try:
         with brokers(scratch, arguments.before) as sides:
             print(machine(arguments.scratch))
