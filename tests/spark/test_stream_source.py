@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 from collections import Counter
 from pathlib import Path
@@ -27,8 +26,6 @@ from target_brokers import Target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 pytestmark = pytest.mark.spark
 
@@ -196,21 +193,6 @@ def test_a_batch_read_peeks_drains_and_shows_no_password(
     source.wait_for(1000)
     drained = spark.read.format("amqp").options(**given, ackMode="drain").load()
     assert sorted(int(row.body) for row in drained.collect()) == list(range(1000))
-    assert source.drained() == []
-
-
-@pytest.mark.parametrize("target", ["leveret"], indirect=True)
-def test_the_example_drains_a_queue_to_parquet(
-    spark: SparkSession, source: SourceQueue, tmp_path: Path
-) -> None:
-    example = runpy.run_path(str(EXAMPLES / "spark_drain_to_parquet.py"))
-    source.publish(range(20))
-    assert example["drain"](spark, source.options["uri"], source.name, tmp_path / "out") == 20
-    source.publish(range(20, 30))
-    assert example["drain"](spark, source.options["uri"], source.name, tmp_path / "out") == 10
-    files = (tmp_path / "out" / "rows").glob("*.parquet")
-    rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
-    assert sorted(int(row["body"]) for row in rows) == list(range(30))
     assert source.drained() == []
 
 
