@@ -18,7 +18,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 def main() -> None:
     """All messages that are there at the start."""
-    queue, directory, checkpoint = sys.argv[1:4]
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    queue, directory, checkpoint = sys.argv[1:]
     spark = SparkSession.builder.appName("queue to Parquet").getOrCreate()
     leveret.spark.register(spark)
     messages = (

@@ -22,7 +22,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 def main() -> None:
     """From the folder into the durable queue `lines`."""
-    inbox, checkpoint = sys.argv[1:3]
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    inbox, checkpoint = sys.argv[1:]
     with pika.BlockingConnection(pika.ConnectionParameters(HOST, PORT)) as connection:
         # Leveret's own; on RabbitMQ leave the argument out: it is at least once then.
         window = {"x-dedup-window": 1_000_000}

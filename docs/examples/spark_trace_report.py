@@ -21,6 +21,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 def main() -> None:
     """The report, the slowest message, and what breaks a promise."""
+    if len(sys.argv) == 1:
+        sys.exit(__doc__)
     spark = SparkSession.builder.appName("trace report").getOrCreate()
     lines = traces.read_lines(spark, sys.argv[1:]).persist()
     print(report(traces.trace_figures(lines)))

@@ -65,3 +65,14 @@ def test_the_examples_do_what_they_say(
     assert "\nreadings" in said
     assert "journal.appended" in said
     assert said.endswith("\n0 broken promises\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["spark_drain_to_parquet.py", "spark_stream_files.py", "spark_trace_report.py"]
+)
+def test_an_example_without_its_arguments_says_which_there_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name])
+    with pytest.raises(SystemExit, match=rf"docs/examples/{name} [A-Zl]"):
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
