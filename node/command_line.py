@@ -113,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--config", metavar="FILE", type=Path, help="settings, as in leveret.toml")
     serve.add_argument("--host", metavar="H", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", metavar="N", type=int, help="port, 0 takes a free one (5672)")
-    serve.add_argument("--data-dir", metavar="D", type=Path, help="where the data is")
+    serve.add_argument(
+        "--data-dir", metavar="D", type=Path, help="where the data is (leveret-data)"
+    )
     serve.add_argument("--log-level", metavar="L", help="debug, info, warning or error (info)")
     trace_command.add_to(commands)
     spark_command.add_to(commands)

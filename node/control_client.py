@@ -31,7 +31,9 @@ def ask_broker(directory: Path, request: str, arguments: Mapping[str, object]) -
             with control_path(directory) as path:
                 connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            raise NoBrokerError(f"no broker runs on data directory {directory}") from None
+            raise NoBrokerError(
+                f"no broker runs on data directory {directory.absolute()}"
+            ) from None
         except OSError as fault:
             raise RequestError(f"data directory {directory}: {fault.strerror}") from None
         try:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from .actors.http_connection import HttpLimits, HttpListener, HttpSocket
 from .actors.node_context import NodeContext
 from .configuration import Configuration
-from .errors import StartError
+from .errors import StartError, listening_fault
 
 # RabbitMQ's management listens so far above AMQP: 15672.
 PORTS_ABOVE = 10_000
@@ -46,10 +45,10 @@ class HttpListening:
                 lambda: HttpSocket(listener), host, port, start_serving=False
             )
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
+            both = "" if configuration.http_port >= 0 else "another port brings another here; "
             raise StartError(
-                f"cannot listen on {host}:{port} for HTTP control: {reason} (http_port takes "
-                'another, http_listener = "off" does without)'
+                f"cannot listen on {host}:{port} for HTTP control: {listening_fault(error)} "
+                f'({both}http_port takes another, http_listener = "off" does without)'
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]
 

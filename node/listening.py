@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .actors.listener import Connection, Listener
 from .configuration import Configuration
-from .errors import StartError
+from .errors import StartError, listening_fault
 from .logs.events import BROKER_LISTENING, CERTIFICATES_REFUSED, CERTIFICATES_RENEWED
 from .tls import tls_context
 from .tls_server import TlsServer
@@ -50,7 +50,7 @@ class Listening:
                 addresses["tls_address"] = f"{self.host}:{self.tls_port}"
         except OSError as error:
             self.close()
-            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise StartError(f"cannot listen on {host}:{port}: {listening_fault(error)}") from error
         if http_address:
             addresses["http_address"] = http_address
         self._log.info(BROKER_LISTENING, **addresses)

@@ -34,7 +34,7 @@ class OfflineAccounts:
 def offline_accounts(configuration: Configuration) -> Iterator[OfflineAccounts]:
     """Take the directory; StorageError if a broker uses it, StartError if there is none."""
     if not os.path.isdir(configuration.data_dir):
-        raise StartError(f"there is no data directory {configuration.data_dir}")
+        raise StartError(f"there is no data directory {configuration.data_dir.absolute()}")
     directory = DataDirectory.open(configuration.data_dir, is_start=False)
     try:
         catalog = Catalog.open(directory.path / "catalog.sqlite")

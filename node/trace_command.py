@@ -41,7 +41,11 @@ def add_to(commands: Any) -> None:
     check.set_defaults(run=check_command)
     for action in (explain, check):
         action.add_argument(
-            "--files", metavar="F", type=Path, nargs="+", help="files or folders, in place of its"
+            "--files",
+            metavar="F",
+            type=Path,
+            nargs="+",
+            help="files or folders of a trace, in place of the data directory's",
         )
     for action in actions.choices.values():
         _find_data(action)
@@ -50,7 +54,7 @@ def add_to(commands: Any) -> None:
 def _find_data(action: argparse.ArgumentParser) -> None:
     """Whatever it does, it does it where the other commands would: with the same settings."""
     action.add_argument("--config", metavar="FILE", type=Path, help="settings, as in leveret.toml")
-    action.add_argument("--data-dir", metavar="D", type=Path, help="of the broker")
+    action.add_argument("--data-dir", metavar="D", type=Path, help="of the broker (leveret-data)")
     carry_out = action.get_default("run")
 
     def run(parsed: argparse.Namespace) -> int:

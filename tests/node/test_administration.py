@@ -172,6 +172,17 @@ def test_a_broker_that_does_not_run_cannot_be_looked_at(shell: Shell, words: lis
     assert shell.refused(*words) == expected
 
 
+def test_a_directory_without_a_broker_is_named_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is in the wrong folder sees it: the default is `leveret-data` where one stands."""
+    monkeypatch.chdir(tmp_path)
+    shell = Shell(Path("leveret-data"))
+    wanted = tmp_path / "leveret-data"
+    assert shell.refused("status") == f"no broker runs on data directory {wanted}"
+    assert shell.refused("user", "list") == f"there is no data directory {wanted}"
+
+
 def test_a_data_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "none")
     assert shell.refused("user", "list") == f"there is no data directory {tmp_path / 'none'}"

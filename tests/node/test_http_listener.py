@@ -19,7 +19,7 @@ from insides import wait_until
 from leveret.command_line import main
 from leveret.configuration import Configuration
 from leveret.control_client import ask_broker
-from leveret.http_listening import port_of
+from leveret.http_listening import PORTS_ABOVE, port_of
 from log_lines import LogLines
 from served import Served
 from wire import PERSISTENT, Client
@@ -172,6 +172,23 @@ def test_a_port_that_is_taken_is_one_clear_line_and_nothing_is_left(tmp_path: Pa
         )
         with leveret.Broker(**settings):
             pass
+
+
+def test_a_port_that_goes_with_amqp_s_is_said_to_move_with_it(tmp_path: Path) -> None:
+    """As for who has RabbitMQ with its management on this machine, and so both ports taken."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        port = taken - PORTS_ABOVE
+        with pytest.raises(leveret.StartError) as refused:
+            leveret.Broker(data_dir=tmp_path, port=port, http_listener="on").start()
+    assert "(another port brings another here; http_port takes another" in str(refused.value)
+
+
+def test_a_host_that_is_not_known_is_said_in_the_resolver_s_words(tmp_path: Path) -> None:
+    with pytest.raises(leveret.StartError) as refused:
+        leveret.Broker(data_dir=tmp_path, port=0, http_listener="on", http_host="no host").start()
+    assert "Unknown error" not in str(refused.value)
+    assert str(refused.value).startswith("cannot listen on no host:0 for HTTP control: ")
 
 
 def test_status_names_its_address(broker: leveret.Broker) -> None:
