@@ -22,7 +22,7 @@ class SourceError(Exception):
 
 def told(address: str, error: BaseException) -> str:
     """Say what is wrong with the connection to this address; SourceError if it will not pass."""
-    text = _text(error)
+    text = text_of(error)
     if isinstance(error, _LOGIN_REFUSED):
         raise SourceError(f"{address} refuses the login: {text}") from None
     if isinstance(error, exceptions.ChannelClosedByBroker):
@@ -32,12 +32,15 @@ def told(address: str, error: BaseException) -> str:
     return text
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Say what it is about, down to the socket's own words; pika's are empty there."""
     if isinstance(error, exceptions.ConnectionClosed | exceptions.ChannelClosed):
         return f"{error.reply_code} {error.reply_text}"
-    # What failed to connect carries the socket's own error, twice wrapped.
-    cause = error.args[0] if error.args else None
+    # What failed to connect carries the socket's own error, twice wrapped; a host with several
+    # addresses, the error of each.
+    causes = getattr(error, "exceptions", None) or error.args
+    cause = causes[-1] if causes else None
     cause = getattr(cause, "exception", cause)
     if isinstance(cause, BaseException):
-        return _text(cause)
+        return text_of(cause)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -36,6 +36,7 @@ from ..amqp_frames.constants import (
     FRAME_HEADER,
     FRAME_METHOD,
 )
+from .broker_errors import text_of
 from .connecting import parameters
 from .options import ConnectionOptions
 from .uri import Address
@@ -235,5 +236,5 @@ def _lost(address: Address, reason: BaseException | str) -> ConnectionLost:
     refused = (AuthenticationError, ProbableAuthenticationError, ProbableAccessDeniedError)
     if isinstance(reason, refused):
         return ConnectionLost(f"{address}: the broker refused the login or the vhost", True)
-    text = str(reason) or type(reason).__name__
+    text = reason if isinstance(reason, str) else text_of(reason)
     return ConnectionLost(f"{address}: {text}")
