@@ -80,16 +80,21 @@ class DedupQueue(Queue):
             self._window, self._reader, batch, message.indexes, self._definition.durable
         )
         parts = (division.repeats_stored, division.repeats_transient, division.again)
-        repeats = [message._replace(indexes=part) for part in parts if part]
-        self._held_back.extendleft(repeats)
+        self._held_back.extendleft(
+            message._replace(indexes=part) for part in reversed(parts) if part
+        )
         if division.fresh:
             self._identities = division.identities if any(division.identities) else ()
             super().on_receive(message._replace(indexes=division.fresh))
-        for _ in repeats:
-            self._held_back.popleft()
-        self._repeat(message, division.repeats_stored, is_stored=True)
-        self._repeat(message, division.repeats_transient, is_stored=False)
-        self._repeat_fresh(message, division)
+        if division.repeats_stored:
+            self._at_hand = self._held_back.popleft()
+            self._repeat(message, division.repeats_stored, is_stored=True)
+        if division.repeats_transient:
+            self._at_hand = self._held_back.popleft()
+            self._repeat(message, division.repeats_transient, is_stored=False)
+        if division.again:
+            self._at_hand = self._held_back.popleft()
+            self._repeat_fresh(message, division)
         self._identities, self._rejected = (), frozenset()
         self._at_hand = None
 

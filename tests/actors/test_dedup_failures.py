@@ -29,3 +29,21 @@ def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
     client.send(each("q", 0, 1, 1, 2))
     client.expect(1, BasicNack(5, True, True))
     client.nothing_more()
+
+
+@pytest.mark.parametrize("priorities", [0, 3])
+def test_so_is_what_repeats_if_that_is_where_it_fails(
+    client: Client, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, priorities: int
+) -> None:
+    arguments = {"x_max_priority": priorities} if priorities else {}
+    declare(client, **arguments)
+    client.publish_all("q", b"0", properties=known(0))
+    inside: Any = queue_actor(broker, "q").actor_inbox.actor
+
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(inside._repeat_answers, "repeat", fail)
+    client.send(each("q", 0, 1, 1, 2))
+    client.expect(1, BasicNack(5, True, True))
+    client.nothing_more()
