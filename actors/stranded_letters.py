@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ..amqp_frames.batch import Batch
 from ..core.definitions import QueueDefinition
 from ..core.pending_letters import Dead, Stranded
 from .messages import Ref, WakeAt
@@ -19,8 +20,10 @@ from .runtime import tell
 
 # How often it is looked whether the queue is still there.
 LOOK_SECONDS: Final = 1.0
-# Kept in memory; what is more waits in its journal for the next start.
+# Kept in memory; what is more waits in its journal for the next start. A message keeps all of its
+# batch, which may be much larger.
 STRANDED_MAX: Final = 100_000
+STRANDED_BYTES_MAX: Final = 64 * 1024 * 1024
 _LOOK: Final = "look for stranded letters"
 
 
@@ -31,11 +34,21 @@ class StrandedLetters:
         self._context = context
         self._actor = actor
         self._kept: list[Stranded] = []
+        # What these keep.
+        self._batches: set[Batch] = set()
+        self._kept_bytes = 0
         self._is_waiting = False
 
     def add(self, stranded: Sequence[Stranded]) -> None:
         """Keep these, as many as there is room for."""
-        self._kept += stranded[: STRANDED_MAX - len(self._kept)]
+        for each in stranded:
+            batch = each.dead[0].batch
+            more_bytes = 0 if batch in self._batches else len(batch.wire)
+            has_room = self._kept_bytes + more_bytes <= STRANDED_BYTES_MAX
+            if has_room and len(self._kept) < STRANDED_MAX:
+                self._kept.append(each)
+                self._batches.add(batch)
+                self._kept_bytes += more_bytes
         self._wait()
 
     def woken(self) -> None:
@@ -47,12 +60,14 @@ class StrandedLetters:
         table_of = self._context.vhosts.table_of
         targets = {each.target for each in self._kept}
         gone = {target for target in targets if table_of(target) is None}
-        kept, self._kept = self._kept, []
-        for each in kept:
-            if each.target not in gone:
-                self._kept.append(each)
-            elif table_of(each.source) is not None:
-                yield each.source, each.dead
+        if gone:
+            kept, self._kept = self._kept, []
+            self._batches.clear()
+            self._kept_bytes = 0
+            self.add([each for each in kept if each.target not in gone])
+            for each in kept:
+                if each.target in gone and table_of(each.source) is not None:
+                    yield each.source, each.dead
         self._wait()
 
     def _wait(self) -> None:

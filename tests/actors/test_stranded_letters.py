@@ -24,8 +24,12 @@ def queue(name: str) -> QueueDefinition:
 FAILED, OTHER, SOURCE, GONE_SOURCE = (queue(name) for name in ("failed", "other", "s", "g"))
 
 
-def stranded(target: QueueDefinition, source: QueueDefinition, entry_id: int) -> Stranded:
-    return Stranded(target, source, (Span(Batch(b"", 1), range(1), entry_id, 0, True), "rejected"))
+def stranded(
+    target: QueueDefinition, source: QueueDefinition, entry_id: int, batch: Batch | None = None
+) -> Stranded:
+    batch = Batch(b"", 1) if batch is None else batch
+    span = Span(batch, range(1), entry_id, 0, True)
+    return Stranded(target, source, (span, "rejected"))
 
 
 @pytest.fixture
@@ -78,4 +82,23 @@ def test_no_more_is_kept_than_there_is_room_for(
     letters.add([stranded(FAILED, SOURCE, number) for number in range(3, 6)])
     letters.add([stranded(FAILED, SOURCE, 6)])
     assert [dead[0].first_entry_id for _, dead in letters.freed()] == [1, 2, 3]
+    assert len(wishes) == 1
+
+
+def test_nor_are_larger_batches_kept_than_there_is_memory_for(
+    wishes: list[WakeAt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stranded_letters, "STRANDED_BYTES_MAX", 100)
+    existing = {SOURCE, OTHER, FAILED}
+    letters = letters_of(existing)
+    large, small, other = (Batch(bytes(size), 1) for size in (60, 40, 30))
+    # Each batch counts once, however many of its messages are kept.
+    letters.add([stranded(FAILED, SOURCE, number, large) for number in (1, 2)])
+    letters.add([stranded(OTHER, SOURCE, 3, small), stranded(OTHER, SOURCE, 4, other)])
+    existing.remove(FAILED)
+    assert [dead[0].first_entry_id for _, dead in letters.freed()] == [1, 2]
+    # There is room again.
+    letters.add([stranded(OTHER, SOURCE, 5, other)])
+    existing.remove(OTHER)
+    assert [dead[0].first_entry_id for _, dead in letters.freed()] == [3, 5]
     assert len(wishes) == 1
