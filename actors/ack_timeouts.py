@@ -18,6 +18,8 @@ from .node_context import NodeContext
 from .runtime import tell
 
 _ACKS_DUE: Final = "acks due"
+# When its time is over, the first and the last tag, and how long it was in ms.
+_Note = tuple[float, int, int, int]
 # With so many deliveries noted, those that were acked are forgotten.
 NOTED_MIN: Final = 64
 
@@ -32,9 +34,12 @@ class AckTimeouts:
         self._channel = channel
         self._channel_number = channel_number
         self._unacked = unacked
-        # By time: when it is over, the first and the last tag, and how long it was in ms.
-        self._noted: list[tuple[float, int, int, int]] = []
+        # By time.
+        self._noted: list[_Note] = []
         self._noted_max = NOTED_MIN
+        # In tx mode: notes of tags that are not held any more, which a rollback may give back.
+        self.is_transactional = False
+        self._lapsed: list[_Note] = []
         self._wakes_at = float("inf")
 
     def delivered(self, first_tag: int, last_tag: int, timeout_ms: int) -> None:
@@ -42,7 +47,9 @@ class AckTimeouts:
         over = self._context.runtime.scheduler.time() + timeout_ms / 1000
         heapq.heappush(self._noted, (over, first_tag, last_tag, timeout_ms))
         if len(self._noted) > self._noted_max:
-            self._noted = [each for each in self._noted if self._unacked.holds(each[1], each[2])]
+            if self.is_transactional:
+                self._lapsed += [note for note in self._noted if not self._is_held(note)]
+            self._noted = list(filter(self._is_held, self._noted))
             heapq.heapify(self._noted)
             self._noted_max = max(NOTED_MIN, 2 * len(self._noted))
         self._wait()
@@ -52,15 +59,33 @@ class AckTimeouts:
         self._wakes_at = float("inf")
         now = self._context.runtime.scheduler.time()
         while self._noted and self._noted[0][0] <= now:
-            _, first_tag, last_tag, timeout_ms = heapq.heappop(self._noted)
-            if self._unacked.holds(first_tag, last_tag):
+            note = heapq.heappop(self._noted)
+            if self._is_held(note):
                 raise SoftError(
                     PRECONDITION_FAILED,
                     f"delivery acknowledgement on channel {self._channel_number} timed out. "
-                    f"Timeout value used: {timeout_ms} ms. This timeout value can be configured, "
+                    f"Timeout value used: {note[3]} ms. This timeout value can be configured, "
                     "see consumers doc guide to learn more",
                 )
+            if self.is_transactional:
+                self._lapsed.append(note)
         self._wait()
+
+    def transaction_ended(self, is_rolled_back: bool) -> None:
+        """What was acked in it is acked; or is held again, and for as long as before."""
+        if is_rolled_back:
+            self._noted += filter(self._is_held, self._lapsed)
+            heapq.heapify(self._noted)
+        self._lapsed.clear()
+        self._wait()
+
+    def recovered(self) -> None:
+        """What is held is about to go back to its queues, whatever becomes of a transaction."""
+        self._noted = [note for note in self._noted if not self._is_held(note)]
+        heapq.heapify(self._noted)
+
+    def _is_held(self, note: _Note) -> bool:
+        return self._unacked.holds(note[1], note[2])
 
     def _wait(self) -> None:
         if self._noted and self._noted[0][0] < self._wakes_at:

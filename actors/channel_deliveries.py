@@ -179,6 +179,7 @@ class Deliveries:
 
     def requeue_all(self) -> None:
         """Give back all that is held, in tx mode, too: basic.recover waits for no commit."""
+        self.timeouts.recovered()
         self.give_back(self._unacked.take_all(), Requeue)
 
     def put_back(self, parts: list[Part]) -> None:

@@ -50,6 +50,7 @@ class ChannelTransaction:
         self._publish_count = 0
         publisher.transactional = channel.tracing.is_transactional = True
         deliveries.transaction = self._held
+        deliveries.timeouts.is_transactional = True
 
     def publish(self, batch: Batch) -> None:
         """Hold what was published; a mistake is told now."""
@@ -107,6 +108,7 @@ class ChannelTransaction:
             raise SoftError(PRECONDITION_FAILED, "partial tx completion", *ids)
         for kind, parts in self._held.acks:
             self._deliveries.give_back(parts, kind)
+        self._deliveries.timeouts.transaction_ended(is_rolled_back=False)
         self._channel.write(TxCommitOk())
         self._tell("transaction.committed", self._publish_count)
         self._held.clear()
@@ -120,6 +122,7 @@ class ChannelTransaction:
         """Forget what was published; what was acknowledged is unacknowledged again."""
         for _kind, parts in self._held.acks:
             self._deliveries.put_back(parts)
+        self._deliveries.timeouts.transaction_ended(is_rolled_back=True)
         self._tell("transaction.rolled_back", self._held_count())
         self._held.clear()
         self._channel.write(TxRollbackOk())

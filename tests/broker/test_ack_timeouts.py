@@ -15,8 +15,14 @@ from leveret.amqp_frames.methods import (
     BasicDeliver,
     BasicGet,
     BasicNack,
+    BasicRecover,
+    BasicRecoverOk,
     ChannelClose,
     ChannelCloseOk,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
     TxSelect,
     TxSelectOk,
 )
@@ -118,6 +124,61 @@ def test_an_ack_in_an_open_transaction_is_one(connect: Callable[..., Client]) ->
     assert client.get("clock", channel=2) is not None
     client.expect(2, timed_out(2))
     client.nothing_more()
+
+
+def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> None:
+    client.declare("clock", arguments=hurried())
+    client.declare("q", arguments=hurried())
+    client.publish_all("q", b"1", b"2", b"3")
+    client.publish_all("clock", b"tick")
+    for channel in (2, 3):
+        client.open_channel(channel)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    client.consume("q", channel=2)
+    delivered(client, b"1", b"2", b"3", channel=2)
+    client.send_methods(2, BasicAck(3, True))
+    assert client.get("clock", channel=3) is not None
+    # Theirs was over before this one's.
+    client.expect(3, timed_out(3))
+    assert client.ask(2, TxRollback()) == TxRollbackOk()
+    client.expect(2, timed_out(2))
+    client.send_methods(2, ChannelCloseOk())
+    client.wait_for_counts("q", (3, 0))
+
+
+def test_rollbacks_and_commits_leave_no_notes(client: Client, broker: leveret.Broker) -> None:
+    client.declare("q", arguments=hurried(3_600_000))
+    client.publish_all("q", *(b"%d" % tag for tag in range(4 * NOTED_MIN)))
+    client.open_channel(2)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    for tag in range(1, 2 * NOTED_MIN + 1):
+        assert client.get("q", channel=2) is not None
+        for end, answer in ((TxRollback(), TxRollbackOk()), (TxCommit(), TxCommitOk())):
+            client.send_methods(2, BasicAck(tag))
+            assert client.ask(2, end) == answer
+    [reader] = readers(broker)
+    inside: Any = channel_actor(reader, 2).actor_inbox.actor
+    timeouts = inside.consuming.deliveries.timeouts
+    assert len(timeouts._noted) <= NOTED_MIN + 1
+    assert not timeouts._lapsed
+
+
+def test_nor_does_what_is_recovered_in_an_open_transaction(
+    client: Client, broker: leveret.Broker
+) -> None:
+    client.declare("q", arguments=hurried(3_600_000))
+    client.publish_all("q", b"1", b"2")
+    client.open_channel(2)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    assert client.get("q", channel=2) is not None
+    client.send_methods(2, BasicAck(1))
+    for _ in range(2 * NOTED_MIN):
+        assert client.get("q", channel=2) is not None
+        assert client.ask(2, BasicRecover(True)) == BasicRecoverOk()
+    [reader] = readers(broker)
+    inside: Any = channel_actor(reader, 2).actor_inbox.actor
+    timeouts = inside.consuming.deliveries.timeouts
+    assert len(timeouts._noted) + len(timeouts._lapsed) == 1
 
 
 def test_what_was_acked_is_forgotten_long_before_its_time_is_over(
