@@ -24,6 +24,8 @@ SETTINGS = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
 }
+# On one machine: so that one that lasts does not leave the other cores without work.
+SHUFFLE_TASKS_PER_CORE = 4
 
 
 class SparkError(Exception):
@@ -49,9 +51,7 @@ def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
         # Workers run this Python, not the first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(master).appName("leveret")
-        progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-        settings = {**SETTINGS, **progress, "spark.driver.memory": memory}
-        for name, value in settings.items():
+        for name, value in settings_of(master, memory).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         try:
@@ -60,3 +60,15 @@ def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
             session.stop()
     except (PySparkException, Py4JError) as fault:
         raise SparkError(str(fault).strip().splitlines()[0]) from fault
+
+
+def settings_of(master: str, memory: str) -> dict[str, str]:
+    """What a session of the command line is started with."""
+    settings = {**SETTINGS, "spark.driver.memory": memory}
+    settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
+    if master.startswith("local"):
+        # Spark's 200 are for clusters: on one machine most of a report's time would go into
+        # starting tasks that have next to nothing to do.
+        tasks = SHUFFLE_TASKS_PER_CORE * (os.cpu_count() or 1)
+        settings["spark.sql.shuffle.partitions"] = str(tasks)
+    return settings

@@ -1,0 +1,17 @@
+"""What a session of the command line is started with."""
+
+from __future__ import annotations
+
+import os
+
+from leveret.spark.session import SHUFFLE_TASKS_PER_CORE, settings_of
+
+
+def test_one_machine_does_not_start_the_tasks_of_a_cluster() -> None:
+    few = str(SHUFFLE_TASKS_PER_CORE * (os.cpu_count() or 1))
+    assert settings_of("local[*]", "1g")["spark.sql.shuffle.partitions"] == few
+    assert "spark.sql.shuffle.partitions" not in settings_of("spark://host:7077", "1g")
+
+
+def test_the_memory_asked_for_is_the_driver_s() -> None:
+    assert settings_of("local[2]", "3g")["spark.driver.memory"] == "3g"
