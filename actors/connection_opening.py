@@ -7,7 +7,9 @@ sends ahead of it is held back, and its socket is not read.
 
 from __future__ import annotations
 
-from ..amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER
+from typing import Final
+
+from ..amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
 from ..amqp_frames.decoder import Event
 from ..amqp_frames.errors import HardError
 from ..amqp_frames.methods import ConnectionOpen
@@ -19,6 +21,10 @@ from .messages import LogIn, Ref
 from .node_context import NodeContext
 from .open_connection import OpenConnection
 from .runtime import tell
+
+# What a client may send ahead of the answer to its login, in events: one read brings tens of
+# thousands of small frames, each of which takes ten times its octets in memory.
+HELD_BACK_MAX: Final = 1_000
 
 
 class Opening:
@@ -71,8 +77,14 @@ class Opening:
         return self.handshake.state is State.LOGIN
 
     def holds_back(self, event: Event) -> bool:
-        """Keep what came in while the login is not decided; false if it can be handled now."""
+        """Keep what came in while the login is not decided; false if it can be handled now.
+
+        HardError if that is more than anybody needs.
+        """
         if self.awaits_login:
+            if len(self._held_back) == HELD_BACK_MAX:
+                self._held_back.clear()
+                raise HardError(RESOURCE_ERROR, "too many frames ahead of the login's answer")
             self._held_back.append(event)
             return True
         return False

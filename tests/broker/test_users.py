@@ -11,6 +11,7 @@ import leveret
 import pytest
 from insides import context_of, wait_until
 from leveret.actors import logins
+from leveret.actors.connection_opening import HELD_BACK_MAX
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     ChannelOpen,
@@ -97,6 +98,20 @@ def test_what_is_sent_ahead_of_the_answer_to_a_login_is_taken_behind_it(
         client.expect_type(0, ConnectionTune)
         client.expect(0, ConnectionOpenOk())
         client.expect(1, ChannelOpenOk())
+
+
+def test_no_more_is_kept_ahead_of_that_answer_than_anybody_needs(
+    broker: leveret.Broker, checks: SlowChecks
+) -> None:
+    checks.gate.clear()
+    with Client(broker.host, broker.port) as client:
+        start_ok = ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US")
+        ahead = methods_of(0, *[ConnectionOpen()] * (HELD_BACK_MAX + 1))
+        client.send(PROTOCOL_HEADER, methods_of(0, start_ok) + ahead)
+        client.expect_type(0, ConnectionStart)
+        text = "RESOURCE_ERROR - too many frames ahead of the login's answer"
+        client.expect(0, ConnectionClose(506, text, 0, 0))
+    checks.gate.set()
 
 
 def test_clients_that_come_back_at_once_cost_one_check(
