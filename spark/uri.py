@@ -19,6 +19,8 @@ PORT_MAX: Final = 0xFFFF
 # What may follow the question mark, in RabbitMQ's words, and what it is called here.
 _QUERY: Final = {"cacertfile": "ca_file", "certfile": "cert_file", "keyfile": "key_file"}
 
+_ESCAPES: Final = "special characters in user, password and vhost are written as %40"
+
 
 class UriError(ValueError):
     """A URI that cannot be; says why, and nothing of the URI but its place."""
@@ -100,6 +102,9 @@ def _parse_one(text: str) -> Brokers:
     authority, _, path = rest.partition("/")
     login, _, hosts = authority.rpartition("@")
     user, _, password = login.partition(":")
+    if "@" in path + query:
+        # Most likely the end of a login, whose password has a / or ? in it: it is not repeated.
+        raise UriError(f"uri has an @ behind a / or ? ({_ESCAPES})")
     if "/" in path:
         raise UriError("uri has more than one path segment: a / in a vhost is written %2f")
     port = PORTS[scheme.lower()]
@@ -132,10 +137,7 @@ def parse_port(text: str) -> int:
     # isdecimal alone takes other scripts' digits, which int reads, but nobody means.
     if not (text.isascii() and text.isdecimal() and 0 < int(text) <= PORT_MAX):
         # What stands there may be the end of a password with an @ or : in it.
-        raise UriError(
-            f"a port must be a number from 1 to {PORT_MAX} "
-            "(special characters in user and password are written as %40)"
-        )
+        raise UriError(f"a port must be a number from 1 to {PORT_MAX} ({_ESCAPES})")
     return int(text)
 
 

@@ -67,6 +67,9 @@ def test_partitions_are_spread_over_the_addresses_and_each_tries_all() -> None:
         ("amqp://[::1", "bracket is not closed"),
         ("amqp://h?certfile=x", "its scheme is amqp, not amqps"),
         ("amqps://h?verify=none", "uri parameter 'verify' is none of"),
+        ("amqp://u:12?secret@h", "uri has an @ behind a / or ?"),
+        ("amqp://u:12/secret@h", "uri has an @ behind a / or ?"),
+        ("amqp://u:p@12?secret@h", "uri has an @ behind a / or ?"),
         ("amqp://u:secret@h,amqps://i", "uri number 2 is of another scheme than the first"),
     ],
 )
