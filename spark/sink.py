@@ -81,6 +81,9 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> W
 class _Writer:
     """What both have in common."""
 
+    # Is a batch known by its query and number?
+    _is_of_stream = False
+
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         # Of this save() or micro-batch; the same for all its tasks and their tries.
@@ -98,13 +101,19 @@ class _Writer:
         return PartitionReport(place, context.attemptNumber(), tally, time.monotonic() - begun)
 
     def _place(self, context: TaskContext) -> Place:
-        """Where this task stands; a stream's query and batch are in its local properties."""
+        """Where this task stands; a stream's query and batch are in its local properties.
+
+        They are also in those of a save() in foreachBatch, where they would be the same for the
+        second save(), whose rows would look like repeats of the first one's.
+        """
         pinned = None if self._options.dedup_scope == "auto" else self._options.dedup_scope
         partition = context.partitionId()
+        if not self._is_of_stream:
+            return Place(pinned or self._job, None, partition)
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
-            # A batch job; or a Spark that does not say, whose replayed batches look new.
+            # A Spark that does not say: its replayed batches look new.
             return Place(pinned or self._job, None, partition)
         return Place(pinned or query, int(batch), partition)
 
@@ -139,6 +148,8 @@ class AmqpBatchWriter(_Writer, DataSourceArrowWriter):
 
 class AmqpStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Of one micro-batch."""
+
+    _is_of_stream = True
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of this batch have ended well; Spark may say so again."""
