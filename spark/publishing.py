@@ -113,6 +113,10 @@ class PartitionPublisher:
         assert self._channel is not None
         due = self._window.due_at()
         now = time.monotonic()
+        is_owed = self._window.in_flight > 0
+        if not is_owed:
+            # All that is left waits for another try: its pause is not the broker's silence.
+            self._answered_at = now
         if due is not None:
             seconds = min(seconds, max(0.0, due - now))
         left = self._answered_at + self._timeout_s - now
@@ -133,7 +137,9 @@ class PartitionPublisher:
         if events:
             self._answered_at = now
             self._losses = 0
-        elif window.in_flight and now - self._answered_at >= self._timeout_s:
+        elif not is_owed:
+            self._answered_at = now
+        elif now - self._answered_at >= self._timeout_s:
             raise PublishError(self._no_answer())
 
     def _on_lost(self, lost: ConnectionLost) -> None:

@@ -168,6 +168,14 @@ def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: GatedFi
         files.release()
 
 
+def test_a_pause_before_another_try_is_not_taken_for_the_brokers_silence(target: Target) -> None:
+    target.declare("q", x_max_length=1, x_overflow="reject-publish")
+    assert publish([b"x"], port=target.port).confirmed == 1
+    options = {"publishRetries": 1, "retryBackoffMs": 2100, "confirmTimeoutMs": 2000}
+    with pytest.raises(PublishError, match="the broker nacked row 0 2 times"):
+        publish([b"y"], port=target.port, **options)
+
+
 def test_over_tls_the_brokers_certificate_is_checked(
     tmp_path: Path, certificates: Certificates
 ) -> None:
