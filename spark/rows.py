@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ..amqp_frames.constants import CLASS_BASIC, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.field_table import field_of
-from ..amqp_frames.field_types import Field, Plain, Table
+from ..amqp_frames.field_types import Plain, Table
 from ..amqp_frames.properties import Properties, decode_properties, encode_properties
 from ..amqp_frames.short_strings import encode_short_string
 from .message_ids import MessageIds
@@ -176,14 +176,17 @@ class RowEncoder:
 
     def _properties(self, row: int, message_id: str, other: tuple[Any, ...]) -> bytes:
         *plain, delivery_mode, expiration_ms, timestamp, given = other
+        # Without those of a message that was read: by them a queue that knows it would drop this.
         headers: Table = {}
         if self._producer is not None:
-            # First, where brokers look; those of a message that was read are of another job.
+            # First, where brokers look.
             headers[PRODUCER_HEADER] = field_of(self._producer)
             headers[ID_HEADER] = field_of(message_id)
         for name, value in given or ():
-            if self._producer is None or name not in (PRODUCER_HEADER, ID_HEADER):
-                headers[name] = _header(value)
+            if name is None:
+                raise self._bad(row, "a header has no key")
+            if name not in (PRODUCER_HEADER, ID_HEADER):
+                headers[name] = field_of(value)
         if expiration_ms is not None and expiration_ms < 0:
             raise self._bad(row, f"expiration_ms is {expiration_ms}, less than 0")
         if delivery_mode not in (1, 2):
@@ -262,10 +265,6 @@ def _pairs(value: list[Any] | None) -> tuple[tuple[str, str | bytes | None], ...
         for each in value
         if each is not None
     )
-
-
-def _header(value: str | bytes | None) -> Field:
-    return field_of(value)
 
 
 def _method(exchange: str, routing_key: str, mandatory: bool) -> bytes:

@@ -102,16 +102,22 @@ def test_octets_in_headers_stay_octets() -> None:
     assert headers(publish) == {"k": b"\x00\xff"}
 
 
-def test_the_identity_of_a_message_that_was_read_is_not_taken_over() -> None:
+@pytest.mark.parametrize("dedup", ["content", "none"])
+def test_the_identity_of_a_message_that_was_read_is_not_taken_over(dedup: str) -> None:
     old = pa.array(
         [[("x-dedup-producer", "old"), ("x-dedup-id", "old"), ("a", "b")]],
         pa.map_(pa.string(), pa.string()),
     )
-    [publish] = encode({"body": [b"b"], "headers": old})
-    expected = {"x-dedup-producer": "query", "x-dedup-id": publish.message_id, "a": "b"}
-    assert headers(publish) == expected
-    [publish] = encode({"body": [b"b"], "headers": old}, dedup="none")
-    assert headers(publish) == {"x-dedup-producer": "old", "x-dedup-id": "old", "a": "b"}
+    [publish] = encode({"body": [b"b"], "headers": old}, dedup=dedup)
+    own = {"x-dedup-producer": "query", "x-dedup-id": publish.message_id}
+    assert headers(publish) == {"a": "b"} | (own if dedup == "content" else {})
+
+
+def test_a_header_without_a_key_is_named() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    given = pa.array([[{"key": None, "value": b"v"}]], kind)
+    with pytest.raises(PublishError, match="row 0 of partition 1: a header has no key"):
+        encode({"body": [b""], "headers": given})
 
 
 def test_a_message_id_of_a_column_is_the_identity_too_and_null_is_made() -> None:
