@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pika
 
-from .options import ConnectionOptions
+from .options import ConnectionOptions, OptionError
 from .uri import Address, Tls
 
 if TYPE_CHECKING:
@@ -38,7 +38,12 @@ def parameters(
 
 
 def _tls(tls: Tls, address: Address) -> pika.SSLOptions:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if tls.cert_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+    except OSError as error:
+        # It does not say which; and nobody shall wait until it passes.
+        named = ", ".join(filter(None, (tls.ca_file, tls.cert_file, tls.key_file)))
+        raise OptionError(f"TLS with {named}: {error}") from None
     return pika.SSLOptions(context, address.host)

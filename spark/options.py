@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ..amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from .secret import Secret
-from .uri import Address, Brokers, Tls, UriError, parse_port, parse_uri
+from .uri import Address, Brokers, UriError, parse_port, parse_uri
 
 SHORT_MAX: Final = 0xFFFF
 LONG_MAX: Final = (1 << 63) - 1
@@ -67,10 +68,25 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _short(text: str) -> str:
+    """What AMQP has one octet for the length of."""
+    if len(text.encode()) > SHORT_STRING_BYTES_MAX:
+        raise OptionError(f"has more than {SHORT_STRING_BYTES_MAX} octets")
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text:
+        raise OptionError("is empty")
+    return text
+
+
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(_short(name.strip()) for name in text.split(",") if name.strip())
     if not names:
         raise OptionError("must be names with commas between")
+    if len(set(names)) < len(names):
+        raise OptionError("has a name twice")
     return names
 
 
@@ -107,8 +123,8 @@ class ConnectionOptions:
 class WriteOptions(ConnectionOptions):
     """The sink's; exchange and routing key, if given, are those of every row."""
 
-    exchange: str | None = _option(None, _text)
-    routing_key: str | None = _option(None, _text)
+    exchange: str | None = _option(None, _short)
+    routing_key: str | None = _option(None, _short)
     mandatory: bool = _option(True, _boolean)
     delivery_mode: int = _option(2, _whole(1, 2))
     max_in_flight: int = _option(2000, _whole(1, 1_000_000))
@@ -118,10 +134,10 @@ class WriteOptions(ConnectionOptions):
     on_nacked: str = _option("retry", _one_of("retry", "deadletter", "ignore"))
     publish_retries: int = _option(3, _whole(0, 1_000_000))
     retry_backoff_ms: int = _option(200, _whole(0))
-    dead_letter_exchange: str | None = _option(None, _text)
-    dead_letter_routing_key: str | None = _option(None, _text)
+    dead_letter_exchange: str | None = _option(None, _short)
+    dead_letter_routing_key: str | None = _option(None, _short)
     dedup: str = _option("content", _one_of("content", "position", "none"))
-    dedup_scope: str = _option("auto", _text)
+    dedup_scope: str = _option("auto", _filled)
     max_returned_samples: int = _option(20, _whole(0, 10_000))
     ignore_unknown_columns: bool = _option(False, _boolean)
 
@@ -153,8 +169,11 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return options
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Read the source's options; OptionError if they cannot be."""
+def read_options(given: Mapping[str, str], idle: Collection[str] = ()) -> ReadOptions:
+    """Read the source's options; OptionError if they cannot be.
+
+    `idle`: those that would change nothing in this way of reading.
+    """
     # A list of queues may be called what it is.
     plain = {"queue" if _plain(name) == "queues" else name: each for name, each in given.items()}
     if len(plain) < len(given):
@@ -162,6 +181,10 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = _read(ReadOptions, plain)
     if not options.queue:
         raise OptionError("the option queue says what to read, and is missing")
+    plain_given = {_plain(name) for name in given}
+    for name in idle:
+        if _plain(name) in plain_given:
+            raise OptionError(f"the option {name} is not for this way of reading")
     return options
 
 
@@ -230,7 +253,7 @@ def _brokers(values: Mapping[str, Any]) -> Brokers:
             raise OptionError("caFile, certFile and keyFile need a uri that begins with amqps://")
         named = {"ca_file": "caFile", "cert_file": "certFile", "key_file": "keyFile"}
         files = {place: values[name] for place, name in named.items() if name in values}
-        brokers = replace(brokers, tls=replace(brokers.tls or Tls(), **files))
+        brokers = replace(brokers, tls=replace(brokers.tls, **files))
     password = _password(values)
     return brokers if password is None else replace(brokers, password=password)
 

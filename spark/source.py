@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 AFTER_COMMIT: Final = "after-commit"
 PEEK: Final = "peek"
 DRAIN: Final = "drain"
+# What says nothing to a batch, and what says nothing to a stream.
+_OF_STREAMS: Final = (
+    "prefetch",
+    "maxRecordsPerTrigger",
+    "maxBytesPerTrigger",
+    "pollTimeoutMs",
+    "reconnectTimeoutMs",
+)
+_OF_BATCHES: Final = ("limit",)
 # Said when the broker lists its connections.
 CLIENT_PROPERTIES: Final = {"connection_name": "leveret.spark source", "product": "leveret.spark"}
 
@@ -34,7 +43,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
     """Make what a streaming query reads with; an error if options or schema cannot be."""
     from .stream_source import StreamReader
 
-    options = _checked(given, schema)
+    options = _checked(given, schema, _OF_BATCHES)
     if options.ack_mode not in (None, AFTER_COMMIT):
         raise OptionError(
             f"the option ackMode: a stream acks after the commit; {options.ack_mode} "
@@ -47,7 +56,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
     """Make what a batch job reads with; an error if options or schema cannot be."""
     from .batch_source import BatchReader
 
-    options = _checked(given, schema)
+    options = _checked(given, schema, _OF_STREAMS)
     if options.ack_mode == AFTER_COMMIT:
         raise OptionError(
             "the option ackMode: Spark does not say when a batch job has committed; "
@@ -57,8 +66,8 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
     return BatchReader(options)
 
 
-def _checked(given: Mapping[str, str], schema: StructType) -> ReadOptions:
-    options = read_options(given)
+def _checked(given: Mapping[str, str], schema: StructType, idle: tuple[str, ...]) -> ReadOptions:
+    options = read_options(given, idle)
     check_read_schema(schema)
     return options
 

@@ -179,6 +179,12 @@ def test_a_batch_cannot_ack_after_a_commit() -> None:
         batch_reader({"queue": "source", "ackMode": "after-commit"}, read_schema())
 
 
+@pytest.mark.parametrize("name", ["prefetch", "maxRecordsPerTrigger", "reconnectTimeoutMs"])
+def test_what_says_nothing_to_a_batch_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} is not for this way of reading"):
+        batch_reader({"queue": "source", name.lower(): "1"}, read_schema())
+
+
 def test_a_schema_of_the_users_is_refused() -> None:
     with pytest.raises(SchemaError, match='"extra" is not there'):
         batch_reader({"queue": "source"}, read_schema_with("extra"))

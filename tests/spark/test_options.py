@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from leveret.spark.connecting import parameters
 from leveret.spark.options import (
     OptionError,
     ReadOptions,
@@ -74,6 +75,9 @@ def test_every_option_has_a_name_in_camel_case() -> None:
         ({"passwordEnv": "LEVERET_NOT_SET"}, "LEVERET_NOT_SET is not set where Spark plans"),
         ({"uri": "amqp://u:secret@a:b"}, "the option uri: a port must be"),
         ({"caFile": "x"}, "need a uri that begins with amqps://"),
+        ({"exchange": "x" * 256}, "the option exchange: has more than 255 octets"),
+        ({"deadLetterRoutingKey": "ä" * 128}, "deadLetterRoutingKey: has more than 255 octets"),
+        ({"dedupScope": ""}, "the option dedupScope: is empty"),
     ],
 )
 def test_an_option_that_cannot_be_says_which_and_why(given: dict[str, str], said: str) -> None:
@@ -89,6 +93,8 @@ def test_an_option_that_cannot_be_says_which_and_why(given: dict[str, str], said
         ({}, "the option queue says what to read, and is missing"),
         ({"queue": " , "}, "the option queue: must be names with commas between"),
         ({"queue": "a", "queues": "b"}, "queue and queues are one option"),
+        ({"queue": "a, b, a"}, "the option queue: has a name twice"),
+        ({"queue": "x" * 256}, "the option queue: has more than 255 octets"),
         ({"queue": "a", "prefetch": "65536"}, "prefetch: must be a whole number from 1 to 65535"),
         ({"queue": "a", "exchange": "b"}, "unknown option 'exchange'"),
     ],
@@ -97,6 +103,18 @@ def test_a_readers_option_that_cannot_be_says_which(given: dict[str, str], said:
     with pytest.raises(OptionError) as caught:
         read_options(given)
     assert said in str(caught.value)
+
+
+def test_an_option_that_changes_nothing_in_this_way_of_reading_is_an_error() -> None:
+    for name in ("limit", "LIMIT", "poll_timeout_ms"):
+        with pytest.raises(OptionError, match=r"the option \w+ is not for this way of reading"):
+            read_options({"queue": "a", name: "1"}, idle=("limit", "pollTimeoutMs"))
+
+
+def test_files_for_tls_that_are_not_there_are_named() -> None:
+    options = write_options({"uri": "amqps://h", "caFile": "/nowhere/ca.pem"})
+    with pytest.raises(OptionError, match=r"TLS with /nowhere/ca\.pem: .*No such file"):
+        parameters(options, options.brokers.addresses[0], {})
 
 
 def test_what_spark_adds_for_its_streams_is_no_option() -> None:
