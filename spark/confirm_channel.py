@@ -180,7 +180,8 @@ class ConfirmChannel:
 
     def _run(self, seconds: float) -> None:
         """Run pika's loop until something happens, or for so long."""
-        timer = self._loop.call_later(seconds, self._loop.stop)
+        # Of a time that has just run out, too little is left.
+        timer = self._loop.call_later(max(0.0, seconds), self._loop.stop)
         self._loop.start()
         self._loop.remove_timeout(timer)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from certificates import Certificates
 from gated_files import GatedFiles
 from insides import context_of, wait_until
+from leveret.spark.confirm_channel import ConfirmChannel
 from leveret.spark.message_ids import Place
 from leveret.spark.options import write_options
 from leveret.spark.publishing import PartitionPublisher
@@ -166,6 +167,13 @@ def test_a_broker_that_says_nothing_ends_the_task(target: Target, files: GatedFi
             publish([b"a", b"b", b"c"], port=target.port, confirmTimeoutMs=200)
     finally:
         files.release()
+
+
+def test_a_wait_whose_time_has_just_run_out_is_none(target: Target) -> None:
+    options = write_options({"port": str(target.port)})
+    channel = ConfirmChannel(options, options.brokers.addresses[0], "test")
+    assert channel.events(-0.001) == []
+    channel.close()
 
 
 def test_a_pause_before_another_try_is_not_taken_for_the_brokers_silence(target: Target) -> None:
