@@ -123,8 +123,12 @@ class ConsumerThread(threading.Thread):
         channel.basic_qos(prefetch_count=self._shared.consuming.prefetch)
         depth = channel.queue_declare(queue, passive=True).method.message_count
         channel.add_on_cancel_callback(_cancelled(self._address, queue))
+        may_cut = self._may_cut(connection, queue, depth)
+        if may_cut == 0:
+            # None of it is to be read here, and what is unacked here nobody else could read.
+            return
         with self._shared.changed:
-            self._shared.ranges.open(name, self._may_cut(connection, queue, depth))
+            self._shared.ranges.open(name, may_cut)
         self._channels[name] = channel
         channel.basic_consume(queue, self._receiver(name))
 

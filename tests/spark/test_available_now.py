@@ -91,6 +91,19 @@ def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
     assert list(batches(again)) == []
 
 
+@pytest.mark.parametrize("target", ["rabbitmq"], indirect=True)
+def test_two_addresses_of_one_cluster_do_not_take_from_each_other(
+    source: SourceQueue, reader: ReaderOf
+) -> None:
+    """What one has unacked could not be drained by the other, whose part it is."""
+    source.publish(range(40))
+    uri = f"amqp://127.0.0.1:{source.port},localhost:{source.port}"
+    stream = reader(source, uri=uri, maxRecordsPerTrigger=2, prefetch=4)
+    stream.prepareForTriggerAvailableNow()
+    seen = [number for batch in batches(stream) for number in batch]
+    assert sorted(seen) == list(range(40))
+
+
 def test_a_quorum_queue_says_how_often_a_message_came_back(
     target: Target, queue: str, reader: ReaderOf
 ) -> None:
