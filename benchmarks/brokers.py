@@ -132,7 +132,8 @@ class RabbitMQ:
         self._environment = {
             # The Erlang cookie is made there, and the caller's own is left alone.
             "HOME": str(self._directory),
-            "RABBITMQ_NODENAME": f"leveret-bench-{os.getpid()}@localhost",
+            # Nodes of one machine have names of their own, as they have ports.
+            "RABBITMQ_NODENAME": f"leveret-bench-{self.port}@localhost",
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(self._directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self._directory / "log"),

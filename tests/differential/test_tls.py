@@ -44,9 +44,13 @@ def a_session(session: Session) -> None:
     channel.ask(Q, ConfirmSelect())
     channel.send(publish("q", bytes(250_000)), publish("nowhere", b"lost", mandatory=True))
     channel.confirms(2)
-    channel.ask(BasicGet(queue="q"), BasicConsume(queue="q", consumer_tag="c"))
+    channel.ask(BasicGet(queue="q"))
+    # On a channel of its own: the delivery and the confirm may come in any order.
+    consuming = connection.channel(2)
+    consuming.ask(BasicConsume(queue="q", consumer_tag="c"))
     channel.send(publish("q", b"more", Properties(delivery_mode=2)))
-    channel.read(2)
+    channel.confirms(1)
+    consuming.read(1)
     connection.ask(ConnectionUpdateSecret(b"fresh", "the old one expires"))
     connection.ask(ConnectionClose(200, "Goodbye"))
 

@@ -97,10 +97,13 @@ class RestartableLeveret(Target):
 
     def start(self) -> None:
         arguments = ["serve", "--port", str(self.port), "--data-dir", str(self._directory / "data")]
+        environment = {name: value for name, value in os.environ.items() if "LEVERET_" not in name}
+        # Its port is free, the one so far above it for HTTP may not be.
+        environment["LEVERET_HTTP_LISTENER"] = "off"
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "leveret", *arguments],
-                env={name: value for name, value in os.environ.items() if "LEVERET_" not in name},
+                env=environment,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
