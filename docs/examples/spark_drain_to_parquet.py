@@ -10,7 +10,6 @@ import sys
 
 import leveret.spark
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as sql
 
 HOST, PORT = "127.0.0.1", int(os.environ.get("LEVERET_PORT", "5672"))
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -27,7 +26,8 @@ def main() -> None:
         spark.readStream.format("amqp").options(uri=f"amqp://{HOST}:{PORT}/", queue=queue).load()
     )
     query = (
-        messages.select(sql.decode("body", "utf-8").alias("text"), "message_id", "redelivered")
+        # The body as it is: decoded here, one that is no text would stop the drain for good.
+        messages.select("body", "message_id", "redelivered")
         .writeStream.format("parquet")
         .option("path", directory)
         .option("checkpointLocation", checkpoint)

@@ -30,6 +30,14 @@ def held(broker: leveret.Broker, queue: str) -> list[bytes]:
     return bodies
 
 
+def publish(broker: leveret.Broker, queue: str, body: bytes) -> None:
+    parameters = pika.ConnectionParameters(broker.host, broker.port)
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("", queue, body)
+
+
 def test_the_examples_do_what_they_say(
     spark: SparkSession,
     tmp_path: Path,
@@ -47,9 +55,12 @@ def test_the_examples_do_what_they_say(
         monkeypatch.setenv("LEVERET_PORT", str(broker.port))
         said = run("spark_batch_write.py")
         assert said == "all rows are confirmed; the queue holds 10000 messages\n"
+        publish(broker, "readings", b"\xffno text")
         directory = tmp_path / "parquet"
         said = run("spark_drain_to_parquet.py", "readings", directory, tmp_path / "drained")
-        assert said == f"10000 messages are in {directory}\n"
+        assert said == f"10001 messages are in {directory}\n"
+        bodies = spark.read.parquet(str(directory)).select("body")
+        assert bodies.where("body = X'ff' || CAST('no text' AS BINARY)").count() == 1
         assert held(broker, "readings") == []
         inbox = tmp_path / "inbox"
         inbox.mkdir()
