@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,12 +83,14 @@ def failure(query: StreamingQuery) -> str:
 
 def source_process(port: int) -> psutil.Process:
     """The process of Spark's that is connected to the broker."""
-    [found] = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if any(each.raddr and each.raddr.port == port for each in process.net_connections("tcp"))
-    ]
-    return found
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        # A worker of Spark's may end while it is looked at.
+        with suppress(psutil.NoSuchProcess):
+            ends = [each.raddr for each in process.net_connections("tcp") if each.raddr]
+            found += [process] if port in [end.port for end in ends] else []
+    [only] = found
+    return only
 
 
 def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
