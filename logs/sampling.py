@@ -15,7 +15,7 @@ from collections.abc import Sequence
 # Ascending numbers of messages; a range of them has no gaps.
 Places = range | array  # type: ignore[type-arg]
 # The fewer, the more reads hold a traced message; the more, the coarser the sample.
-RUN_MESSAGES = 16
+RUN_MESSAGES = 128
 # 2**64 over the golden ratio: multiples of it are spread evenly, whichever batches are looked at.
 _SPREAD = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
