@@ -170,7 +170,7 @@ def test_a_sampled_message_keeps_all_its_hops_and_another_has_none(
     (chosen, *others) = hops.values()
     assert all(each == chosen for each in others)
     # A read of so few is chosen as a whole.
-    assert len(chosen) == pytest.approx(reads * messages / one_of, abs=3 * messages)
+    assert len(chosen) == pytest.approx(reads * messages / one_of, abs=4 * messages)
 
 
 def test_only_the_queues_that_were_asked_for(tmp_path: Path) -> None:
