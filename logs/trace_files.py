@@ -115,6 +115,9 @@ class TraceFiles:
                 self._close()
             elif self._is_over():
                 self._end_file()
+                # Now, for the next may be long in coming.
+                with contextlib.suppress(OSError):
+                    self._tidy()
             if not is_ending:
                 # While it is off, until it is on again.
                 is_idle = is_written and not is_on
