@@ -133,8 +133,12 @@ class Broker:
             await node.abandon()
 
     def _fatal(self, actor: str, error: BaseException) -> None:
-        """Called from any thread when the node cannot go on: confirm nothing more, end."""
-        self.failure = error
+        """Called from any thread when the node cannot go on: confirm nothing more, end.
+
+        The first failure is the cause: what meets a journal that has failed fails, too.
+        """
+        if self.failure is None:
+            self.failure = error
         self._log.error("broker.failed", actor=actor, error=repr(error))
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:

@@ -11,6 +11,7 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from leveret.amqp_frames.methods import BasicAck
+from leveret.storage.segment_writer import JournalUnusableError
 from served import Served
 from wire import PERSISTENT, Client, publish
 
@@ -36,6 +37,20 @@ def test_a_failed_write_or_sync_confirms_nothing_and_closes_every_connection(
     assert broker.failure.errno == errno.EIO
     with pytest.raises(ConnectionRefusedError):
         Client(broker.host, broker.port)
+
+
+def test_a_failed_large_commit_is_the_failure_that_is_told(
+    client: Client, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client.declare("durable", durable=True)
+    error = OSError(errno.EIO, "Input/output error")
+    files.failing["sync_data"] = error
+    # On the disk's own thread: what the journal's is told meanwhile meets a journal that failed.
+    client.send(publish("durable", bytes(8_000), PERSISTENT) * 100)
+    client.expect_closed()
+    broker._fatal("JournalActor", JournalUnusableError("an earlier write failed"))
+    broker.stop()
+    assert broker.failure is error
 
 
 def test_what_waits_behind_a_failed_sync_is_not_confirmed_by_a_later_one(

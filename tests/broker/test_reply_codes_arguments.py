@@ -17,7 +17,10 @@ from mistakes import (
     Mistake,
     assert_closes_the_channel,
     assert_closes_the_connection,
+    bad_argument,
+    number,
     parametrized,
+    text,
 )
 from wire import PERSISTENT, Client, publish
 
@@ -31,40 +34,23 @@ def settings() -> dict[str, object]:
     return {"message_size_max_bytes": 20, "consumers_per_channel_max": 2}
 
 
-def number(value: int) -> Field:
-    return Field("signedint" if -(2**31) <= value < 2**31 else "long", value)
-
-
-def text(value: str) -> Field:
-    return Field("longstr", value)
-
-
-def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
-    """A declaration of q with this argument, refused for this reason."""
-    arguments = {name: value} | {key.replace("_", "-"): each for key, each in others.items()}
-    words = f"{INVALID} '{name}' for queue 'q' in vhost '/': {reason}"
-    return Mistake(
-        f"{name} {value.value}", QueueDeclare(queue="q", arguments=arguments), 406, words
-    )
-
-
 @parametrized(
-    bad("x-expires", number(0), "{value_zero,0}"),
-    bad("x-expires", number(-1), "{value_negative,-1}"),
-    bad("x-expires", text("1"), '"expected integer, got longstr"'),
-    bad("x-message-ttl", number(-1), "{value_negative,-1}"),
-    bad("x-message-ttl", number(315_360_000_001), "{value_too_large,315360000001}"),
-    bad("x-max-length", number(-1), "{value_negative,-1}"),
-    bad("x-max-length", text("many"), '"expected integer, got longstr"'),
-    bad("x-max-length-bytes", number(-1), "{value_negative,-1}"),
-    bad("x-max-priority", number(256), "{max_value_exceeded,256}"),
-    bad("x-max-priority", number(-1), "{value_negative,-1}"),
-    bad("x-max-priority", text("9"), '"expected integer, got longstr"'),
-    bad("x-overflow", text("other"), "invalid_overflow"),
-    bad("x-overflow", number(1), "{unacceptable_type,signedint}"),
-    bad("x-dead-letter-routing-key", text("k"), "routing_key_but_no_dlx_defined"),
-    bad("x-dead-letter-routing-key", number(1), "{unacceptable_type,signedint}"),
-    bad("x-dead-letter-routing-key", text("k" * 256), "{max_length_exceeded,255}"),
+    bad_argument("x-expires", number(0), "{value_zero,0}"),
+    bad_argument("x-expires", number(-1), "{value_negative,-1}"),
+    bad_argument("x-expires", text("1"), '"expected integer, got longstr"'),
+    bad_argument("x-message-ttl", number(-1), "{value_negative,-1}"),
+    bad_argument("x-message-ttl", number(315_360_000_001), "{value_too_large,315360000001}"),
+    bad_argument("x-max-length", number(-1), "{value_negative,-1}"),
+    bad_argument("x-max-length", text("many"), '"expected integer, got longstr"'),
+    bad_argument("x-max-length-bytes", number(-1), "{value_negative,-1}"),
+    bad_argument("x-max-priority", number(256), "{max_value_exceeded,256}"),
+    bad_argument("x-max-priority", number(-1), "{value_negative,-1}"),
+    bad_argument("x-max-priority", text("9"), '"expected integer, got longstr"'),
+    bad_argument("x-overflow", text("other"), "invalid_overflow"),
+    bad_argument("x-overflow", number(1), "{unacceptable_type,signedint}"),
+    bad_argument("x-dead-letter-routing-key", text("k"), "routing_key_but_no_dlx_defined"),
+    bad_argument("x-dead-letter-routing-key", number(1), "{unacceptable_type,signedint}"),
+    bad_argument("x-dead-letter-routing-key", text("k" * 256), "{max_length_exceeded,255}"),
     Mistake(
         "x-dead-letter-exchange 1",
         QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": number(1)}),
@@ -72,15 +58,15 @@ def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
         "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' "
         "in queue 'q' in vhost '/'",
     ),
-    bad("x-single-active-consumer", text("yes"), "{unacceptable_type,longstr}"),
-    bad("x-queue-type", number(1), "{unacceptable_type,signedint}"),
+    bad_argument("x-single-active-consumer", text("yes"), "{unacceptable_type,longstr}"),
+    bad_argument("x-queue-type", number(1), "{unacceptable_type,signedint}"),
 )
 def test_an_argument_that_rabbitmq_refuses(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)
 
 
 @parametrized(
-    bad("x-queue-type", text("stream"), NOT_BUILT),
+    bad_argument("x-queue-type", text("stream"), NOT_BUILT),
 )
 def test_what_rabbitmq_knows_and_is_not_built_yet(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)

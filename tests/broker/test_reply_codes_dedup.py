@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import QueueDeclare
-from mistakes import Mistake, assert_closes_the_channel, parametrized
+from mistakes import (
+    Mistake,
+    assert_closes_the_channel,
+    bad_argument,
+    number,
+    parametrized,
+    text,
+)
 from wire import Client
 
 
@@ -14,38 +20,23 @@ def settings() -> dict[str, object]:
     return {"dedup_window_max": 1000}
 
 
-def number(value: int) -> Field:
-    return Field("signedint" if -(2**31) <= value < 2**31 else "long", value)
-
-
-def text(value: str) -> Field:
-    return Field("longstr", value)
-
-
-def bad(name: str, value: Field, reason: str, **others: Field) -> Mistake:
-    """A declaration of q with this argument, refused for this reason."""
-    arguments = {name: value} | {key.replace("_", "-"): each for key, each in others.items()}
-    words = f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {reason}"
-    return Mistake(
-        f"{name} {value.value}", QueueDeclare(queue="q", arguments=arguments), 406, words
-    )
-
-
 @parametrized(
-    bad("x-dedup-window", number(0), "{value_zero,0}"),
-    bad("x-dedup-window", number(-1), "{value_negative,-1}"),
-    bad("x-dedup-window", number(1001), "{max_value_exceeded,1001}"),
-    bad("x-dedup-window", text("all"), '"expected integer, got longstr"'),
-    bad("x-dedup-age-ms", number(0), "{value_zero,0}", x_dedup_window=number(1)),
-    bad("x-dedup-age-ms", number(-1), "{value_negative,-1}", x_dedup_window=number(1)),
-    bad("x-dedup-age-ms", text("1"), '"expected integer, got longstr"', x_dedup_window=number(1)),
-    bad(
+    bad_argument("x-dedup-window", number(0), "{value_zero,0}"),
+    bad_argument("x-dedup-window", number(-1), "{value_negative,-1}"),
+    bad_argument("x-dedup-window", number(1001), "{max_value_exceeded,1001}"),
+    bad_argument("x-dedup-window", text("all"), '"expected integer, got longstr"'),
+    bad_argument("x-dedup-age-ms", number(0), "{value_zero,0}", x_dedup_window=number(1)),
+    bad_argument("x-dedup-age-ms", number(-1), "{value_negative,-1}", x_dedup_window=number(1)),
+    bad_argument(
+        "x-dedup-age-ms", text("1"), '"expected integer, got longstr"', x_dedup_window=number(1)
+    ),
+    bad_argument(
         "x-dedup-age-ms",
         number(315_360_000_001),
         "{value_too_large,315360000001}",
         x_dedup_window=number(1),
     ),
-    bad("x-dedup-age-ms", number(7), "dedup_age_but_no_window_defined"),
+    bad_argument("x-dedup-age-ms", number(7), "dedup_age_but_no_window_defined"),
 )
 def test_a_bad_argument_of_leverets_own(client: Client, mistake: Mistake) -> None:
     assert_closes_the_channel(client, mistake)

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
+from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     ChannelClose,
     ChannelCloseOk,
     ConnectionClose,
     ConnectionCloseOk,
     Method,
+    QueueDeclare,
 )
 from wire import Client, methods_of
 
@@ -28,6 +30,23 @@ class Mistake(NamedTuple):
     before: Sequence[Method] = ()
     # Class and method; of the culprit, if that is a method.
     ids: tuple[int, int] | None = None
+
+
+def number(value: int) -> Field:
+    return Field("signedint" if -(2**31) <= value < 2**31 else "long", value)
+
+
+def text(value: str) -> Field:
+    return Field("longstr", value)
+
+
+def bad_argument(name: str, value: Field, reason: str, **others: Field) -> Mistake:
+    """A declaration of q with this argument, refused for this reason."""
+    arguments = {name: value} | {key.replace("_", "-"): each for key, each in others.items()}
+    words = f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {reason}"
+    return Mistake(
+        f"{name} {value.value}", QueueDeclare(queue="q", arguments=arguments), 406, words
+    )
 
 
 def parametrized(*mistakes: Mistake) -> pytest.MarkDecorator:
