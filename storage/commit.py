@@ -15,7 +15,7 @@ from .open_segment import OpenSegment, Writing
 class CommitResult(NamedTuple):
     """What a commit did."""
 
-    # Is everything that was ever handed to the journal on the disk now?
+    # Is everything that was handed to the journal before it began on the disk now?
     synced: bool
     bytes: int
     records: int
