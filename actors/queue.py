@@ -153,7 +153,7 @@ class Queue(LoopActor):
     def _carry_out(self, effects: Effects, publish: Publish | None = None) -> None:
         if publish is not None:
             if effects.appended is not None:
-                # Fsync before confirm: these are confirmed when the journal answers.
+                # Fsync before confirm: confirmed when the journal answers; if it failed, never.
                 append = Append(
                     self.actor_ref,
                     self._definition.queue_id,
@@ -163,7 +163,7 @@ class Queue(LoopActor):
                     effects.deadlines,
                 )
                 self._answers.owe(append)
-                self._journal.tell(append)
+                tell(self._journal, append)
             if effects.confirmed is not None:
                 self._answers.confirm(publish.channel, publish.batch, effects.confirmed)
             if effects.rejected is not None:
@@ -252,7 +252,7 @@ class Queue(LoopActor):
         answer = (message.reply_to, Purged(count))
         if ranges:
             # purge-ok waits for its sync, or the messages could come back.
-            self._journal.tell(SettleSynced(self._definition.queue_id, ranges, *answer))
+            tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
         else:
             tell(*answer)
 
@@ -273,7 +273,7 @@ class Queue(LoopActor):
     def _drop(self) -> None:
         # Last: nothing may be appended for the queue behind it.
         if self._definition.durable:
-            self._journal.tell(DropQueue(self._definition.queue_id))
+            tell(self._journal, DropQueue(self._definition.queue_id))
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: nack what is owed, have the broker told.

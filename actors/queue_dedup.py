@@ -169,7 +169,7 @@ class DedupQueue(Queue):
             Identities(octets, until_ms),
         )
         self._answers.owe(append)
-        self._journal.tell(append)
+        tell(self._journal, append)
         effects.appended = None
 
     def on_idle(self) -> None:

@@ -6,14 +6,18 @@ import errno
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import leveret
 import pytest
 from gated_files import GatedFiles
+from insides import TIMEOUT_SECONDS, channel_actor, context_of, on_loop, readers
+from leveret.actors.messages import Input
+from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import BasicAck
 from leveret.storage.segment_writer import JournalUnusableError
 from served import Served
-from wire import PERSISTENT, Client, publish
+from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 
 
 @pytest.mark.parametrize("operation", ["write", "sync_data"])
@@ -51,6 +55,32 @@ def test_a_failed_large_commit_is_the_failure_that_is_told(
     broker._fatal("JournalActor", JournalUnusableError("an earlier write failed"))
     broker.stop()
     assert broker.failure is error
+
+
+def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
+    client: Client,
+    broker: leveret.Broker,
+    files: GatedFiles,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    client.declare("durable", durable=True)
+    files.hold()
+    client.send(publish("durable", b"1", PERSISTENT))
+    files.wait_until_syncing()
+    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("durable", b"2", PERSISTENT))
+    files.failing["sync_data"] = OSError(errno.EIO, "Input/output error")
+    journal = context_of(broker).journal
+    # The loop stands still until the journal is gone: the queue is told before the node ends.
+    on_loop(
+        broker,
+        files.release,
+        lambda: journal.actor_stopped.wait(TIMEOUT_SECONDS),
+        lambda: channel.on_receive(Input(read)),
+    )
+    client.expect_closed()
+    broker.stop()
+    assert "queue.failed" not in capfd.readouterr().err
 
 
 def test_what_waits_behind_a_failed_sync_is_not_confirmed_by_a_later_one(
