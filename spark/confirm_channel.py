@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -206,7 +207,13 @@ class ConfirmChannel:
         self._loop.stop()
 
     def _on_return(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        message = Returned(properties.message_id or "", method.exchange, method.routing_key, body)
+        message = Returned(
+            properties.message_id or "",
+            method.exchange,
+            method.routing_key,
+            body,
+            partial(_are_equal, properties),
+        )
         self._events.append(Return(message, method.reply_code, method.reply_text))
         self._loop.stop()
 
@@ -227,6 +234,20 @@ class ConfirmChannel:
         if self._lost is None:
             self._lost = _lost(self._address, reason)
         self._loop.stop()
+
+
+def _are_equal(returned: pika.BasicProperties, sent: bytes) -> bool:
+    """Whether a message came back with the properties it went out with.
+
+    But for the header BCC, which RabbitMQ takes off.
+    """
+    decoded = pika.BasicProperties()
+    decoded.decode(sent)
+    both = []
+    for properties in (returned, decoded):
+        headers = {name: each for name, each in (properties.headers or {}).items() if name != "BCC"}
+        both.append(vars(properties) | {"headers": headers})
+    return bool(both[0] == both[1])
 
 
 def _lost(address: Address, reason: BaseException | str) -> ConnectionLost:

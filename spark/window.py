@@ -45,6 +45,8 @@ class Returned(NamedTuple):
     exchange: str
     routing_key: str
     body: bytes
+    # Whether it has these properties, encoded. Asked only where the rest leaves a doubt.
+    has_properties: Callable[[bytes], bool] = lambda _properties: True
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Window:
         self._flying: dict[int, tuple[Publish, float]] = {}
         # The first tag in flight that has this message id; others are searched for.
         self._tag_by_id: dict[str, int] = {}
+        # How many others are in flight with it: the user's column may give rows the same id.
+        self._others_by_id: dict[str, int] = {}
         # Returned, and not yet acked: reply code and text.
         self._returned: dict[int, tuple[int, str]] = {}
         # To be sent as soon as possible.
@@ -133,7 +137,9 @@ class Window:
         flying, tag_by_id = self._flying, self._tag_by_id
         for publish in taken:
             flying[tag] = (publish, now)
-            tag_by_id.setdefault(publish.message_id, tag)
+            if tag_by_id.setdefault(publish.message_id, tag) != tag:
+                others = self._others_by_id
+                others[publish.message_id] = others.get(publish.message_id, 0) + 1
             tag += 1
         self._next_tag = tag
         return taken
@@ -153,12 +159,20 @@ class Window:
     def returned(self, message: Returned, code: int, text: str) -> None:
         """basic.return, of the oldest publish in flight that it can be of."""
         tag = self._tag_by_id.get(message.message_id)
-        if tag is None or not self._is_of(tag, message):
-            # Rows may share an id that their column gives them; a dead letter has its row's.
-            tag = next((each for each in self._flying if self._is_of(each, message)), None)
+        is_shared = message.message_id in self._others_by_id
+        if tag is None or is_shared or not self._is_of(tag, message):
+            tag = self._found(message)
         if tag is None:
             raise PublishError(f"the broker returned what was not sent: {message.message_id!r}")
         self._returned[tag] = (code, text)
+
+    def _found(self, message: Returned) -> int | None:
+        """The oldest of those that share the id, of the same properties if there is one."""
+        alike = [tag for tag in self._flying if self._is_of(tag, message)]
+        for tag in alike:
+            if message.has_properties(self._flying[tag][0].properties):
+                return tag
+        return alike[0] if alike else None
 
     def _is_of(self, tag: int, message: Returned) -> bool:
         publish = self._flying[tag][0]
@@ -179,6 +193,7 @@ class Window:
         self._waiting.extendleft(reversed(again))
         self._flying.clear()
         self._tag_by_id.clear()
+        self._others_by_id.clear()
         self._next_tag = 1
 
     def _settle(self, tag: int, multiple: bool, now: float, is_ack: bool) -> None:
@@ -197,8 +212,7 @@ class Window:
         latencies: dict[float, int] = {}
         for each in tags:
             publish, sent = flying.pop(each)
-            if self._tag_by_id.get(publish.message_id) == each:
-                del self._tag_by_id[publish.message_id]
+            self._forget_id(publish.message_id, each)
             self._bytes -= len(publish.body)
             latencies[sent] = latencies.get(sent, 0) + 1
             if each in self._returned:
@@ -211,6 +225,14 @@ class Window:
                 self.tally.confirmed += 1
         for sent, count in latencies.items():
             self.tally.latencies.add(now - sent, count)
+
+    def _forget_id(self, message_id: str, tag: int) -> None:
+        if self._tag_by_id.get(message_id) == tag:
+            del self._tag_by_id[message_id]
+        elif self._others_by_id[message_id] > 1:
+            self._others_by_id[message_id] -= 1
+        else:
+            del self._others_by_id[message_id]
 
     def _settle_returned(self, publish: Publish, code: int, text: str) -> None:
         if publish.is_dead_letter:

@@ -184,6 +184,46 @@ def test_a_pause_before_another_try_is_not_taken_for_the_brokers_silence(target:
         publish([b"y"], port=target.port, **options)
 
 
+def test_a_return_is_of_the_row_with_its_headers(target: Target) -> None:
+    target.declare("q")
+    target.declare("buried")
+    with target.channel() as channel:
+        channel.queue_bind("q", "amq.headers", arguments={"x-match": "all", "colour": "red"})
+    # Alike in everything else, id and body included.
+    colours = ["red", "blue", "red", "green", "red"]
+    publisher = PartitionPublisher(
+        write_options(
+            {
+                "port": str(target.port),
+                "exchange": "amq.headers",
+                "routingKey": "k",
+                "onReturned": "deadletter",
+                "deadLetterExchange": "",
+                "deadLetterRoutingKey": "buried",
+            }
+        ),
+        Place("scope", None, 0),
+        "test",
+        threading.Event().wait,
+    )
+    rows = {
+        "body": [b"the same"] * len(colours),
+        "message_id": ["one"] * len(colours),
+        "headers": [[("colour", colour.encode())] for colour in colours],
+    }
+    types = pa.map_(pa.string(), pa.binary())
+    columns = [
+        pa.array(rows["body"]),
+        pa.array(rows["message_id"]),
+        pa.array(rows["headers"], types),
+    ]
+    tally = publisher.publish([pa.RecordBatch.from_arrays(columns, names=list(rows))])
+    assert (tally.confirmed, tally.returned, tally.deadlettered) == (3, 2, 2)
+    assert [sample.row for sample in tally.samples] == [1, 3]
+    buried = [message.headers["colour"] for message in target.drain("buried")]
+    assert buried == [b"blue", b"green"]
+
+
 def test_over_tls_the_brokers_certificate_is_checked(
     tmp_path: Path, certificates: Certificates
 ) -> None:

@@ -74,6 +74,24 @@ def test_returns_of_rows_that_share_an_id_are_told_apart_by_body_and_then_by_ord
     assert (window.tally.confirmed, window.tally.returned) == (2, 2)
 
 
+def test_returns_of_rows_that_differ_in_properties_only_are_told_apart_by_those() -> None:
+    window = Window(Policy(), dead)
+    alike = [
+        publish(row, "x", b"b")._replace(properties=octets)
+        for row, octets in enumerate([b"red", b"blue", b"blue", b"red"])
+    ]
+    window.offer(alike)
+    window.take(0.0)
+    # The oldest is settled; those that share its id are still told apart.
+    window.acked(1, multiple=False, now=0.1)
+    for octets in (b"red", b"blue", b"unknown"):
+        has_properties = octets.__eq__
+        window.returned(Returned("x", "e", "k", b"b", has_properties), 312, "NO_ROUTE")
+    assert list(window._returned) == [4, 2, 3]
+    window.acked(4, multiple=True, now=0.1)
+    assert (len(window), window._tag_by_id, window._others_by_id) == (0, {}, {})
+
+
 def test_what_was_never_sent_cannot_be_returned_or_answered() -> None:
     window = sent(Policy(), publish(0))
     with pytest.raises(PublishError, match="returned what was not sent: 'other'"):
