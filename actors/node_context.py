@@ -37,6 +37,8 @@ class NodeContext:
     write_buffer_bytes_max: int
     transaction_bytes_max: int
     reply_window_bytes_max: int
+    stranded_letters_max: int
+    stranded_letters_bytes_max: int
     handshake_timeout_seconds: float
     close_timeout_seconds: float
     connections_max: int

@@ -20,10 +20,6 @@ from .runtime import tell
 
 # How often it is looked whether the queue is still there.
 LOOK_SECONDS: Final = 1.0
-# Kept in memory; what is more waits in its journal for the next start. A message keeps all of its
-# batch, which may be much larger.
-STRANDED_MAX: Final = 100_000
-STRANDED_BYTES_MAX: Final = 64 * 1024 * 1024
 _LOOK: Final = "look for stranded letters"
 
 
@@ -40,12 +36,14 @@ class StrandedLetters:
         self._is_waiting = False
 
     def add(self, stranded: Sequence[Stranded]) -> None:
-        """Keep these, as many as there is room for."""
+        """Keep these, as many as there is room for; the rest waits in its journal for a start."""
+        count_max = self._context.stranded_letters_max
+        bytes_max = self._context.stranded_letters_bytes_max
         for each in stranded:
+            # A message keeps all of its batch, which may be much larger.
             batch = each.dead[0].batch
             more_bytes = 0 if batch in self._batches else len(batch.wire)
-            has_room = self._kept_bytes + more_bytes <= STRANDED_BYTES_MAX
-            if has_room and len(self._kept) < STRANDED_MAX:
+            if len(self._kept) < count_max and self._kept_bytes + more_bytes <= bytes_max:
                 self._kept.append(each)
                 self._batches.add(batch)
                 self._kept_bytes += more_bytes

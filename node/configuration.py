@@ -52,6 +52,7 @@ class Configuration:
     tls_verify_client: str = "none"
     tls_login_name: str = "distinguished_name"
     tls_version_min: str = "1.2"
+    tls_handshakes_max: int = 1000
 
     log_level: str = "info"
     log_format: str = "auto"
@@ -74,6 +75,8 @@ class Configuration:
     transaction_bytes_max: int = 64 * MIB
     reply_window_bytes_max: int = 16 * MIB
     dedup_window_max: int = 10_000_000
+    stranded_letters_max: int = 100_000
+    stranded_letters_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
     disk_free_bytes_min: int = 50_000_000
     disk_check_interval_ms: int = 10_000
@@ -130,6 +133,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "disk_free_bytes_min": (0, 2**50),
     "disk_check_interval_ms": (10, 3_600_000),
     "dedup_window_max": (1, 2**31 - 1),
+    "stranded_letters_max": (0, 2**31 - 1),
+    "stranded_letters_bytes_max": (0, 2**40),
+    "tls_handshakes_max": (1, 65_535),
     "segment_bytes_max": (1 * MIB, 2**40),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),

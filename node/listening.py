@@ -60,6 +60,7 @@ class Listening:
             listener,
             tls,
             self._log,
+            handshakes_max=self._configuration.tls_handshakes_max,
             handshake_timeout_seconds=self._configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=self._configuration.close_timeout_ms / 1000,
         )

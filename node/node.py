@@ -117,11 +117,10 @@ class Node:
         window_max = configuration.dedup_window_max
         vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, window_max)
         vhosts.restore(*restored(contents))
-        known_queue_ids = {queue.queue_id for queue in vhosts.queues()}
         self._journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
             self._files,
-            known_queue_ids=known_queue_ids,
+            known_queue_ids={queue.queue_id for queue in vhosts.queues()},
             segment_bytes_max=configuration.segment_bytes_max,
         )
         self._report(recovered)
@@ -189,6 +188,8 @@ class Node:
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
             transaction_bytes_max=configuration.transaction_bytes_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,
+            stranded_letters_max=configuration.stranded_letters_max,
+            stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
             connections_max=configuration.connections_max,

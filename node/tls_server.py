@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 # As asyncio's servers have it.
 BACKLOG_CONNECTIONS = 100
-# Handshakes that go on at the same time; who comes then waits to be accepted. Each takes memory,
-# and is begun for anybody.
-HANDSHAKES_MAX = 1000
 # No more file descriptors: accepting is tried again after so long.
 ACCEPT_RETRY_SECONDS = 1.0
 # What OpenSSL says of octets that are no TLS at all.
@@ -38,6 +35,7 @@ class TlsServer:
         context: ssl.SSLContext,
         log: FilteringBoundLogger,
         *,
+        handshakes_max: int,
         handshake_timeout_seconds: float,
         close_timeout_seconds: float,
     ) -> None:
@@ -50,7 +48,8 @@ class TlsServer:
         self._sockets: list[socket.socket] = []
         # What accepts, and every handshake that is going on.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(HANDSHAKES_MAX)
+        # A handshake takes memory, and is begun for anybody.
+        self._slots = asyncio.Semaphore(handshakes_max)
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:

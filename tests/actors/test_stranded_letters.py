@@ -40,8 +40,12 @@ def wishes(monkeypatch: pytest.MonkeyPatch) -> list[WakeAt]:
     return told
 
 
-def letters_of(existing: set[QueueDefinition]) -> StrandedLetters:
+def letters_of(
+    existing: set[QueueDefinition], count_max: int = 100, bytes_max: int = 1000
+) -> StrandedLetters:
     context: Any = SimpleNamespace(
+        stranded_letters_max=count_max,
+        stranded_letters_bytes_max=bytes_max,
         vhosts=SimpleNamespace(table_of=lambda each: "table" if each in existing else None),
         runtime=SimpleNamespace(scheduler=SimpleNamespace(time=lambda: NOW)),
         ticker="ticker",
@@ -73,11 +77,8 @@ def test_what_was_stranded_by_a_queue_that_is_no_more_is_taken_out_once(
     assert len(wishes) == 3
 
 
-def test_no_more_is_kept_than_there_is_room_for(
-    wishes: list[WakeAt], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stranded_letters, "STRANDED_MAX", 3)
-    letters = letters_of({SOURCE})
+def test_no_more_is_kept_than_there_is_room_for(wishes: list[WakeAt]) -> None:
+    letters = letters_of({SOURCE}, count_max=3)
     letters.add([stranded(FAILED, SOURCE, number) for number in range(1, 3)])
     letters.add([stranded(FAILED, SOURCE, number) for number in range(3, 6)])
     letters.add([stranded(FAILED, SOURCE, 6)])
@@ -85,12 +86,9 @@ def test_no_more_is_kept_than_there_is_room_for(
     assert len(wishes) == 1
 
 
-def test_nor_are_larger_batches_kept_than_there_is_memory_for(
-    wishes: list[WakeAt], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stranded_letters, "STRANDED_BYTES_MAX", 100)
+def test_nor_are_larger_batches_kept_than_there_is_memory_for(wishes: list[WakeAt]) -> None:
     existing = {SOURCE, OTHER, FAILED}
-    letters = letters_of(existing)
+    letters = letters_of(existing, bytes_max=100)
     large, small, other = (Batch(bytes(size), 1) for size in (60, 40, 30))
     # Each batch counts once, however many of its messages are kept.
     letters.add([stranded(FAILED, SOURCE, number, large) for number in (1, 2)])

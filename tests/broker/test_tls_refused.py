@@ -12,7 +12,6 @@ import leveret
 import pytest
 from certificates import Certificates, Stranger, TlsClient, assert_serves
 from insides import readers, wait_until
-from leveret import tls_server
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from log_lines import LogLines
 from wire import Client
@@ -29,11 +28,24 @@ def timeout_ms() -> int:
 
 
 @pytest.fixture
+def handshakes_max() -> int:
+    return 1000
+
+
+@pytest.fixture
 def settings(
-    certificates: Certificates, verify: str, timeout_ms: int, log: LogLines
+    certificates: Certificates,
+    verify: str,
+    timeout_ms: int,
+    handshakes_max: int,
+    log: LogLines,
 ) -> dict[str, object]:
     return certificates.settings(
-        verify, handshake_timeout_ms=timeout_ms, log_level="info", log_format="json"
+        verify,
+        handshake_timeout_ms=timeout_ms,
+        tls_handshakes_max=handshakes_max,
+        log_level="info",
+        log_format="json",
     )
 
 
@@ -165,16 +177,13 @@ def test_a_stop_gives_up_handshakes_that_go_on(broker: leveret.Broker) -> None:
         client.expect_closed()
 
 
-@pytest.fixture
-def two_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tls_server.HANDSHAKES_MAX == 1000
-    monkeypatch.setattr(tls_server, "HANDSHAKES_MAX", 2)
-
-
-@pytest.mark.usefixtures("two_handshakes")
-@pytest.mark.parametrize("timeout_ms", [500])
+@pytest.mark.parametrize(("timeout_ms", "handshakes_max"), [(500, 2)])
 def test_handshakes_are_begun_for_so_many_at_once_and_others_wait(
-    certificates: Certificates, timeout_ms: int, broker: leveret.Broker, log: LogLines
+    certificates: Certificates,
+    timeout_ms: int,
+    handshakes_max: int,
+    broker: leveret.Broker,
+    log: LogLines,
 ) -> None:
     assert broker.tls_port is not None
     with (

@@ -53,6 +53,7 @@ def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
             listener,
             context,
             log,  # type: ignore[arg-type]
+            handshakes_max=10,
             handshake_timeout_seconds=5,
             close_timeout_seconds=5,
         )
