@@ -71,13 +71,17 @@ TRACE_LOST: Final = "trace.lost"
 # Reading with Spark, in the driver's source process. `unacked_lost`: a connection went while a
 # batch was processed, whose rows will come again; `replayed`: a batch that another process began is
 # empty here, its messages come back; `not_drained`: fewer messages came than there were;
-# `passed_over`: a broker could not be reached, and a batch reads the others.
+# `passed_over`: a broker could not be reached, and a batch reads the others; `spool_torn`: a file
+# that the process before did not finish writing is removed, the broker has its messages;
+# `spool_resumed`: a range is in the spool that Spark has not committed, and is read from there.
 SPARK_SOURCE_CONNECTION_LOST: Final = "spark.source.connection_lost"
 SPARK_SOURCE_UNACKED_LOST: Final = "spark.source.unacked_lost"
 SPARK_SOURCE_REPLAYED: Final = "spark.source.replayed"
 SPARK_SOURCE_NOT_DRAINED: Final = "spark.source.not_drained"
 SPARK_SOURCE_PASSED_OVER: Final = "spark.source.passed_over"
 SPARK_SOURCE_SMALL_PREFETCH: Final = "spark.source.small_prefetch"
+SPARK_SOURCE_SPOOL_TORN: Final = "spark.source.spool_torn"
+SPARK_SOURCE_SPOOL_RESUMED: Final = "spark.source.spool_resumed"
 
 # Spark's sink, on the driver: what became of a batch's rows; of one that failed, as far as known.
 SPARK_SINK_BATCH: Final = "spark.sink.batch"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from .uri import Address, Brokers, UriError, parse_port, parse_uri
 
 SHORT_MAX: Final = 0xFFFF
 LONG_MAX: Final = (1 << 63) - 1
+
+# How s3://..., file:/... and their like begin.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 # What Spark puts among the options of a stream's writer.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation"})
@@ -90,6 +94,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _directory(text: str) -> str:
+    """A directory of this machine's, wherever a process of Spark's was started."""
+    if _SCHEME.match(text):
+        raise OptionError(f"must be a directory of the driver's own file system, not {text!r}")
+    if not os.path.isabs(text):
+        raise OptionError(f"must be an absolute path, not {text!r}")
+    return os.path.normpath(text)
+
+
 def _option(default: Any, parse: Callable[[str], Any]) -> Any:
     return field(default=default, metadata={"parse": parse})
 
@@ -156,6 +169,7 @@ class ReadOptions(ConnectionOptions):
     limit: int | None = _option(None, _whole(0))
     idle_timeout_ms: int = _option(1000, _whole(0))
     reconnect_timeout_ms: int = _option(60_000, _whole(0))
+    spool_location: str | None = _option(None, _directory)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -235,8 +249,6 @@ def _parsed(
 def _unknown(key: str, names: Collection[str]) -> str:
     if key.lower() == "path":
         return "there is no path: options say what to read or write, load() and save() take none"
-    if _plain(key) == "spoollocation":
-        return "there is no spoolLocation: what a batch did not finish, the broker delivers again"
     return f"unknown option {key!r}{closest(key, names)}"
 
 

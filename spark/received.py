@@ -72,14 +72,17 @@ class RowSlice(InputPartition):
 
 def sliced(first: int, messages: Sequence[Received], slices_max: int) -> list[RowSlice]:
     """Part the messages, numbered from `first`, into slices of about the same size."""
-    if not messages:
-        return []
-    count = max(1, min(slices_max, len(messages) // SLICE_ROWS_MIN))
-    edges = [len(messages) * place // count for place in range(count + 1)]
     return [
         RowSlice(_stream(first + low, messages[low:high]), high - low)
-        for low, high in itertools.pairwise(edges)
+        for low, high in _edges(len(messages), slices_max)
     ]
+
+
+def _edges(rows: int, slices_max: int) -> Iterator[tuple[int, int]]:
+    if not rows:
+        return iter(())
+    count = max(1, min(slices_max, rows // SLICE_ROWS_MIN))
+    return itertools.pairwise(rows * place // count for place in range(count + 1))
 
 
 def unpacked(rows: RowSlice) -> Iterator[pyarrow.RecordBatch]:
@@ -95,9 +98,40 @@ def _stream(first: int, messages: Sequence[Received]) -> bytes:
 
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, arrow_schema()) as writer:
-        for low in range(0, len(messages), ARROW_BATCH_ROWS):
-            writer.write_batch(record_batch(first + low, messages[low : low + ARROW_BATCH_ROWS]))
+        _write(writer, first, messages)
     return bytes(sink.getvalue())
+
+
+def _write(writer: pyarrow.RecordBatchWriter, first: int, messages: Sequence[Received]) -> None:
+    for low in range(0, len(messages), ARROW_BATCH_ROWS):
+        writer.write_batch(record_batch(first + low, messages[low : low + ARROW_BATCH_ROWS]))
+
+
+def arrow_file(first: int, messages: Sequence[Received]) -> memoryview:
+    """Give the rows of the messages, numbered from `first`, as the content of an Arrow file."""
+    import pyarrow
+
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_file(sink, arrow_schema()) as writer:
+        _write(writer, first, messages)
+    return memoryview(sink.getvalue())
+
+
+def sliced_file(content: bytes, slices_max: int) -> list[RowSlice]:
+    """Part the rows of an Arrow file as `sliced` parts messages; ValueError: not of our columns."""
+    import pyarrow
+
+    with pyarrow.ipc.open_file(pyarrow.BufferReader(content)) as file:
+        rows = file.read_all()
+    if not rows.schema.equals(arrow_schema()):
+        raise ValueError("its columns are not those that this Leveret reads")
+    slices = []
+    for low, high in _edges(len(rows), slices_max):
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows.slice(low, high - low), max_chunksize=ARROW_BATCH_ROWS)
+        slices.append(RowSlice(bytes(sink.getvalue()), high - low))
+    return slices
 
 
 def arrow_schema() -> pyarrow.Schema:

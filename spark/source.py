@@ -1,9 +1,10 @@
 """Reading, as a data source of Spark's calls it: queues as streams, and queues as they are now.
 
     readStream   StreamReader, stream_source.py    acked once Spark has committed the batch
+                 SpooledReader, spooled_source.py  with spoolLocation: acked once it is on a disk
     read         BatchReader, batch_source.py      looked at and put back (peek), or taken (drain)
 
-Both check options and schema here, in the planner, before anything is connected to.
+All check options and schema here, in the planner, before anything is connected to.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _OF_STREAMS: Final = (
     "maxBytesPerTrigger",
     "pollTimeoutMs",
     "reconnectTimeoutMs",
+    "spoolLocation",
 )
 _OF_BATCHES: Final = ("limit",)
 # Said when the broker lists its connections.
@@ -49,6 +51,10 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
             f"the option ackMode: a stream acks after the commit; {options.ack_mode} "
             "is for batches (spark.read)"
         )
+    if options.spool_location is not None:
+        from .spooled_source import spooled_reader
+
+        return spooled_reader(options, options.spool_location)
     return StreamReader(options)
 
 

@@ -14,7 +14,7 @@ last batch unacked for ever, and with prefetch = batch size nothing more would b
 A batch that another process began (the driver was killed) is tried again by Spark with the same
 offsets: it has no rows here, and its messages, unacked, come back in later batches. So each message
 is processed at least once. It is twice if the driver dies, or the connection is lost, between a
-batch's write and its ack.
+batch's write and its ack. With `spoolLocation` it is otherwise: spooled_source.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -38,6 +38,7 @@ from ..logs.events import (
     SPARK_SOURCE_REPLAYED,
     SPARK_SOURCE_SMALL_PREFETCH,
 )
+from .broker_errors import SourceError
 from .options import SHORT_MAX, ReadOptions
 from .received import RowSlice, sliced, unpacked
 from .source import ways
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from .consumers import Consumers
 
 OFFSET: Final = "n"
+# In the offsets of a query with spoolLocation: the spool that they go on in (spooled_source.py).
+SPOOL: Final = "spool"
+Offset = dict[str, Any]
 # Trigger.Once asks for everything: what the prefetch holds.
 UNBOUNDED: Final = 1 << 62
 
@@ -55,13 +59,16 @@ UNBOUNDED: Final = 1 << 62
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of one run of a streaming query."""
 
+    # How many batches are held at once: one is processed, one is delivered.
+    _batches_held = 2
+
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         # Pickled before it is used: nothing is connected to until Spark asks.
         self._consumers: Consumers | None = None
         self._drains = False
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Give the offset of a query that has no checkpoint."""
         return {OFFSET: 0}
 
@@ -74,9 +81,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._drains = True
         self._consume().wait_until_tried()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Ack what has been committed, and say where the next batch ends."""
-        self._passed(start[OFFSET])
+        number = _number(start)
+        self._passed(number)
+        return {OFFSET: self._cut(number, limit)}
+
+    def _cut(self, start: int, limit: ReadLimit) -> int:
+        """Wait for a batch, and give its end."""
         consumers, options = self._consume(), self._options
         records, size_bytes = options.max_records_per_trigger, options.max_bytes_per_trigger
         if isinstance(limit, ReadMaxRows):
@@ -90,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumers.check()
             if self._drains and not consumers.ranges.available:
                 self._wait_for_rest(consumers)
-            return {OFFSET: consumers.ranges.cut(start[OFFSET], records, size_bytes)}
+            return consumers.ranges.cut(start, records, size_bytes)
 
     def _wait_for_rest(self, consumers: Consumers) -> None:
         """Wait for a message, or until there will be none of those that were there; lock held."""
@@ -104,27 +116,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumers.wait_for(lambda: bool(ranges.available), idle_s)
             consumers.check()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Give the rows of a range, the same as often as it is asked for."""
-        if start[OFFSET] == end[OFFSET]:
+        low, high = _number(start), _number(end)
+        if low == high:
             return []
         consumers = self._consume()
         with consumers.changed:
-            known = consumers.ranges.rows(start[OFFSET], end[OFFSET])
+            known = consumers.ranges.rows(low, high)
         if known is None:
-            consumers.warn(SPARK_SOURCE_REPLAYED, start=start[OFFSET], end=end[OFFSET])
+            consumers.warn(SPARK_SOURCE_REPLAYED, start=low, end=high)
             return []
         first, messages = known
         slices: list[InputPartition] = []
-        slices += sliced(first, messages, self._options.num_partitions or os.cpu_count() or 1)
+        slices += sliced(first, messages, self._slices_max)
         return slices
+
+    @property
+    def _slices_max(self) -> int:
+        return self._options.num_partitions or os.cpu_count() or 1
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Give a partition's rows; in a worker."""
         assert isinstance(partition, RowSlice)
         return unpacked(partition)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """Ack what has been committed."""
         self._passed(end[OFFSET])
 
@@ -149,7 +166,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             warn = service_log("warning", "json").warning
             prefetch = _prefetch(options)
-            if prefetch < 2 * min(options.max_records_per_trigger, SHORT_MAX // 2):
+            held = self._batches_held
+            if prefetch < held * min(options.max_records_per_trigger, SHORT_MAX // held):
                 # It works, but reads only while nothing is processed.
                 warn(SPARK_SOURCE_SMALL_PREFETCH, prefetch=prefetch)
             consuming = Consuming(
@@ -157,6 +175,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             self._consumers = Consumers(ways(options), consuming, warn)
         return self._consumers
+
+
+def _number(offset: Offset) -> int:
+    """Give how many messages there were up to this offset."""
+    if SPOOL in offset:
+        # Some of its messages may be acked and in the spool alone.
+        raise SourceError(
+            f"the checkpoint goes on in the spool {offset[SPOOL]}: give the spoolLocation that "
+            "this query had, or, when the spool is empty, a new checkpoint"
+        )
+    number: int = offset[OFFSET]
+    return number
 
 
 def _prefetch(options: ReadOptions) -> int:

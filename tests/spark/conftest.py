@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-for folder in (HERE, HERE.parents[1]):
+for folder in (HERE, HERE.parents[1], HERE.parent / "storage"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 

@@ -14,6 +14,7 @@ made = []
 socket.socket.__init__ = lambda *_a, **_k: made.append("socket")
 import leveret.spark.data_source, leveret.spark.source, leveret.spark.stream_source
 import leveret.spark.batch_source, leveret.spark.fetch, leveret.spark.consumer_thread
+import leveret.spark.spooled_source
 import pyspark_leveret
 print(made, threading.active_count(), "leveret.actors" in __import__("sys").modules)
 """

@@ -9,7 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
-from leveret.spark.received import Received, record_batch, sliced, unpacked
+import pyarrow
+from leveret.spark.received import (
+    Received,
+    arrow_file,
+    record_batch,
+    sliced,
+    sliced_file,
+    unpacked,
+)
 from pika import BasicProperties, compat
 
 
@@ -133,6 +141,28 @@ def test_slices_are_of_one_size_and_not_too_small(
     assert [(row["_seq"], row["body"]) for row in rows] == [
         (100 + n, str(n).encode()) for n in range(messages)
     ]
+
+
+@pytest.mark.parametrize("rows", [1, 999, 1000, 2001, 10_001])
+def test_a_file_is_sliced_as_its_messages_are(rows: int) -> None:
+    messages = [received(b"%d" % number, headers={"n": number}) for number in range(rows)]
+    expected = sliced(100, messages, 4)
+    found = sliced_file(bytes(arrow_file(100, messages)), 4)
+    assert [each.count for each in found] == [each.count for each in expected]
+    for each, other in zip(found, expected, strict=True):
+        # No slice carries what the others have.
+        assert len(each.rows) <= len(other.rows) + 2000
+        tables = [pyarrow.Table.from_batches(unpacked(rows)) for rows in (each, other)]
+        assert tables[0].equals(tables[1], check_metadata=True)
+
+
+def test_a_file_with_other_columns_is_an_error() -> None:
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.table({"body": [b"x"]})
+    with pyarrow.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(ValueError, match="its columns are not those that this Leveret reads"):
+        sliced_file(bytes(sink.getvalue()), 4)
 
 
 def test_a_slice_is_pickled_whole_and_shown_without_its_rows() -> None:

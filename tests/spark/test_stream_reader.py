@@ -190,11 +190,6 @@ def test_a_schema_of_the_users_is_refused() -> None:
         stream_reader({"queue": "source"}, StructType().add("body", "string"))
 
 
-def test_spooling_is_not_an_option() -> None:
-    with pytest.raises(OptionError, match="there is no spoolLocation"):
-        stream_reader({"queue": "source", "spoolLocation": "/tmp"}, read_schema())
-
-
 def test_a_stream_has_no_limit() -> None:
     with pytest.raises(OptionError, match="limit is not for this way of reading"):
         stream_reader({"queue": "source", "limit": "1"}, read_schema())
