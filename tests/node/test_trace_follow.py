@@ -23,6 +23,11 @@ Line = dict[str, Any]
 SECONDS_MAX = 20
 
 
+def _heed_ctrl_c() -> None:
+    """A shell's background jobs ignore it, and their children with them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def following(
     directory: Path, *arguments: str, stdout: int = subprocess.PIPE
@@ -36,6 +41,7 @@ def following(
         ],
         stdout=stdout,
         stderr=subprocess.PIPE,
+        preexec_fn=_heed_ctrl_c,
     )
     try:
         yield process
