@@ -80,9 +80,17 @@ class AckTimeouts:
         self._wait()
 
     def recovered(self) -> None:
-        """What is held is about to go back to its queues, whatever becomes of a transaction."""
-        self._noted = [note for note in self._noted if not self._is_held(note)]
-        heapq.heapify(self._noted)
+        """What is held is about to go back to its queues, whatever becomes of a transaction.
+
+        What was acked in one, a rollback may still give back.
+        """
+        noted = []
+        for over, first_tag, last_tag, timeout_ms in self._noted:
+            tags = self._unacked.not_held(first_tag, last_tag)
+            if tags is not None:
+                noted.append((over, *tags, timeout_ms))
+        heapq.heapify(noted)
+        self._noted = noted
 
     def _is_held(self, note: _Note) -> bool:
         return self._unacked.holds(note[1], note[2])

@@ -62,6 +62,19 @@ class Unacked:
         place = bisect_right(self._ranges, last_tag, lo=self._head, key=_first_tag) - 1
         return place >= self._head and self._ranges[place].last >= first_tag
 
+    def not_held(self, first_tag: int, last_tag: int) -> tuple[int, int] | None:
+        """The lowest and the highest of these tags that are not held; None if all are."""
+        ranges, head = self._ranges, self._head
+        place = max(head, bisect_right(ranges, first_tag, lo=head, key=_first_tag) - 1)
+        while place < len(ranges) and ranges[place].first <= first_tag:
+            first_tag = max(first_tag, ranges[place].last + 1)
+            place += 1
+        place = bisect_right(ranges, last_tag, lo=head, key=_first_tag) - 1
+        while place >= head and ranges[place].last >= last_tag:
+            last_tag = min(last_tag, ranges[place].first - 1)
+            place -= 1
+        return (first_tag, last_tag) if first_tag <= last_tag else None
+
     def take(self, delivery_tag: int, multiple: bool) -> list[Part]:
         """Remove what a basic.ack, nack or reject names.
 

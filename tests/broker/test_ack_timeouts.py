@@ -12,6 +12,8 @@ from leveret.actors.ack_timeouts import NOTED_MIN
 from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
+    BasicCancel,
+    BasicCancelOk,
     BasicDeliver,
     BasicGet,
     BasicNack,
@@ -144,6 +146,27 @@ def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> Non
     client.expect(2, timed_out(2))
     client.send_methods(2, ChannelCloseOk())
     client.wait_for_counts("q", (3, 0))
+
+
+def test_what_was_acked_before_a_recover_is_hurried_again_by_a_rollback(client: Client) -> None:
+    client.declare("clock", arguments=hurried())
+    client.declare("q", arguments=hurried())
+    client.publish_all("q", b"1", b"2", b"3")
+    client.publish_all("clock", b"tick")
+    for channel in (2, 3):
+        client.open_channel(channel)
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    client.consume("q", channel=2)
+    delivered(client, b"1", b"2", b"3", channel=2)
+    # Of one delivery, the middle is acked; the rest goes back, and to another consumer.
+    assert client.ask(2, BasicCancel("c")) == BasicCancelOk("c")
+    client.send_methods(2, BasicAck(2))
+    assert client.ask(2, BasicRecover(True)) == BasicRecoverOk()
+    client.wait_for_counts("q", (2, 0))
+    assert client.get("clock", channel=3) is not None
+    client.expect(3, timed_out(3))
+    assert client.ask(2, TxRollback()) == TxRollbackOk()
+    client.expect(2, timed_out(2))
 
 
 def test_rollbacks_and_commits_leave_no_notes(client: Client, broker: leveret.Broker) -> None:

@@ -29,6 +29,20 @@ def unacked() -> Unacked:
     return Unacked()
 
 
+@given(st.sets(st.integers(1, 12)), st.integers(1, 12), st.integers(1, 12))
+def test_which_tags_are_not_held_is_told_by_the_outermost(
+    acked: set[int], one: int, other: int
+) -> None:
+    unacked = Unacked()
+    for first_tag, count in ((1, 5), (6, 1), (7, 6)):
+        unacked.add(first_tag, delivery(count))
+    for tag in acked:
+        unacked.take(tag, False)
+    first, last = sorted((one, other))
+    missing = sorted(acked & set(range(first, last + 1)))
+    assert unacked.not_held(first, last) == ((missing[0], missing[-1]) if missing else None)
+
+
 def test_an_ack_of_one_tag_takes_one_message(unacked: Unacked) -> None:
     first, second = delivery(3), delivery(2)
     unacked.add(1, first)
