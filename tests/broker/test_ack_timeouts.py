@@ -128,7 +128,8 @@ def test_an_ack_in_an_open_transaction_is_one(connect: Callable[..., Client]) ->
     client.nothing_more()
 
 
-def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> None:
+def hold_three_in_a_transaction(client: Client) -> None:
+    """On channel 2, of one delivery; what channel 3 gets of `clock` is hurried as much."""
     client.declare("clock", arguments=hurried())
     client.declare("q", arguments=hurried())
     client.publish_all("q", b"1", b"2", b"3")
@@ -138,6 +139,10 @@ def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> Non
     assert client.ask(2, TxSelect()) == TxSelectOk()
     client.consume("q", channel=2)
     delivered(client, b"1", b"2", b"3", channel=2)
+
+
+def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> None:
+    hold_three_in_a_transaction(client)
     client.send_methods(2, BasicAck(3, True))
     assert client.get("clock", channel=3) is not None
     # Theirs was over before this one's.
@@ -149,15 +154,7 @@ def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> Non
 
 
 def test_what_was_acked_before_a_recover_is_hurried_again_by_a_rollback(client: Client) -> None:
-    client.declare("clock", arguments=hurried())
-    client.declare("q", arguments=hurried())
-    client.publish_all("q", b"1", b"2", b"3")
-    client.publish_all("clock", b"tick")
-    for channel in (2, 3):
-        client.open_channel(channel)
-    assert client.ask(2, TxSelect()) == TxSelectOk()
-    client.consume("q", channel=2)
-    delivered(client, b"1", b"2", b"3", channel=2)
+    hold_three_in_a_transaction(client)
     # Of one delivery, the middle is acked; the rest goes back, and to another consumer.
     assert client.ask(2, BasicCancel("c")) == BasicCancelOk("c")
     client.send_methods(2, BasicAck(2))
