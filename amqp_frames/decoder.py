@@ -134,7 +134,7 @@ class Decoder:
         missing = self._needed_bytes - self._pending_bytes
         if missing <= 0 or len(data) - position < READ_BYTES_COPIED_MAX:
             missing = max(missing, len(data) - position)
-        piece = data[position : position + missing] if missing < len(data) else data
+        piece = data[position : position + missing]
         self._pending.append(piece)
         self._pending_bytes += len(piece)
         if self._pending_bytes >= self._needed_bytes:

@@ -81,6 +81,15 @@ def test_a_large_body_may_take_many_reads(part_bytes: int, read_bytes: int) -> N
     assert decoded(reads).publishes() == [small.message(), large.message()] * 2
 
 
+def test_a_large_read_behind_a_begun_publish_is_taken_once() -> None:
+    large = Publish(b"\xce" * 100_000, part_bytes=131_064)
+    head, *_ = large.wire().partition(b"\xce" * 100)
+    for waits in (1, 30, len(head)):
+        wire = large.wire()
+        reads = [wire[:waits], wire[waits : waits + 70_000], wire[waits + 70_000 :]]
+        assert decoded(reads).publishes() == [large.message()]
+
+
 def test_publishes_of_one_read_are_one_batch_over_its_bytes() -> None:
     wire = Publish(b"one", b"\0\1a\0").wire() + Publish(b"two", b"\0\1b\0").wire() * 2
     (event,) = decoder().feed(wire)

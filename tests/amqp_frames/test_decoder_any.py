@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 
 import pytest
 from decoding import Decoded, Publish, ack, byte_by_byte, decoded, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveret.amqp_frames.constants import HEARTBEAT_FRAME, REPLY_NAMES
+from leveret.amqp_frames.constants import (
+    EMPTY_FRAME_BYTES,
+    FRAME_END,
+    HEARTBEAT_FRAME,
+    REPLY_NAMES,
+)
+from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX
 from leveret.amqp_frames.methods import (
     BasicNack,
     ChannelOpen,
@@ -97,6 +103,34 @@ def test_chunking_changes_nothing(wire: bytes, places: list[float]) -> None:
     whole = decoded([wire], **LIMITS)
     assert whole.error is None
     assert decoded(cut(wire, places), **LIMITS) == whole
+
+
+@given(
+    st.lists(
+        st.integers(READ_BYTES_COPIED_MAX - 50, 3 * READ_BYTES_COPIED_MAX), min_size=1, max_size=3
+    ),
+    st.sampled_from([4096, 100_000, 131_072]),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-60, 60), st.booleans()), max_size=8),
+)
+@settings(max_examples=200)
+def test_chunking_changes_nothing_where_reads_are_too_large_to_be_joined(
+    body_sizes: list[int], frame_bytes: int, places: list[tuple[int, int, bool]]
+) -> None:
+    # A body of frame ends: what is read twice is not found by looking for one.
+    sent = [
+        Publish(bytes((FRAME_END,)) * size, part_bytes=frame_bytes - EMPTY_FRAME_BYTES)
+        for size in body_sizes
+    ]
+    wire = b"".join(publish.wire() for publish in sent)
+    starts = [0, *accumulate(len(publish.wire()) for publish in sent)]
+    cuts = {0, len(wire)}
+    for number, offset, is_far in places:
+        far = READ_BYTES_COPIED_MAX + 100 if is_far else 0
+        cuts.add(min(max(0, starts[number % len(starts)] + far + offset), len(wire)))
+    reads = [wire[start:end] for start, end in pairwise(sorted(cuts))]
+    result = decoded(reads)
+    assert result.error is None
+    assert result.publishes() == [publish.message() for publish in sent]
 
 
 @given(sessions())
