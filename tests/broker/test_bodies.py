@@ -69,6 +69,24 @@ def test_a_body_of_16_mb_is_kept_and_comes_back(client: Client) -> None:
     client.expect_delivery(BasicDeliver("c", 1, False, "", "q"), body)
 
 
+def test_bodies_that_come_in_pieces_of_any_size_come_back(client: Client) -> None:
+    client.declare("q", durable=True)
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    # Octets that are frame ends: what was taken twice would pass for a frame.
+    bodies = [b"\xce" * chance.randrange(60_000, 300_000) for _ in range(100)]
+    for body in bodies:
+        wire = publish("q", body, PERSISTENT)
+        place = chance.choice((chance.randrange(80), chance.randrange(len(wire))))
+        client.send(wire[:place])
+        client.send(wire[place:])
+    client.expect_acks(range(1, 101))
+    client.consume("q")
+    for tag, body in enumerate(bodies, 1):
+        client.expect_delivery(BasicDeliver("c", tag, False, "", "q"), body)
+
+
 def test_a_body_of_16_mb_in_frames_of_4_kb_comes_back(connect: Connect) -> None:
     client = connect(frame_max_bytes=4096)
     client.open_channel(1, confirms=True)
