@@ -190,6 +190,9 @@ class BrokerActor(LoopActor):
             status = yield self._handle(queue), PrepareDelete(self.actor_ref)
             if isinstance(status, Status):
                 message_count, consumer_count = status.message_count, status.consumer_count
+            elif method.if_empty or method.if_unused:
+                # It has failed: what it holds is in the journal, and nobody can say how much.
+                raise gone(queue, has_crashed=True)
         try:
             plan = topology.prepare_delete_queue(
                 method.queue,

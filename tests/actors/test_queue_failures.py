@@ -156,6 +156,19 @@ def test_a_dead_queue_can_be_deleted_and_declared_anew(
     client.expect(1, BasicAck(2, False))
 
 
+@pytest.mark.parametrize("condition", ["if_empty", "if_unused"])
+def test_of_a_dead_queue_nobody_can_say_that_it_is_empty_or_unused(
+    client: Client, broker: leveret.Broker, condition: str
+) -> None:
+    client.declare("durable", durable=True)
+    client.publish_all("durable", b"kept", properties=PERSISTENT)
+    queue = queue_actor(broker, "durable")
+    fail(queue)
+    delete = QueueDelete(queue="durable", **{condition: True})  # type: ignore[arg-type]
+    refused = ChannelClose(404, CRASHED, delete.class_id, delete.method_id)
+    assert client.ask(1, delete) == refused
+
+
 def test_a_dead_queue_is_back_with_its_messages_when_the_broker_starts_again(
     tmp_path: Path,
 ) -> None:
