@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from ..logs.events import CONTROL_REQUEST, HTTP_REFUSED
+from .descriptors import has_one_of_the_last
 from .http_exchange import CHALLENGE, HttpError, HttpExchange, HttpRequest
 from .http_resources import LIVE, READY, Action, find_action, trace_answer
 from .messages import AskJournal, JournalAnswers, LogIn, LoginAnswer, Ref, WakeAt, Woken
@@ -186,7 +187,8 @@ class HttpListener:
 
     def connection_made(self, transport: asyncio.Transport) -> Ref | None:
         """Start its actor; None if there are too many."""
-        if len(self.transports) >= self.limits.connections_max:
+        is_full = len(self.transports) >= self.limits.connections_max
+        if is_full or has_one_of_the_last(transport, self.context.file_descriptors_kept):
             transport.write(_TOO_MANY)
             transport.close()
             return None

@@ -7,6 +7,7 @@ import ssl
 from typing import Any, cast
 
 from ..core.peer import Peer
+from .descriptors import REFUSAL, has_one_of_the_last
 from .messages import Abandon, AlarmCleared, ConnectionLost, Down, Ref, Shutdown, WriteBuffer
 from .node_context import NodeContext
 from .reader import Reader
@@ -37,8 +38,14 @@ class Listener(LoopActor):
         """Start a reader; called on the event loop, not through the mailbox. None: refused."""
         limit = self._context.connections_max
         peer = self._peer(transport)
-        if self._is_stopping or (limit and len(self._readers) >= limit + UNOPENED_MAX):
-            reason = "broker is stopping" if self._is_stopping else "connections_max"
+        reason = ""
+        if self._is_stopping:
+            reason = "broker is stopping"
+        elif limit and len(self._readers) >= limit + UNOPENED_MAX:
+            reason = "connections_max"
+        elif has_one_of_the_last(transport, self._context.file_descriptors_kept):
+            reason = REFUSAL
+        if reason:
             self.runtime.log.warning("connection.refused", peer=peer.name, reason=reason)
             transport.abort()
             return None

@@ -42,6 +42,7 @@ class NodeContext:
     handshake_timeout_seconds: float
     close_timeout_seconds: float
     connections_max: int
+    file_descriptors_kept: int
     consumers_per_channel_max: int
     # An actor that the node cannot do without has failed.
     on_fatal: Callable[[str, BaseException], None]

@@ -68,6 +68,7 @@ class Configuration:
     consumers_per_channel_max: int = 0
     message_size_max_bytes: int = 128 * MIB
     file_descriptors_min: int = 1024
+    file_descriptors_kept: int = 256
 
     publish_window_bytes_max: int = 16 * MIB
     delivery_window_bytes_max: int = 4 * MIB
@@ -124,6 +125,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     # RabbitMQ's own ceiling.
     "message_size_max_bytes": (1, 512 * MIB),
     "file_descriptors_min": (64, 2**31 - 1),
+    "file_descriptors_kept": (0, 2**31 - 1),
     "publish_window_bytes_max": (65_536, 2**40),
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),

@@ -61,6 +61,7 @@ class Listening:
             tls,
             self._log,
             handshakes_max=self._configuration.tls_handshakes_max,
+            file_descriptors_kept=self._configuration.file_descriptors_kept,
             handshake_timeout_seconds=self._configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=self._configuration.close_timeout_ms / 1000,
         )

@@ -126,9 +126,8 @@ class Node:
         self._report(recovered)
         self._start_trace()
         runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log)
-        context = self.context = self._context(
-            runtime, vhosts, accounts, recovered.next_batch_number
-        )
+        next_number = recovered.next_batch_number
+        context = self.context = self._context(runtime, vhosts, accounts, next_number)
         context.journal = JournalActor.start_alone(
             self._journal, self._log, self._on_fatal, self.trace
         )
@@ -193,6 +192,7 @@ class Node:
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
             connections_max=configuration.connections_max,
+            file_descriptors_kept=configuration.file_descriptors_kept,
             consumers_per_channel_max=configuration.consumers_per_channel_max,
             on_fatal=self._on_fatal,
             reply_consumers=ReplyConsumers(),

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from .actors.descriptors import REFUSAL, is_one_of_the_last
 from .actors.listener import Connection, Listener
 from .logs.events import CONNECTION_REFUSED, LISTENER_FAILING
 
@@ -36,6 +37,7 @@ class TlsServer:
         log: FilteringBoundLogger,
         *,
         handshakes_max: int,
+        file_descriptors_kept: int,
         handshake_timeout_seconds: float,
         close_timeout_seconds: float,
     ) -> None:
@@ -43,6 +45,7 @@ class TlsServer:
         # For the next handshakes; another one may take its place.
         self.context = context
         self._log = log
+        self._file_descriptors_kept = file_descriptors_kept
         self._handshake_timeout_seconds = handshake_timeout_seconds
         self._close_timeout_seconds = close_timeout_seconds
         self._sockets: list[socket.socket] = []
@@ -99,7 +102,13 @@ class TlsServer:
                 self._log.error(LISTENER_FAILING, reason=str(error))
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
             else:
-                self._start(self._shake_hands(accepted, f"{address[0]}:{address[1]}"))
+                peer = f"{address[0]}:{address[1]}"
+                if is_one_of_the_last(accepted.fileno(), self._file_descriptors_kept):
+                    accepted.close()
+                    self._slots.release()
+                    self._log.warning(CONNECTION_REFUSED, peer=peer, reason=REFUSAL)
+                else:
+                    self._start(self._shake_hands(accepted, peer))
 
     async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
         try:

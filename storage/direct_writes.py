@@ -13,6 +13,8 @@ import mmap
 import os
 from collections.abc import Sequence
 
+from .descriptors import SCARCE
+
 # Offset, length and memory of a direct write are multiples of this: a page, and no less than any
 # disk's sector.
 BLOCK_BYTES = 4096
@@ -41,7 +43,8 @@ class DirectWrites:
         try:
             self._descriptors[handle] = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flag)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            # Without a descriptor to spare, the page cache does it.
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, *SCARCE):
                 raise
 
     def close(self, handle: int) -> None:
@@ -63,7 +66,12 @@ class DirectWrites:
         if descriptor is None:
             return 0
         if self._memory is None:
-            self._staging = os.memfd_create("staging", os.MFD_CLOEXEC)
+            try:
+                self._staging = os.memfd_create("staging", os.MFD_CLOEXEC)
+            except OSError as error:
+                if error.errno not in SCARCE:
+                    raise
+                return 0
             os.ftruncate(self._staging, STAGING_BYTES)
             self._memory = mmap.mmap(self._staging, STAGING_BYTES)
         staged = os.pwritev(self._staging, first_bytes(buffers, STAGING_BYTES), 0)

@@ -20,6 +20,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from .descriptors import opened
 from .direct_writes import BLOCK_BYTES, DIRECT_BYTES_MIN, DirectWrites, first_bytes
 
 # What one writev takes at most; the rest goes with the next.
@@ -106,8 +107,8 @@ class OperatingSystemFiles:
 
     def create(self, path: str) -> int:
         """Open a new file."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        handle = os.open(path, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        handle = opened(path, flags, 0o600)
         self._direct.open(handle, path)
         return handle
 
@@ -136,7 +137,7 @@ class OperatingSystemFiles:
 
     def sync_directory(self, directory: str) -> None:
         """Fsync of the directory."""
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = opened(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
         finally:
@@ -148,7 +149,7 @@ class OperatingSystemFiles:
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Read, again and again until the length or the end is reached."""
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = opened(path, os.O_RDONLY)
         try:
             first = os.pread(handle, length, offset)
             if len(first) in (0, length):
@@ -163,7 +164,7 @@ class OperatingSystemFiles:
 
     def truncate(self, path: str, length: int) -> None:
         """Cut if there is something to cut, and fsync in any case."""
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        handle = opened(path, os.O_RDWR)
         try:
             if os.fstat(handle).st_size != length:
                 os.ftruncate(handle, length)
@@ -186,7 +187,7 @@ class OperatingSystemFiles:
 
     def lock(self, path: str) -> int:
         """An exclusive flock, which the kernel takes back when the process dies."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = opened(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -54,6 +54,7 @@ def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
             context,
             log,  # type: ignore[arg-type]
             handshakes_max=10,
+            file_descriptors_kept=0,
             handshake_timeout_seconds=5,
             close_timeout_seconds=5,
         )

@@ -42,17 +42,26 @@ def test_large_and_small_writes_in_turns_leave_what_was_written(tmp_path: Path, 
     assert (tmp_path / "file").read_bytes()[: len(written)] == written
 
 
-@pytest.mark.parametrize("refused", ["open", "pwrite"])
-def test_a_file_system_without_direct_writes_takes_them_through_the_page_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        ("open", errno.EINVAL),
+        ("pwrite", errno.EINVAL),
+        # No file descriptor is left for them.
+        ("open", errno.EMFILE),
+        ("memfd_create", errno.ENFILE),
+    ],
+)
+def test_what_cannot_be_written_directly_goes_through_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, error: int
 ) -> None:
     real = getattr(os, refused)
     refusals = []
 
     def refuse(first: object, second: object, *rest: object) -> object:
-        if refused == "pwrite" or (isinstance(second, int) and second & os.O_DIRECT):
+        if refused != "open" or (isinstance(second, int) and second & os.O_DIRECT):
             refusals.append(refused)
-            raise OSError(errno.EINVAL, "invalid argument")
+            raise OSError(error, "refused")
         return real(first, second, *rest)
 
     monkeypatch.setattr(direct_writes.os, refused, refuse)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from leveret.storage import descriptors
 from leveret.storage.files import (
     VECTORS_MAX,
     Buffer,
@@ -163,3 +167,32 @@ def test_every_commit_of_journal_and_catalog_is_synced_before_it_returns(tmp_pat
     assert len(confirms) == 301
     # Exactly one sync for each commit, between its confirm and the one before.
     assert [after - before - 1 for before, after in pairwise(confirms)] == [1] * 300
+
+
+@pytest.mark.parametrize("scarce", [errno.EMFILE, errno.ENFILE])
+def test_a_file_is_opened_when_a_descriptor_is_free_again(
+    files: OperatingSystemFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scarce: int
+) -> None:
+    real, refusals = os.open, [scarce] * 3
+
+    def scarcely(*arguments: Any) -> int:
+        if refusals:
+            raise OSError(refusals.pop(), "too many open files")
+        return real(*arguments)
+
+    monkeypatch.setattr(descriptors.os, "open", scarcely)
+    files.close(files.create(str(tmp_path / "file")))
+    assert not refusals
+    assert (tmp_path / "file").exists()
+
+
+def test_without_any_descriptor_the_error_comes_in_the_end(
+    files: OperatingSystemFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_arguments: Any) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(descriptors.os, "open", never)
+    monkeypatch.setattr(descriptors, "WAIT_SECONDS_MAX", 0.05)
+    with pytest.raises(OSError, match="too many open files"):
+        files.create(str(tmp_path / "file"))
