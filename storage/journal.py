@@ -155,7 +155,7 @@ class Journal:
     def forget_identities(self, queue_id: int, below: int) -> None:
         """The queue's window remembers no entry with an id below this. Nothing is written."""
         self._writer.check()
-        self._ledger.remembered.forget(queue_id, below)
+        self._ledger.forget_identities(queue_id, below)
 
     def drop_queue(self, queue_id: int) -> None:
         """The queue is no more, and the catalog has committed that: all its entries are dead.

@@ -102,10 +102,21 @@ class SegmentLedger(Generic[BlockType]):
     def drop(self, queue_id: int) -> None:
         """Everything of this queue is dead, without a record: the catalog does not know it."""
         self.remembered.drop(queue_id)
+        self._identities_went()
         live_entries = self.queues.pop(queue_id, None)
         if live_entries is not None:
             for block in live_entries.blocks:
                 self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
+
+    def forget_identities(self, queue_id: int, below: int) -> None:
+        """The queue's window remembers no entry with an id below this."""
+        self.remembered.forget(queue_id, below)
+        self._identities_went()
+
+    def _identities_went(self) -> None:
+        # Segments that have nothing else, and stayed because of how many they had.
+        if self.remembered.made:
+            self.may_remove = True
 
     def removable(self) -> list[int]:
         """The segments that can go now, together. Cheap while nothing has changed."""

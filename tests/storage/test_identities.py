@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
+import pytest
 from crashing_files import CrashingFiles, PowerCut
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -130,6 +131,26 @@ def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
         _, recovered = opened(files, segment_bytes_max=1 << 16)
         assert kept(recovered) == named(range(1, 40_001))
         assert on_disk(files) < 40_000 * 16 * 1.2 + 3 * (1 << 16)
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_segments_of_identities_go_when_these_are_forgotten(is_dropped: bool) -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files, segment_bytes_max=1 << 16)
+    for first in range(1, 40_001, 50):
+        publish(journal, range(first, first + 50))
+        journal.commit()
+        journal.settle(1, [(first, first + 49)])
+        journal.commit()
+        journal.reclaim()
+    assert journal.reclaim() == 0
+    before = on_disk(files)
+    if is_dropped:
+        journal.drop_queue(1)
+    else:
+        journal.forget_identities(1, 40_001)
+    assert journal.reclaim() > 0
+    assert on_disk(files) < before / 4
 
 
 def test_starts_without_traffic_write_the_same_identities_only_while_that_frees_a_segment() -> None:
