@@ -2,8 +2,9 @@
 
 Runs inside the channel's actor, and is apart from it only to be read by itself. A reply comes from
 the publishing channel, not from a queue: it is sent to the client or, past
-`reply_window_bytes_max` of what the socket has not taken, dropped. Nobody waits for it, and the one
-that does not read harms neither the memory nor those who answer it.
+`reply_window_bytes_max` of replies, to all channels of its connection, that the socket has not
+taken, dropped. Nobody waits for it, and the one that does not read harms neither the memory nor
+those who answer it.
 """
 
 from __future__ import annotations
@@ -74,14 +75,15 @@ class Replies:
         tag = self.consumer_tag
         if tag is None or message.name != self._name:
             return
-        if self._outlet.used_bytes >= self._context.reply_window_bytes_max:
+        replies = self._outlet.outlet.replies
+        if replies.used_bytes >= self._context.reply_window_bytes_max:
             self._drop(len(message.indexes))
             return
         frames = self._deliveries.encode_replies(
             message.batch, message.indexes, encode_short_string(tag)
         )
-        self._outlet.take(len(frames))
-        self._channel.write_frames(WriteDeliveries([frames], self._outlet, len(frames), None, None))
+        replies.take(len(frames))
+        self._channel.write_frames(WriteDeliveries([frames], replies, len(frames), None, None))
 
     def _drop(self, count: int) -> None:
         # Said once per channel, not once per reply: its client may have stopped reading for good.

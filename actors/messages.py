@@ -183,7 +183,7 @@ class WriteDeliveries(NamedTuple):
     """Channel -> Writer: frames that windows count until the socket takes them.
 
     Then `window_bytes` of the outlet are given back, and `answer` is told to the queue that a
-    consumer got them from; None for basic.get.
+    consumer got them from; None for basic.get and for direct replies.
     """
 
     frames: Sequence[bytes]

@@ -9,14 +9,19 @@ class Outlet:
     Past `bytes_max` none of the connection's consumers gets more and none of its basic.gets is
     carried out, whatever their own windows say, or they all together would fill the memory for a
     client that does not read. Who is passed over waits to be told. All run on one thread.
+
+    `replies` is what all channels together have out of direct replies, which do not wait but are
+    dropped past a limit of their own. No channel gives them back when it ends: until the socket
+    has taken them they take up memory, and a client that can end channels could have any number.
     """
 
-    __slots__ = ("_used_bytes", "_waiting", "bytes_max")
+    __slots__ = ("_used_bytes", "_waiting", "bytes_max", "replies")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._used_bytes = 0
         self._waiting: dict[object, None] = {}
+        self.replies = OutletShare(self)
 
     def share(self) -> OutletShare:
         """One channel's part of it."""
@@ -43,7 +48,10 @@ class Outlet:
 
 
 class OutletShare:
-    """One channel's part of its connection's outlet; what a channel that ended had out is gone."""
+    """One channel's part of its connection's outlet, or the replies'.
+
+    What a channel that ended had out is gone.
+    """
 
     __slots__ = ("_is_released", "_used_bytes", "outlet")
 
@@ -60,7 +68,7 @@ class OutletShare:
 
     @property
     def used_bytes(self) -> int:
-        """What the channel has out."""
+        """What it has out."""
         return self._used_bytes
 
     def give_back(self, count: int) -> None:

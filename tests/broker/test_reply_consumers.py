@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
 from collections.abc import Callable
 
 import leveret
 import pytest
-from insides import context_of, wait_until
+from insides import context_of, readers, wait_until, writer_actor
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -23,7 +25,8 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from replies import REPLY_TO, asking, expect_reply, reply_name
+from leveret.core.outlet import Outlet, OutletShare
+from replies import ASKING, REPLY_TO, asking, expect_reply, name_in_request, reply_name
 from wire import Client, publish
 
 Connect = Callable[..., Client]
@@ -143,7 +146,7 @@ class TestWindow:
                 assert isinstance(asker.read_method(1), BasicDeliver)
                 got.append(int(asker.read_content(1).body[:5]))
 
-        read_until(lambda: asker_is_drained(broker))
+        read_until(lambda: outlet_of(broker, name).replies.used_bytes == 0)
         # It reads, so it gets replies again.
         client.send(publish(name, b"%5d" % count))
         read_until(lambda: got[-1:] == [count])
@@ -151,8 +154,42 @@ class TestWindow:
         assert got == sorted(set(got))
         assert len(got) < count
 
+    def test_all_channels_of_a_connection_share_the_window_and_other_connections_do_not(
+        self, asker: Client, client: Client, connect: Connect, broker: leveret.Broker
+    ) -> None:
+        names = [reply_name(asker, client)]
+        for channel in range(2, 31):
+            asker.open_channel(channel)
+            asker.consume(REPLY_TO, "r", no_ack=True, channel=channel)
+            asker.send(publish("work", b"request", ASKING, channel=channel))
+            asker.nothing_more(channel)
+            names.append(name_in_request(client))
+        other = asking(connect)
+        other_name = reply_name(other, client)
+        writer = writer_actor(readers(broker)[0]).actor_inbox.actor
+        numbers = itertools.count(1)
 
-def asker_is_drained(broker: leveret.Broker) -> bool:
-    consumers = context_of(broker).reply_consumers
-    (channel,) = consumers._channels.values()
-    return channel.actor_inbox.actor.consuming.replies._outlet.used_bytes == 0
+        def reply(name: str) -> None:
+            client.send(publish(name, bytes(30_000)))
+            client.expect(1, BasicAck(next(numbers), False))
+
+        def waiting_bytes() -> int:
+            return sum(each.window_bytes for each in writer._unsent)
+
+        # Until the socket's buffers are full and the rest waits in the broker.
+        asker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        while waiting_bytes() < 65_536:
+            reply(names[0])
+        for name in names * 4:
+            reply(name)
+        client.send(publish(other_name, b"reply"))
+        expect_reply(other, 1, other_name, b"reply")
+        # The last one that there was room for may be larger than the room.
+        assert waiting_bytes() < 65_536 + 31_000
+
+
+def outlet_of(broker: leveret.Broker, name: str) -> Outlet:
+    channel = context_of(broker).reply_consumers.find(name)
+    assert channel is not None
+    share: OutletShare = channel.actor_inbox.actor.consuming.replies._outlet
+    return share.outlet

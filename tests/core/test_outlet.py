@@ -47,6 +47,21 @@ def test_what_a_channel_that_ended_had_out_counts_no_more() -> None:
     assert outlet.is_closed("queue")
 
 
+def test_replies_count_over_all_channels_and_until_the_socket_takes_them() -> None:
+    outlet = Outlet(100)
+    one, other = outlet.share(), outlet.share()
+    assert one.outlet.replies is other.outlet.replies
+    other.take(10)
+    outlet.replies.take(90)
+    assert outlet.replies.used_bytes == 90
+    assert outlet.is_closed("queue")
+    # They wait for the socket whatever becomes of their channel.
+    one.release()
+    assert outlet.replies.used_bytes == 90
+    outlet.replies.give_back(60)
+    assert outlet.opened() == ["queue"]
+
+
 def test_a_queue_passes_over_the_consumers_of_a_closed_outlet_only() -> None:
     full, empty = Outlet(100), Outlet(100)
     closed = ChannelCredit(full.share())

@@ -29,6 +29,11 @@ def reply_name(asker: Client, client: Client, channel: int = 1) -> str:
     """The name that `client` finds in a request, and that is the asker's."""
     asker.send(publish("work", b"request", ASKING))
     asker.nothing_more()
+    return name_in_request(client, channel)
+
+
+def name_in_request(client: Client, channel: int = 1) -> str:
+    """The name in the request that has waited longest."""
     answer = client.ask(channel, BasicGet(queue="work", no_ack=True))
     assert isinstance(answer, BasicGetOk), answer
     properties = client.read_content(channel).properties
