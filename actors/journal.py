@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import queue
 import sys
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,6 +69,15 @@ class ThreadActor(pykka.ThreadingActor):
         super().__init__()
         self._log = log
         self._on_fatal = on_fatal
+        # Its files are closed: an actor that fails is stopped some time before.
+        self.closed = threading.Event()
+        self.actor_ref.closed = self.closed  # type: ignore[attr-defined]
+
+    def _actor_loop(self) -> None:
+        try:
+            super()._actor_loop()
+        finally:
+            self.closed.set()
 
     def _handle_failure(
         self,
@@ -107,6 +117,16 @@ class ThreadActor(pykka.ThreadingActor):
         except queue.Empty:
             pass
         return messages
+
+
+def stop_and_wait(actor: Ref, failed_seconds_max: float) -> bool:
+    """Stop a ThreadActor, behind all that it was told; false if its files are still open.
+
+    One that has failed closes them by itself, and may be at a disk that answers no more.
+    """
+    actor.stop()
+    closed: threading.Event = actor.closed  # type: ignore[attr-defined]
+    return closed.wait(failed_seconds_max)
 
 
 class _Work(NamedTuple):
@@ -253,4 +273,4 @@ class JournalActor(ThreadActor):
     def on_failure(self, *_exception: object) -> None:
         """Close the files: after an error nothing is written or synced any more."""
         self._stop_disk()
-        self._journal.close()
+        self._journal.abandon()

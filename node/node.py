@@ -19,7 +19,7 @@ from .actors.broker import BrokerActor
 from .actors.catalog import CatalogActor
 from .actors.catalog_changes import restored
 from .actors.dead_letter_publisher import DeadLetterPublisher
-from .actors.journal import JournalActor
+from .actors.journal import JournalActor, stop_and_wait
 from .actors.listener import Listener
 from .actors.logins import Logins, login_threads
 from .actors.messages import Abandon, Ref, Shutdown
@@ -290,8 +290,8 @@ class Node:
         owners = ((self._journal_actor, self._journal), (self._catalog_actor, self._catalog))
         for actor, file in owners:
             if actor is not None:
-                # Behind everything that was told to it before.
-                await loop.run_in_executor(None, actor.stop)
+                seconds = self._configuration.close_timeout_ms / 1000
+                await loop.run_in_executor(None, stop_and_wait, actor, seconds)
             elif file is not None:
                 # The start failed before there was an actor for it.
                 file.close()

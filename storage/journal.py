@@ -223,6 +223,11 @@ class Journal:
         """Write and sync what is left, and close. After an error: close only."""
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Close the files as they are: what is left may be half of something."""
+        self._writer.segment.unusable = self._writer.segment.unusable or "abandoned"
+        self._writer.close()
+
     def _carry(self, segments: set[int]) -> None:
         """Write the identities that lie in these segments anew; many, to segments of their own."""
         writer, remembered = self._writer, self._ledger.remembered

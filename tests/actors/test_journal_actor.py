@@ -13,7 +13,7 @@ import pytest
 import structlog
 from client_frames import FRAME_MAX_BYTES, PERSISTENT, publish
 from gated_files import GatedFiles
-from leveret.actors.journal import DISK_THREAD_BYTES_MIN, JournalActor
+from leveret.actors.journal import DISK_THREAD_BYTES_MIN, JournalActor, stop_and_wait
 from leveret.actors.messages import (
     Append,
     DropQueue,
@@ -215,6 +215,49 @@ def test_after_an_error_of_a_large_commit_nothing_is_answered_or_written_any_mor
     bench.journal.stop()
     assert bench.heard(0) == []
     assert bench.files.syncs_begun == 0
+
+
+def test_a_mistake_of_ours_leaves_what_was_not_committed_unwritten(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.files.hold()
+    bench.append(0, 1)
+    bench.files.wait_until_syncing()
+    # In one mailbox: a good one, and what fails behind it.
+    bench.append(0, 2)
+    malformed: Any = None
+    bench.journal.tell(Append(bench.queues[0], 1, malformed, malformed, range(1), range(3, 4)))
+    bench.files.release()
+    assert bench.has_failed.wait(TIMEOUT_SECONDS)
+    assert stop_and_wait(bench.journal, TIMEOUT_SECONDS)
+    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    assert [len(run.indexes) for run in recovered.queues[1]] == [1]
+
+
+def test_who_stops_a_journal_that_failed_waits_until_its_files_are_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_close, happened = threading.Event(), []
+
+    def closing_slowly(*_arguments: object) -> None:
+        may_close.wait(TIMEOUT_SECONDS)
+        happened.append("closed")
+
+    monkeypatch.setattr(Journal, "abandon", closing_slowly)
+    bench.files.failing["write"] = OSError(errno.EIO, "Input/output error")
+    bench.append(0, 1)
+    assert bench.has_failed.wait(TIMEOUT_SECONDS)
+    assert not stop_and_wait(bench.journal, 0.01)
+
+    def stop() -> None:
+        assert stop_and_wait(bench.journal, TIMEOUT_SECONDS)
+        happened.append("stopped")
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    may_close.set()
+    stopping.join(TIMEOUT_SECONDS)
+    assert happened == ["closed", "stopped"]
 
 
 def test_its_actor_is_in_no_registry(bench: Bench) -> None:
