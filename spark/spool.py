@@ -73,25 +73,32 @@ class Spool:
 
     def open(self) -> list[str]:
         """Lock the directory and see what is there; gives the torn files that were removed."""
-        with self._told():
-            try:
-                self._lock = self._files.lock(self._path(LOCK_NAME))
-            except BlockingIOError:
-                raise SpoolTakenError(
-                    f"the spool {self.directory} is in use by another running query: "
-                    "each query needs a directory of its own as spoolLocation"
-                ) from None
-            names = sorted(self._files.list_directory(self.directory))
-            torn = [name for name in names if _is_ours(name.removesuffix(PARTIAL), name)]
-            for name in torn:
-                # Nothing in it was acked: the broker delivers it again.
-                self._files.remove(self._path(name))
-            # The process before may have died between giving a name and syncing it.
-            self._files.sync_directory(self.directory)
-            self._ranges = sorted(each for each in map(_range, names) if each is not None)
-            if MARK_NAME in names:
-                self._mark = self._read_mark()
-        if self._mark is None and self._ranges:
+        try:
+            with self._told():
+                return self._opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self) -> list[str]:
+        try:
+            self._lock = self._files.lock(self._path(LOCK_NAME))
+        except BlockingIOError:
+            raise SpoolTakenError(
+                f"the spool {self.directory} is in use by another running query: "
+                "each query needs a directory of its own as spoolLocation"
+            ) from None
+        names = sorted(self._files.list_directory(self.directory))
+        torn = [name for name in names if _is_ours(name.removesuffix(PARTIAL), name)]
+        for name in torn:
+            # Nothing in it was acked: the broker delivers it again.
+            self._files.remove(self._path(name))
+        # The process before may have died between giving a name and syncing it.
+        self._files.sync_directory(self.directory)
+        self._ranges = sorted(each for each in map(_range, names) if each is not None)
+        if MARK_NAME in names:
+            self._mark = self._read_mark()
+        elif self._ranges:
             raise SpoolError(
                 f"the spool {self.directory} has messages and no {MARK_NAME}: put that file back"
             )

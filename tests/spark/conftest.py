@@ -31,7 +31,7 @@ from source_queue import SourceQueue  # noqa: E402 - found only now
 
 pytest.register_assert_rewrite("target_brokers")
 
-from target_brokers import RestartableLeveret, Target  # noqa: E402
+from target_brokers import KillableRabbitMQ, RestartableLeveret, Target  # noqa: E402
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
 
@@ -148,6 +148,18 @@ def target(request: pytest.FixtureRequest) -> Target:
     """Each of them."""
     found: Target = request.getfixturevalue(f"{request.param}_target")
     return found
+
+
+@pytest.fixture(params=["leveret", "rabbitmq"])
+def killable(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[RestartableLeveret | KillableRabbitMQ]:
+    if request.param == "rabbitmq" and not RABBITMQ_SERVER.exists():
+        pytest.skip(RABBITMQ_MISSING)
+    kind = RestartableLeveret if request.param == "leveret" else KillableRabbitMQ
+    broker = kind(tmp_path)
+    yield broker
+    broker.kill()
 
 
 @pytest.fixture

@@ -18,13 +18,15 @@ DRIVER = Path(__file__).parent / "draining_driver.py"
 
 
 class Driver:
-    """draining_driver.py in a session of its own: killed, it goes with its JVM and workers."""
+    """A script in a session of its own: killed, it goes with its JVM and workers."""
 
-    def __init__(self, directory: Path, environment: dict[str, str], **given: object) -> None:
+    def __init__(
+        self, directory: Path, environment: dict[str, str], script: Path = DRIVER, **given: object
+    ) -> None:
         given = {"directory": str(directory), "raises": [], "drains": False} | given
         with (directory / "driver.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), json.dumps(given)],
+                [sys.executable, str(script), json.dumps(given)],
                 env=os.environ | environment,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -35,13 +35,11 @@ class IdempotentSink:
         partial.rename(path)
         return True
 
-    def batches(self) -> dict[int, list[int]]:
-        """The numbers that each batch has written."""
-        return {
-            int(path.stem): [row[0] for row in json.loads(path.read_text())]
-            for path in self._directory.glob("*.json")
-        }
+    def rows(self) -> list[tuple[int, bool]]:
+        """The number of each row written, and whether it was redelivered, in the batches' order."""
+        batches = sorted(self._directory.glob("*.json"), key=lambda path: int(path.stem))
+        return [(row[0], row[2]) for path in batches for row in json.loads(path.read_text())]
 
     def seen(self) -> Counter[int]:
         """How often each number has been written."""
-        return Counter(number for batch in self.batches().values() for number in batch)
+        return Counter(number for number, _ in self.rows())

@@ -15,7 +15,7 @@ from typing import Any
 
 import pika
 
-from benchmarks.brokers import free_port
+from benchmarks.brokers import RabbitMQ, free_port
 
 WAIT_SECONDS_MAX = 60.0
 
@@ -119,3 +119,22 @@ class RestartableLeveret(Target):
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+class KillableRabbitMQ:
+    """RabbitMQ from Debian, to be killed and started again on its data."""
+
+    def __init__(self, directory: Path) -> None:
+        self._node = RabbitMQ(directory)
+        self._node.start()
+        self.port = self._node.port
+
+    def start(self) -> None:
+        self._node.start()
+
+    def kill(self) -> None:
+        """As kill -9 does: the Erlang machine, without a word to it."""
+        process = self._node.process()
+        process.kill()
+        process.wait()
+        self._node.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'le
 from driver_process import Driver
 from pyarrow import parquet
 from source_queue import SourceQueue
-from target_brokers import RestartableLeveret
-
-from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ
+from target_brokers import KillableRabbitMQ, RestartableLeveret
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
@@ -24,37 +21,6 @@ MESSAGES = 100_000
 SIZE_BYTES = 200
 BATCH = 5000
 SECONDS_MAX = 300.0
-
-
-class KillableRabbitMQ:
-    """RabbitMQ from Debian, to be killed and started again on its data."""
-
-    def __init__(self, directory: Path) -> None:
-        self._node = RabbitMQ(directory)
-        self._node.start()
-        self.port = self._node.port
-
-    def start(self) -> None:
-        self._node.start()
-
-    def kill(self) -> None:
-        """As kill -9 does: the Erlang machine, without a word to it."""
-        process = self._node.process()
-        process.kill()
-        process.wait()
-        self._node.stop()
-
-
-@pytest.fixture(params=["leveret", "rabbitmq"])
-def killable(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[RestartableLeveret | KillableRabbitMQ]:
-    if request.param == "rabbitmq" and not RABBITMQ_SERVER.exists():
-        pytest.skip(RABBITMQ_MISSING)
-    kind = RestartableLeveret if request.param == "leveret" else KillableRabbitMQ
-    broker = kind(tmp_path)
-    yield broker
-    broker.kill()
 
 
 def written(directory: Path) -> Counter[int]:

@@ -112,6 +112,8 @@ def test_a_mark_that_cannot_be_read_is_an_error_that_names_it(content: bytes, sa
     with pytest.raises(SpoolError, match=f"^/spool/spool.json: {said}; put back a copy of it"):
         joined(disk, 0, "one")
     assert len(disk.ranges()) == 2
+    # Who could not open it does not keep it from others.
+    assert disk.locks == set()
 
 
 def test_ranges_without_their_mark_are_an_error() -> None:

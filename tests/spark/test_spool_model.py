@@ -265,4 +265,4 @@ def die_at(place: str, dies: str) -> None:
 
 
 TestSpooledQuery = SpooledQuery.TestCase
-TestSpooledQuery.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSpooledQuery.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

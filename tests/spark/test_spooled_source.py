@@ -17,6 +17,9 @@ from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, batches, logged, next_batch, rows
 from target_brokers import RestartableLeveret
 
+# What is the spool's alone, whoever delivers.
+ONE_BROKER = pytest.mark.parametrize("target", ["leveret"], indirect=True)
+
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
@@ -176,6 +179,7 @@ def test_a_broker_killed_between_write_and_ack_delivers_again_and_nothing_is_los
     broker.kill()
 
 
+@ONE_BROKER
 def test_a_second_query_on_one_spool_waits_a_moment_and_is_refused(
     source: SourceQueue, reader: ReaderOf, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +196,7 @@ def test_a_second_query_on_one_spool_waits_a_moment_and_is_refused(
     assert second.latestOffset(FIRST, second.getDefaultReadLimit())["n"] == 5
 
 
+@ONE_BROKER
 def test_a_damaged_range_is_an_error_before_spark_logs_that_there_is_one(
     source: SourceQueue, reader: ReaderOf, spool: Path
 ) -> None:
@@ -235,6 +240,7 @@ def test_a_query_that_had_no_spool_may_get_one(
     assert files(spool) == []
 
 
+@ONE_BROKER
 def test_a_query_that_had_a_spool_does_not_go_on_without(
     source: SourceQueue, reader: ReaderOf, spool: Path
 ) -> None:
@@ -250,6 +256,7 @@ def test_a_query_that_had_a_spool_does_not_go_on_without(
         without.latestOffset(end, without.getDefaultReadLimit())
 
 
+@ONE_BROKER
 def test_another_querys_spool_is_an_error_before_anything_is_connected_to(
     source: SourceQueue, reader: ReaderOf, spool: Path
 ) -> None:
@@ -267,6 +274,7 @@ def test_another_querys_spool_is_an_error_before_anything_is_connected_to(
     assert files(spool) == before
 
 
+@ONE_BROKER
 def test_what_is_in_the_spool_only_its_user_can_read(
     source: SourceQueue, reader: ReaderOf, tmp_path: Path
 ) -> None:
