@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..amqp_frames.decoder import Decoder
 from ..core.accounts import Accounts
 from ..core.handshake import Limits
 from ..core.peer import Subject
@@ -32,6 +33,7 @@ class NodeContext:
     trace: Trace
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int
+    unfinished_publishes_bytes_max: int
     publish_window_bytes_max: int
     delivery_window_bytes_max: int
     write_buffer_bytes_max: int
@@ -57,3 +59,11 @@ class NodeContext:
     alarm: str = ""
     # Readers whose vhost is open: what connections_max counts.
     open_connections: dict[Ref, OpenConnection] = field(default_factory=dict)
+
+    def new_decoder(self) -> Decoder:
+        """For what a new connection brings."""
+        return Decoder(
+            self.limits.frame_max_bytes,
+            self.message_size_max_bytes,
+            self.unfinished_publishes_bytes_max,
+        )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..amqp_frames.batch import MethodFrame
 from ..amqp_frames.constants import CHANNEL_ERROR, CONNECTION_FORCED, PROTOCOL_HEADER
-from ..amqp_frames.decoder import Decoder, Event
+from ..amqp_frames.decoder import Event
 from ..amqp_frames.errors import AmqpError, HardError
 from ..amqp_frames.methods import (
     ChannelClose,
@@ -68,7 +68,7 @@ class Reader(LoopActor):
         self._phase = Phase.HEADER
         # Why its socket is being closed; "" if that is the client's doing.
         self._end_reason = ""
-        self._decoder = Decoder(context.limits.frame_max_bytes, context.message_size_max_bytes)
+        self._decoder = context.new_decoder()
         self._opening = Opening(context, peer, self.actor_ref)
         self._handshake = self._opening.handshake
         self._log = ConnectionLog(context, peer.name, self._handshake)

@@ -25,6 +25,7 @@ from .errors import HardError
 from .flagged_properties import must_look
 from .methods import BasicPublish, decode_method
 from .properties import PERSISTENT, check_properties
+from .unfinished import UnfinishedPublishes
 
 PUBLISH_IDS: Final = BasicPublish.prefix
 # In the bits that end a publish's key.
@@ -53,21 +54,21 @@ class Assembly:
         "_header_at",
         "_is_kept",
         "_key",
-        "_message_size_max_bytes",
         "_persistent",
         "_remaining_bytes",
+        "_unfinished",
         "_wire",
         "flagged",
         "is_discarded",
         "oversized_bytes",
     )
 
-    def __init__(self, data: bytes, start: int, end: int, message_size_max_bytes: int) -> None:
+    def __init__(self, data: bytes, start: int, end: int, unfinished: UnfinishedPublishes) -> None:
         """Begin with the method frame in data[start:end], end octet included."""
         self._key = publish_key(data, start + FRAME_HEADER_BYTES, end - 1)
         self._wire = bytearray(data[start:end])
         self._header_at = end - start
-        self._message_size_max_bytes = message_size_max_bytes
+        self._unfinished = unfinished
         # Of the body; below 0 until the content header is there.
         self._remaining_bytes = -1
         self._frame_bytes_max = 0
@@ -78,10 +79,15 @@ class Assembly:
         self.is_discarded = False
         # The announced size of a body above the limit, else 0: its frames are not kept.
         self.oversized_bytes = 0
+        unfinished.take(end - start, end - start)
 
     def discard(self) -> None:
         """Keep nothing of this publish, which still has frames to come."""
         self.is_discarded = True
+        self._drop()
+
+    def _drop(self) -> None:
+        self._unfinished.give_back(len(self._wire))
         self._is_kept = False
         self._wire.clear()
 
@@ -121,10 +127,9 @@ class Assembly:
         self.flagged = must_look(properties)
         self._remaining_bytes = body_bytes
         self._keep(data, start, end)
-        if body_bytes > self._message_size_max_bytes:
+        if body_bytes > self._unfinished.message_size_max_bytes:
             self.oversized_bytes = body_bytes
-            self._is_kept = False
-            self._wire.clear()
+            self._drop()
 
     def _add_body(self, kind: int, data: bytes, start: int, end: int) -> None:
         if kind != FRAME_BODY:
@@ -141,13 +146,15 @@ class Assembly:
         if self._is_kept:
             self._frame_bytes_max = max(self._frame_bytes_max, end - start)
             self._wire += data[start:end]
+            self._unfinished.take(end - start, len(self._wire))
 
     def oversized(self, channel_number: int) -> Oversized:
         """What there is to say of a message that was too large to be kept."""
         return Oversized(channel_number, self.oversized_bytes, bool(self._key[-1] & IMMEDIATE))
 
     def batch(self, channel_number: int) -> Batch:
-        """The whole message as a batch of one."""
+        """The whole message as a batch of one; nothing of it is unfinished any more."""
+        self._unfinished.give_back(len(self._wire))
         batch = Batch(bytes(self._wire), channel_number)
         batch.starts.append(0)
         batch.headers.append(self._header_at)

@@ -35,6 +35,7 @@ from .errors import HardError
 from .frame_faults import check_kind, too_large, wrong_end
 from .methods import decode_method
 from .publishes import INCOMPLETE, PublishRun
+from .unfinished import UnfinishedPublishes
 
 _frame_header = Struct(">BHI").unpack_from
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
@@ -51,7 +52,8 @@ class Decoder:
     """The incoming half of one connection, behind the protocol header.
 
     `frame_max_bytes` is the negotiated maximum, overhead included (0: no limit); like RabbitMQ,
-    8 octets too many are tolerated. `message_size_max_bytes` limits a message's body.
+    8 octets too many are tolerated. `message_size_max_bytes` limits a message's body,
+    `unfinished_bytes_max` what all publishes take up that are not whole yet.
     """
 
     __slots__ = (
@@ -59,19 +61,21 @@ class Decoder:
         "_events",
         "_frame_max_bytes",
         "_is_closing",
-        "_message_size_max_bytes",
         "_needed_bytes",
         "_numbers",
         "_open",
         "_pending",
         "_pending_bytes",
         "_run",
+        "_unfinished",
         "error",
         "lost_sync",
     )
 
-    def __init__(self, frame_max_bytes: int, message_size_max_bytes: int) -> None:
-        self._message_size_max_bytes = message_size_max_bytes
+    def __init__(
+        self, frame_max_bytes: int, message_size_max_bytes: int, unfinished_bytes_max: int
+    ) -> None:
+        self._unfinished = UnfinishedPublishes(message_size_max_bytes, unfinished_bytes_max)
         self.set_frame_max(frame_max_bytes)
         # The frame that is not whole yet, as it came; worth a look when it has `_needed_bytes`.
         self._pending: list[bytes] = []
@@ -90,7 +94,7 @@ class Decoder:
     def set_frame_max(self, frame_max_bytes: int) -> None:
         """Take the maximum that tune-ok settled on; 0 is no limit."""
         self._frame_max_bytes = frame_max_bytes or 0xFFFFFFFF
-        self._run = PublishRun(self._frame_max_bytes, self._message_size_max_bytes)
+        self._run = PublishRun(self._frame_max_bytes, self._unfinished.message_size_max_bytes)
 
     def channel_closed(self, channel_number: int) -> None:
         """Forget what a closed channel had begun to publish.
@@ -261,9 +265,7 @@ class Decoder:
 
     def _method(self, channel_number: int, data: bytes, start: int, end: int) -> None:
         if channel_number and data.startswith(PUBLISH_IDS, start + FRAME_HEADER_BYTES):
-            self._assemblies[channel_number] = Assembly(
-                data, start, end, self._message_size_max_bytes
-            )
+            self._assemblies[channel_number] = Assembly(data, start, end, self._unfinished)
             self._events.append(Begun(channel_number))
             return
         method = decode_method(data, start + FRAME_HEADER_BYTES, end - 1)

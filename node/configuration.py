@@ -27,6 +27,8 @@ PASSWORD_VARIABLE = "LEVERET_PASSWORD"
 _NO_SETTINGS = {CONFIG_VARIABLE, PASSWORD_VARIABLE}
 
 MIB = 1024 * 1024
+# Beside one message of the largest size: room for what other channels publish meanwhile.
+UNFINISHED_SPARE_BYTES = 128 * MIB
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Configuration:
     file_descriptors_min: int = 1024
     file_descriptors_kept: int = 256
 
+    unfinished_publishes_bytes_max: int = 0  # 0: UNFINISHED_SPARE_BYTES above a message's size
     publish_window_bytes_max: int = 16 * MIB
     delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
@@ -103,6 +106,18 @@ class Configuration:
                 _check(setting.name, getattr(self, setting.name))
             except ValueError as fault:
                 raise ConfigurationError(f"{setting.name}: {fault}") from None
+        # Or the largest message would fit in no connection but an idle one.
+        unfinished, largest = self.unfinished_publishes_bytes_max, self.message_size_max_bytes
+        if 0 < unfinished < largest:
+            raise ConfigurationError(
+                f"unfinished_publishes_bytes_max: {unfinished} is less than "
+                f"message_size_max_bytes, {largest}"
+            )
+
+    def unfinished_publishes_limit(self) -> int:
+        """What unfinished_publishes_bytes_max says, or stands for."""
+        default = self.message_size_max_bytes + UNFINISHED_SPARE_BYTES
+        return self.unfinished_publishes_bytes_max or default
 
 
 # The least and the most a number may be, both allowed.
@@ -126,6 +141,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "message_size_max_bytes": (1, 512 * MIB),
     "file_descriptors_min": (64, 2**31 - 1),
     "file_descriptors_kept": (0, 2**31 - 1),
+    "unfinished_publishes_bytes_max": (0, 2**40),
     "publish_window_bytes_max": (65_536, 2**40),
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),

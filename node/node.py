@@ -182,6 +182,7 @@ class Node:
             trace=self.trace,
             next_batch_number=itertools.count(next_batch_number).__next__,
             message_size_max_bytes=configuration.message_size_max_bytes,
+            unfinished_publishes_bytes_max=configuration.unfinished_publishes_limit(),
             publish_window_bytes_max=configuration.publish_window_bytes_max,
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
@@ -223,12 +224,8 @@ class Node:
         for line in recovered.report:
             event = f"journal.{line.event}"
             self._log.warning(event, report=line.text)
-        runs = [run for runs in recovered.queues.values() for run in runs]
-        self._log.info(
-            "journal.recovered",
-            queues=len(recovered.queues),
-            messages=sum(len(run.indexes) for run in runs),
-        )
+        messages = sum(len(run.indexes) for runs in recovered.queues.values() for run in runs)
+        self._log.info("journal.recovered", queues=len(recovered.queues), messages=messages)
 
     async def abandon(self) -> None:
         """Drop every connection without a word: nothing more may be confirmed."""

@@ -58,7 +58,9 @@ class Bench:
         self.has_failed.set()
 
     def append(self, queue: int, first_entry_id: int, count: int = 1, body: bytes = b"1") -> Append:
-        [read] = Decoder(FRAME_MAX_BYTES, 10_000).feed(publish("q", body, PERSISTENT) * count)
+        [read] = Decoder(FRAME_MAX_BYTES, 10_000, 10_000).feed(
+            publish("q", body, PERSISTENT) * count
+        )
         batch: Any = read.batch  # type: ignore[union-attr]
         batch.number = self._next_batch_number
         self._next_batch_number += 1

@@ -73,7 +73,7 @@ def test_a_queue_that_dies_nacks_what_is_still_in_its_mailbox(
     client.expect(1, BasicAck(1, False))
     channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
     queue = queue_actor(broker, "q")
-    [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("q", b"", mandatory=True) * 2)
+    [read] = Decoder(FRAME_MAX_BYTES, 1000, 1000).feed(publish("q", b"", mandatory=True) * 2)
     # The publishes are in the queue's mailbox, behind what it fails of.
     on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Input(read)))
     client.expect(1, BasicNack(3, True, True))

@@ -18,6 +18,7 @@ from leveret.amqp_frames.properties import decode_properties
 
 FRAME_MAX_BYTES = 131_072
 MESSAGE_SIZE_MAX_BYTES = 1 << 27
+UNFINISHED_PUBLISHES_BYTES_MAX = 1 << 28
 
 
 def frame(kind: int, payload: bytes, channel: int = 1) -> bytes:
@@ -144,9 +145,11 @@ class Decoded:
 
 
 def decoder(
-    frame_max_bytes: int = FRAME_MAX_BYTES, message_size_max_bytes: int = MESSAGE_SIZE_MAX_BYTES
+    frame_max_bytes: int = FRAME_MAX_BYTES,
+    message_size_max_bytes: int = MESSAGE_SIZE_MAX_BYTES,
+    unfinished_publishes_bytes_max: int = UNFINISHED_PUBLISHES_BYTES_MAX,
 ) -> Decoder:
-    return Decoder(frame_max_bytes, message_size_max_bytes)
+    return Decoder(frame_max_bytes, message_size_max_bytes, unfinished_publishes_bytes_max)
 
 
 def decoded(pieces: Iterable[bytes], **limits: int) -> Decoded:

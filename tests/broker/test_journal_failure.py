@@ -68,7 +68,7 @@ def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
     client.send(publish("durable", b"1", PERSISTENT))
     files.wait_until_syncing()
     channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
-    [read] = Decoder(FRAME_MAX_BYTES, 1000).feed(publish("durable", b"2", PERSISTENT))
+    [read] = Decoder(FRAME_MAX_BYTES, 1000, 1000).feed(publish("durable", b"2", PERSISTENT))
     files.failing["sync_data"] = OSError(errno.EIO, "Input/output error")
     journal = context_of(broker).journal
     # The loop stands still until the journal is gone: the queue is told before the node ends.

@@ -112,7 +112,7 @@ def test_the_decoder_takes_any_mutation_without_an_exception(seed: int) -> None:
     chance = random.Random(seed)
     codes: Counter[int] = Counter()
     for _ in range(30_000):
-        decoder = Decoder(131_072, 1 << 27)
+        decoder = Decoder(131_072, 1 << 27, 1 << 28)
         # Behind the protocol header, which is not the decoder's.
         data = mutated(chance, 1)[len(wire.PROTOCOL_HEADER) :]
         cut = chance.randrange(len(data) + 1)

@@ -121,5 +121,20 @@ def test_settings_made_in_a_program_are_checked_too(wrong: dict[str, Any]) -> No
         Configuration(**wrong)
 
 
+def test_unfinished_publishes_have_room_for_the_largest_message(tmp_path: Path) -> None:
+    file = written(tmp_path, "unfinished_publishes_bytes_max = 1000")
+    with pytest.raises(ConfigurationError) as fault:
+        load({}, {}, file)
+    assert str(fault.value) == (
+        "unfinished_publishes_bytes_max: 1000 is less than message_size_max_bytes, 134217728"
+    )
+    exactly = load({"message_size_max_bytes": 1000}, {}, file)
+    assert exactly.unfinished_publishes_limit() == 1000
+    # Not given, it follows the size of a message.
+    assert Configuration().unfinished_publishes_limit() == 256 << 20
+    largest = Configuration(message_size_max_bytes=512 << 20)
+    assert largest.unfinished_publishes_limit() == 640 << 20
+
+
 def test_the_password_is_not_in_what_is_printed() -> None:
     assert "secret" not in repr(Configuration(default_password="secret"))
