@@ -19,10 +19,14 @@ PROPERTIES = st.builds(
     delivery_mode=st.none() | st.integers(0, 255),
     priority=st.none() | st.integers(0, 255),
     correlation_id=TEXTS,
+    reply_to=TEXTS,
     expiration=TEXTS,
     message_id=TEXTS,
     timestamp=st.none() | st.integers(0, 2**64 - 1),
+    type=TEXTS,
+    user_id=TEXTS,
     app_id=TEXTS,
+    cluster_id=TEXTS,
 )
 
 
