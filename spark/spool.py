@@ -8,11 +8,14 @@ A directory belongs to one query, which holds its lock:
     <any of these>.partial                   being written; removed when the spool is opened
 
 A range gets its name when its bytes are on the disk, and counts when the name is. It goes when
-Spark's start has passed its end. What is in it is the caller's: here it is bytes.
+Spark's start has passed its end and there is a newer one. The newest stays: Spark does not sync its
+checkpoint, and one that a power failure has set back must not go on with other messages under the
+same batch ids. Set back by one batch it has that batch again; by more, it is refused.
 
 What holds, and is tested on a disk that loses what was not synced (tests/spark/test_spool.py):
 - a range that `write` returned from is there after any crash, with the same bytes, until passed;
-- ranges behind Spark's start join it and each other, or nothing is read, and nothing is removed;
+- a checkpoint goes on at an edge of the ranges that are there, and these join each other, or
+  nothing is read, and nothing is removed;
 - bytes that are not those that were written are an error, never other bytes and never nothing.
 """
 
@@ -121,7 +124,6 @@ class Spool:
         if spool is not None:
             self._check_id(spool)
         elif not self._ranges:
-            # With a new id, also if there was one: a checkpoint that has the old one is another.
             self._write(MARK_NAME, fresh.packed())
             self._mark = fresh
         else:
@@ -162,9 +164,12 @@ class Spool:
         return content
 
     def passed(self, start: int) -> None:
-        """Remove the ranges that end at `start` or before: Spark has committed them."""
+        """Remove the ranges that end at `start` or before, which Spark has committed.
+
+        All but the newest, by which a checkpoint is known that has been set back.
+        """
         assert self.is_joined
-        while self._ranges and self._ranges[0].end <= start:
+        while len(self._ranges) > 1 and self._ranges[0].end <= start:
             with self._told(), suppress(FileNotFoundError):
                 self._files.remove(self._path(self._ranges[0].name))
             # Not synced: one that is back after a crash is removed again.
@@ -179,13 +184,18 @@ class Spool:
 
     def _check_id(self, spool: str) -> None:
         """Raise if the checkpoint is of another spool."""
-        if self._mark is None or self._mark.spool != spool:
-            there = "which is empty" if self._mark is None else f"which has {self._mark.spool}"
-            raise SpoolError(
-                f"the checkpoint goes on in the spool {spool}, which is not in {self.directory}, "
-                f"{there}: give the spoolLocation that this query had; if that directory is lost, "
-                "so is what Spark had not processed of it, and a new checkpoint is needed"
-            )
+        if self._mark is None or not self._ranges:
+            # The newest range always stays: without any, some have been lost.
+            there = "which is empty"
+        elif self._mark.spool != spool:
+            there = f"which has {self._mark.spool}"
+        else:
+            return
+        raise SpoolError(
+            f"the checkpoint goes on in the spool {spool}, which is not in {self.directory}, "
+            f"{there}: give the spoolLocation that this query had; if that directory is lost, "
+            "so is what Spark had not processed of it, and a new checkpoint is needed"
+        )
 
     def _check_begin(self, start: int, fresh: Mark) -> None:
         """Raise if what is there was not spooled by the query that begins at `start`."""
@@ -203,17 +213,21 @@ class Spool:
             )
 
     def _check_chain(self, start: int) -> None:
-        """Raise if what is behind `start` does not begin there, or has a gap."""
+        """Raise if `start` is no edge of the ranges, or if there is a gap behind it."""
         expected = start
         for each in self._ranges:
             if each.end > start:
                 if each.start != expected:
-                    raise SpoolError(
-                        f"the checkpoint is at {start}, and the spool {self.directory} goes on "
-                        f"with {each.name}, not at {expected}: they are not of one time. Give the "
-                        f"checkpoint that the spool was written with, {self._without_them}"
-                    )
+                    raise self._not_of_one_time(start, f"goes on with {each.name}, not {expected}")
                 expected = each.end
+        if self._ranges and self._ranges[-1].end < start:
+            raise self._not_of_one_time(start, f"ends with {self._ranges[-1].name}")
+
+    def _not_of_one_time(self, start: int, what: str) -> SpoolError:
+        return SpoolError(
+            f"the checkpoint is at {start}, and the spool {self.directory} {what}: they are not of "
+            f"one time. Give the checkpoint that the spool was written with, {self._without_them}"
+        )
 
     def _read_mark(self) -> Mark:
         path = self._path(MARK_NAME)

@@ -3,9 +3,9 @@
 As stream_source.py, but a range is acked as soon as it is on the driver's disk, and read from
 there:
 
-    latestOffset(start)     remove what start has passed; a range that is in the spool behind start
-                            (the driver was killed) is the next one; else cut one, write it to the
-                            spool, fsync, and only then ack it
+    latestOffset(start)     remove what start has passed, but the newest range; a range that is in
+                            the spool behind start (the driver was killed) is the next one; else cut
+                            one, write it to the spool, fsync, and only then ack it
     partitions(start, end)  the rows of the range's file, in any process, the same in the same order
 
 So a batch that Spark runs again has the rows it had, and a sink that skips the batch ids it knows

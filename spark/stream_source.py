@@ -183,7 +183,7 @@ def _number(offset: Offset) -> int:
         # Some of its messages may be acked and in the spool alone.
         raise SourceError(
             f"the checkpoint goes on in the spool {offset[SPOOL]}: give the spoolLocation that "
-            "this query had, or, when the spool is empty, a new checkpoint"
+            "this query had, or, once it is drained (trigger availableNow), a new checkpoint"
         )
     number: int = offset[OFFSET]
     return number

@@ -124,12 +124,13 @@ class SpooledQuery(RuleBasedStateMachine):
         self.requeue(channel)
         self.open(channel[0])
 
-    @rule(queue=st.sampled_from("ab"), messages=st.integers(1, 8))
-    def publish(self, queue: str, messages: int) -> None:
+    @rule(queue=st.sampled_from("ab"), messages=st.integers(1, 8), most=st.integers(0, 8))
+    def publish(self, queue: str, messages: int, most: int) -> None:
         for _ in range(messages):
             number = next(self.numbers)
             self.published.add(number)
             self.ready[queue].append(number)
+        self.deliver(most)
 
     @rule(most=st.integers(1, 8))
     def deliver(self, most: int) -> None:
@@ -157,6 +158,8 @@ class SpooledQuery(RuleBasedStateMachine):
         start = self.offset(number - 1)
         if number == len(self.offsets):
             end = self.reader.latestOffset(start, self.limit)
+            # The newest, and the one before until Spark's next question.
+            assert len(self.disk.ranges()) <= 2
             if json.dumps(end) == json.dumps(start):
                 return
             die_at("before the log", dies)
@@ -233,6 +236,27 @@ class SpooledQuery(RuleBasedStateMachine):
         self.disk.kill() if power is None else self.disk.cut_power(power)
         self.start_process()
 
+    @rule(batches=st.integers(1, 3), commits=st.integers(0, 3))
+    def set_the_checkpoint_back(self, batches: int, commits: int) -> None:
+        """Spark does not sync its logs: a power failure takes the last of them, or some more."""
+        logs = self.offsets, self.commits
+        left = max(0, len(self.offsets) - batches)
+        self.offsets, self.commits = self.offsets[:left], max(0, min(self.commits - commits, left))
+        # Spark runs no batch again but the last that it has logged.
+        self.commits = max(self.commits, left - 1)
+        self.crash()
+        start = self.offset(self.commits - 1)["n"]
+        oldest = min((int(name[:20]) for name in self.disk.ranges()), default=start)
+        if start >= oldest:
+            # The sink sees to it that the batches are what they were.
+            self.trigger()
+            return
+        with pytest.raises(SourceError):
+            self.trigger()
+        # Whoever runs it puts the logs back.
+        self.offsets, self.commits = logs
+        self.crash()
+
     # What must hold.
 
     def seen(self) -> Counter[int]:
@@ -243,10 +267,6 @@ class SpooledQuery(RuleBasedStateMachine):
         for number, times in self.seen().items():
             assert times <= 1 + self.again[number]
 
-    @invariant()
-    def no_more_ranges_are_kept_than_are_needed(self) -> None:
-        assert len(self.disk.ranges()) <= 2
-
     def teardown(self) -> None:
         # Twice as often as there can be batches: a window that stalls does not get there.
         for _ in range(2 * sum(1 + self.again[number] for number in self.published) + 2):
@@ -256,7 +276,7 @@ class SpooledQuery(RuleBasedStateMachine):
         assert self.seen().keys() == self.published
         assert not any(self.ready.values())
         assert not any(self.unacked.values())
-        assert self.disk.ranges() == []
+        assert len(self.disk.ranges()) <= 1
 
 
 def die_at(place: str, dies: str) -> None:
@@ -265,4 +285,4 @@ def die_at(place: str, dies: str) -> None:
 
 
 TestSpooledQuery = SpooledQuery.TestCase
-TestSpooledQuery.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestSpooledQuery.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

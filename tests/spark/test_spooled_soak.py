@@ -109,7 +109,7 @@ def test_drivers_killed_at_every_step_give_the_sink_each_message_once(
     # the two at some moment, and with the broker, whose journal may have lost the acks of one more.
     twice = sum(kills.sink.seen().values()) - MESSAGES
     assert 0 < twice <= 6 * BATCH
-    assert list((tmp_path / "spool").glob("*.arrow")) == []
+    assert len(list((tmp_path / "spool").glob("*.arrow"))) == 1
     source.connect()
     assert source.total() == 0
     source.close()

@@ -85,4 +85,4 @@ def test_a_sink_that_raises_and_a_source_that_is_killed_give_it_each_message_onc
     # The batch that had been written had the same rows when it was read again.
     assert job.sink.replayed == [1]
     assert source.drained() == []
-    assert list(job.spool.glob("*.arrow")) == []
+    assert len(list(job.spool.glob("*.arrow"))) == 1
