@@ -77,6 +77,7 @@ def test_a_checkpoint_that_is_set_back_by_one_batch_has_it_again_and_by_more_is_
     spool.close()
     with pytest.raises(SpoolError, match=r"goes on with .*, not 0: they are not of one time"):
         joined(disk, 0, "one")
+    disk.kill()
     with pytest.raises(SpoolError, match=r"which another checkpoint is to process, and this one"):
         joined(disk, 0, None)
 
