@@ -10,7 +10,6 @@ to the reader, which alone writes close methods; an exception of ours ends the c
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 
 from ..amqp_frames.batch import Batch, ChannelInput, Indexes
@@ -29,6 +28,7 @@ from ..core.transaction import TransactionMemory
 from .channel_commands import Commands
 from .channel_consuming import Consuming
 from .channel_transaction import ChannelTransaction
+from .held_back import HeldBack
 from .messages import (
     Absorbed,
     ChannelClosed,
@@ -91,13 +91,12 @@ class Channel(LoopActor):
             self, context, number, frame_max_bytes, handshake, outlet, self._publisher
         )
         self.commands = Commands(self, context, access, self._publisher, reader)
-        # What came in behind a command whose answer is awaited.
-        self._held_back: deque[Input | Command | OversizedPublish] = deque()
+        self._held_back = HeldBack(window)
         self.window = window
         # What waits for a commit, of all the connection's channels, and what does on this one.
         self.transaction_memory = transaction_memory
         self.transaction: ChannelTransaction | None = None
-        # Of commands, to be given back to the window.
+        # Of commands and of what was held back, to be given back to the window.
         self._carried_out_bytes = 0
         self._is_released = False
 
@@ -121,7 +120,7 @@ class Channel(LoopActor):
                 if self.commands.awaited is None:
                     self._take(message)
                 else:
-                    self._held_back.append(message)
+                    self._held_back.put(message)
             elif isinstance(message, Reject):
                 self.tracing.rejecting(message.queue.name, message.reason)
                 for batch, indexes in message.items:
@@ -203,7 +202,9 @@ class Channel(LoopActor):
 
     def _take_held_back(self) -> None:
         while self._held_back and self.commands.awaited is None:
-            self._take(self._held_back.popleft())
+            message, kept_bytes = self._held_back.take_out()
+            self._carried_out_bytes += kept_bytes
+            self._take(message)
 
     def _input(self, channel_input: ChannelInput) -> None:
         if channel_input.batch is not None:

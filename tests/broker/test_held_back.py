@@ -1,0 +1,152 @@
+"""What comes in behind a command whose answer is awaited: no more of it than the window takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import leveret
+import pytest
+from gated_files import GatedFiles
+from insides import channel_actor, readers, wait_until
+from leveret.actors.listener import READ_BYTES_MAX
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicDeliver,
+    QueuePurge,
+    QueuePurgeOk,
+    TxCommit,
+    TxCommitOk,
+)
+from transactions import COMMIT, transactional
+from wire import PERSISTENT, Client, methods_of, publish
+
+WINDOW_BYTES = 65_536
+# Of all that is unacked, also where nothing is.
+ACK = methods_of(1, BasicAck(0, True))
+ROW = 1000
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {"publish_window_bytes_max": WINDOW_BYTES}
+
+
+def held_tags(broker: leveret.Broker) -> int:
+    """How many acks of the first connection's channel 1 wait for their turn."""
+    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    held = [each.channel_input.acks for each in list(channel._held_back._waiting)]
+    return sum(len(acks.tags) for acks in held if acks is not None)
+
+
+def send_until_read_no_more(client: Client, broker: leveret.Broker) -> None:
+    """Acks without end, at line speed, until the broker has had enough."""
+    reader: Any = readers(broker)[0].actor_inbox.actor
+    for _ in range(1000):
+        if reader._window.is_closed and reader._flow.gate.is_paused:
+            return
+        client.send(ACK * ROW)
+    raise AssertionError(f"it holds back {held_tags(broker)} acks and goes on reading")
+
+
+def assert_all_is_handled(client: Client, broker: leveret.Broker) -> None:
+    client.nothing_more()
+    reader: Any = readers(broker)[0].actor_inbox.actor
+    wait_until(lambda: reader._window.used_bytes == 0)
+    assert not reader._flow.gate.is_paused
+
+
+def test_acks_behind_a_purge_that_waits_for_the_disk_stop_the_reading_and_are_then_carried_out(
+    client: Client, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client.declare("work")
+    client.publish_all("work", *[b"body"] * 5)
+    client.declare("durable", durable=True)
+    client.publish_all("durable", b"body", properties=PERSISTENT)
+    client.consume("work")
+    for _ in range(5):
+        client.expect_type(1, BasicDeliver)
+        client.read_content(1)
+    files.hold()
+    client.send_methods(1, QueuePurge(queue="durable"))
+    files.wait_until_syncing()
+    client.send_methods(1, *(BasicAck(tag, False) for tag in range(1, 6)))
+    send_until_read_no_more(client, broker)
+    # One read more than the window holds, and one that was under way.
+    assert held_tags(broker) < WINDOW_BYTES // 16 + 2 * READ_BYTES_MAX // len(ACK)
+    files.release()
+    client.expect(1, QueuePurgeOk(1))
+    assert_all_is_handled(client, broker)
+    assert client.counts("work") == (0, 1)
+
+
+def test_acks_behind_a_commit_that_waits_for_the_disk_stop_the_reading(
+    connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client = transactional(connect)
+    client.declare("durable", durable=True)
+    files.hold()
+    client.send(publish("durable", b"body", PERSISTENT), COMMIT)
+    files.wait_until_syncing()
+    send_until_read_no_more(client, broker)
+    files.release()
+    client.expect(1, TxCommitOk())
+    assert_all_is_handled(client, broker)
+    assert client.ask(1, TxCommit()) == TxCommitOk()
+
+
+def test_small_publishes_read_one_by_one_are_held_back_with_their_keep(
+    connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client = transactional(connect)
+    client.declare("durable", durable=True)
+    client.send(publish("durable", b"body", PERSISTENT))
+    files.hold()
+    client.send(COMMIT)
+    files.wait_until_syncing()
+    window = readers(broker)[0].actor_inbox.actor._window
+    count = 0
+    while not window.is_closed:
+        count += 1
+        assert count < 100, "the window counts their bytes only"
+        client.send(publish("durable"))
+        client.nothing_more(2)
+    files.release()
+    client.expect(1, TxCommitOk())
+    assert_all_is_handled(client, broker)
+    assert client.ask(1, TxCommit()) == TxCommitOk()
+    assert client.counts("durable", 2) == (count + 1, 0)
+
+
+def test_a_publish_that_is_held_back_keeps_no_whole_read(
+    connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client = transactional(connect)
+    client.declare("durable", durable=True)
+    files.hold()
+    client.send(publish("durable", b"body", PERSISTENT), COMMIT)
+    files.wait_until_syncing()
+    client.send(publish("durable", b"held"), publish("nowhere", bytes(50_000), channel=2))
+    client.nothing_more(2)
+    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    (held,) = channel._held_back._waiting
+    assert len(held.channel_input.batch.wire) < 1000
+    files.release()
+    client.expect(1, TxCommitOk())
+    assert client.ask(1, TxCommit()) == TxCommitOk()
+    assert client.counts("durable", 2) == (2, 0)
+    assert client.get("durable", channel=2) is not None
+    got = client.get("durable", channel=2)
+    assert got is not None
+    assert got.body == b"held"
+    assert_all_is_handled(client, broker)
+
+
+def test_acks_that_are_handled_at_once_take_up_nothing_of_the_window(
+    client: Client, broker: leveret.Broker
+) -> None:
+    reader: Any = readers(broker)[0].actor_inbox.actor
+    for _ in range(20):
+        client.send(ACK * ROW)
+        assert not reader._window.is_closed
+    assert_all_is_handled(client, broker)
