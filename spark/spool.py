@@ -89,7 +89,7 @@ class Spool:
         except BlockingIOError:
             raise SpoolTakenError(
                 f"the spool {self.directory} is in use by another running query: "
-                "each query needs a directory of its own as spoolLocation"
+                "each stream needs a directory of its own as spoolLocation"
             ) from None
         names = sorted(self._files.list_directory(self.directory))
         torn = [name for name in names if _is_ours(name.removesuffix(PARTIAL), name)]

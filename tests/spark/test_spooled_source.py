@@ -165,6 +165,9 @@ def test_a_broker_killed_between_write_and_ack_delivers_again_and_nothing_is_los
 
     def keep(*range_: object) -> None:
         broker.kill()
+        consumers = stream._consume()
+        with consumers.changed:
+            assert consumers.changed.wait_for(lambda: not consumers.ranges.channels, 30)
         kept(*range_)
 
     stream._keep = keep
