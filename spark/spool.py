@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
+from ..storage.files import FileLockedError, Files
 from .broker_errors import SourceError
-from .spool_files import SpoolFiles
 from .spool_mark import MARK_NAME, Mark, read_mark
 
 LOCK_NAME: Final = "lock"
@@ -58,7 +58,7 @@ class SpooledRange(NamedTuple):
 class Spool:
     """The directory of one query."""
 
-    def __init__(self, directory: str, files: SpoolFiles) -> None:
+    def __init__(self, directory: str, files: Files) -> None:
         """Take the directory, which is there; nothing is done to it before `open`."""
         self.directory = directory
         self._files = files
@@ -86,7 +86,7 @@ class Spool:
     def _opened(self) -> list[str]:
         try:
             self._lock = self._files.lock(self._path(LOCK_NAME))
-        except BlockingIOError:
+        except FileLockedError:
             raise SpoolTakenError(
                 f"the spool {self.directory} is in use by another running query: "
                 "each stream needs a directory of its own as spoolLocation"

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Final
 
 from ..logs.configure import service_log
 from ..logs.events import SPARK_SOURCE_SPOOL_RESUMED, SPARK_SOURCE_SPOOL_TORN
+from ..storage.files import Files
 from .options import OptionError, ReadOptions
 from .received import arrow_file, sliced_file
 from .spool import LOCK_NAME, Spool, SpoolError, SpoolTakenError
-from .spool_files import DriverFiles, SpoolFiles
+from .spool_files import DriverFiles
 from .spool_mark import Mark
 from .stream_source import OFFSET, SPOOL, Offset, StreamReader
 
@@ -60,7 +61,7 @@ class SpooledReader(StreamReader):
     # What is processed is acked: all that is held is on its way to the next batch.
     _batches_held = 1
 
-    def __init__(self, options: ReadOptions, directory: str, files: SpoolFiles) -> None:
+    def __init__(self, options: ReadOptions, directory: str, files: Files) -> None:
         super().__init__(options)
         # Pickled before it is used: nothing is locked until Spark asks.
         self._directory = directory

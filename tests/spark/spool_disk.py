@@ -5,20 +5,13 @@ from __future__ import annotations
 from crashing_files import CrashingFiles
 from leveret.spark.spool import Spool
 from leveret.spark.spool_mark import Mark
-from leveret.storage.files import FileLockedError
 
 DIRECTORY = "/spool"
 A, B, C = b"a" * 100, b"b" * 90, b"c" * 80
 
 
 class SpoolDisk(CrashingFiles):
-    """`SpoolFiles` in memory."""
-
-    def lock(self, path: str) -> int:
-        try:
-            return super().lock(path)
-        except FileLockedError as error:
-            raise BlockingIOError from error
+    """What a spool is on, in memory."""
 
     def ranges(self) -> list[str]:
         return [name for name in self.list_directory(DIRECTORY) if name.endswith(".arrow")]
