@@ -93,8 +93,9 @@ class Deliveries:
         if timeout_ms is not None and not consumer.no_ack:
             self.timeouts.delivered(first_tag, self._next_delivery_tag - 1, timeout_ms)
         sent = Sent(consumer, window_bytes)
+        written = self._credit.outlet.wrote(window_bytes)
         self._channel.write_frames(
-            WriteDeliveries(frames, self._credit.outlet, window_bytes, handle_of(queue), sent)
+            WriteDeliveries(frames, written, window_bytes, handle_of(queue), sent)
         )
 
     def got(self, message: GetAnswer, no_ack: bool) -> None:
@@ -125,10 +126,9 @@ class Deliveries:
             self._number,
             self._frame_max_bytes,
         )
-        self._credit.outlet.take(len(frames))
-        self._channel.write_frames(
-            WriteDeliveries([frames], self._credit.outlet, len(frames), None, None)
-        )
+        written = self._credit.outlet.outlet.written
+        written.take(len(frames))
+        self._channel.write_frames(WriteDeliveries([frames], written, len(frames), None, None))
 
     def encode_replies(self, batch: Batch, indexes: Sequence[int], consumer_tag: bytes) -> bytes:
         """The frames of direct replies; nothing of them is remembered."""

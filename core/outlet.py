@@ -10,18 +10,19 @@ class Outlet:
     carried out, whatever their own windows say, or they all together would fill the memory for a
     client that does not read. Who is passed over waits to be told. All run on one thread.
 
-    `replies` is what all channels together have out of direct replies, which do not wait but are
-    dropped past a limit of their own. No channel gives them back when it ends: until the socket
-    has taken them they take up memory, and a client that can end channels could have any number.
+    What has been written counts in `written`, and not for its channel any more: until the socket
+    has taken it, it takes up memory, and a client that can end channels could have any number.
+    `replies` is the same of direct replies, which are dropped past a limit of their own.
     """
 
-    __slots__ = ("_used_bytes", "_waiting", "bytes_max", "replies")
+    __slots__ = ("_used_bytes", "_waiting", "bytes_max", "replies", "written")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._used_bytes = 0
         self._waiting: dict[object, None] = {}
         self.replies = OutletShare(self)
+        self.written = OutletShare(self)
 
     def share(self) -> OutletShare:
         """One channel's part of it."""
@@ -48,9 +49,9 @@ class Outlet:
 
 
 class OutletShare:
-    """One channel's part of its connection's outlet, or the replies'.
+    """One channel's part of its connection's outlet, or what has been written for all of them.
 
-    What a channel that ended had out is gone.
+    What a channel that ended had and had not written is gone.
     """
 
     __slots__ = ("_is_released", "_used_bytes", "outlet")
@@ -70,6 +71,12 @@ class OutletShare:
     def used_bytes(self) -> int:
         """What it has out."""
         return self._used_bytes
+
+    def wrote(self, count: int) -> OutletShare:
+        """So many of them are written now; gives the share in which the socket takes them."""
+        self.give_back(count)
+        self.outlet.written.take(count)
+        return self.outlet.written
 
     def give_back(self, count: int) -> None:
         """The socket took so many of them."""

@@ -47,6 +47,19 @@ def test_what_a_channel_that_ended_had_out_counts_no_more() -> None:
     assert outlet.is_closed("queue")
 
 
+def test_what_is_written_counts_until_the_socket_takes_it_whatever_becomes_of_its_channel() -> None:
+    outlet = Outlet(100)
+    one, other = outlet.share(), outlet.share()
+    one.take(100)
+    written = one.wrote(70)
+    assert (one.used_bytes, written.used_bytes) == (30, 70)
+    one.release()
+    other.take(30)
+    assert outlet.is_closed("queue")
+    written.give_back(70)
+    assert outlet.opened() == ["queue"]
+
+
 def test_replies_count_over_all_channels_and_until_the_socket_takes_them() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
