@@ -73,7 +73,7 @@ class Deliveries:
             self._next_delivery_tag += len(span)
             if not consumer.no_ack:
                 self._unacked.add(tag, delivery)
-            window_bytes += span.wire_bytes()
+            window_bytes += delivery.wire_bytes
             if span.batch.traced is not None:
                 self._channel.tracing.delivered(queue.name, span, tag, consumer.consumer_tag)
             if span.attempts and queue.is_quorum:

@@ -36,6 +36,7 @@ class NodeContext:
     unfinished_publishes_bytes_max: int
     publish_window_bytes_max: int
     delivery_window_bytes_max: int
+    sweep_interval_bytes: int
     write_buffer_bytes_max: int
     transaction_bytes_max: int
     reply_window_bytes_max: int

@@ -14,8 +14,9 @@ from ..amqp_frames.constants import ACCESS_REFUSED
 from ..amqp_frames.errors import SoftError
 from ..core.declaration_checks import gone
 from ..core.definitions import QueueDefinition
+from ..core.effects import Effects
 from ..core.expiring_queue import ExpiringQueue
-from ..core.message_queue import Effects, MessageQueue
+from ..core.message_queue import MessageQueue
 from .messages import (
     AddConsumer,
     Append,
@@ -177,6 +178,7 @@ class Queue(LoopActor):
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
+        self._messages.sweep_if_due()
 
     def _record(self, effects: Effects) -> None:
         """Have deliveries and settles journalled: before they are sent, but not waited for.
@@ -213,8 +215,8 @@ class Queue(LoopActor):
             self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, (ReportStatus, PrepareDelete)):
-            lease_over = self._lease.is_over()
-            tell(message.reply_to, Status(self._definition, *messages.counts(), lease_over))
+            is_over = self._lease.is_over()
+            tell(message.reply_to, Status(self._definition, *messages.counts(), is_over))
             self._is_held = isinstance(message, PrepareDelete)
         elif isinstance(message, Purge):
             self._purge(message)
@@ -235,8 +237,7 @@ class Queue(LoopActor):
                 messages.dispatch(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
-        consumers = self._messages.consumers
-        consumer = message.consumer
+        consumers, consumer = self._messages.consumers, message.consumer
         if consumers.is_refused(consumer):
             text = f"{self._definition} in exclusive use"
             tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
@@ -292,8 +293,7 @@ class Queue(LoopActor):
         for message in (self._at_hand, *self._held_back, *drained(self.actor_inbox)):
             if isinstance(message, Delete):
                 self._is_deleted = True
-            error = gone(self._definition, has_crashed=not self._is_deleted)
-            refuse(message, answers, error)
+            refuse(message, answers, gone(self._definition, has_crashed=not self._is_deleted))
         answers.send()
         self._tracing.ended(self._messages, self._is_deleted)
         for consumer in self._messages.consumers.all():

@@ -21,7 +21,8 @@ from ..amqp_frames.dedup_headers import IdentityReader
 from ..core.dedup_division import Division, divide_by_identity
 from ..core.dedup_window import STORED_KIND, DedupWindow
 from ..core.definitions import QueueDefinition
-from ..core.message_queue import Effects, MessageQueue
+from ..core.effects import Effects
+from ..core.message_queue import MessageQueue
 from ..core.ready_by_priority import ReadyByPriority
 from ..storage.identity_runs import NO_IDENTITY, Identities
 from .messages import Append, ForgetIdentities, Publish, WakeAt, Woken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from ..core.batch_sweep import BatchSweep
 from ..core.dedup_window import RememberedRow, window_of
 from ..core.definitions import QueueDefinition
 from ..core.message_queue import MessageQueue
@@ -19,7 +20,9 @@ from .queue_dedup import DedupQueue, DedupQueueByPriority
 def new_messages(context: NodeContext, queue: QueueDefinition) -> MessageQueue:
     """The queue's messages, none so far."""
     window_bytes_max = context.delivery_window_bytes_max
-    return make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
+    messages = make_queue(queue, queue.durable, queue.arguments, window_bytes_max)
+    messages.sweep = BatchSweep(context.sweep_interval_bytes)
+    return messages
 
 
 def start_queue(
@@ -32,6 +35,7 @@ def start_queue(
 
     `remembered`: what the journal kept for its dedup window.
     """
+    messages.sweep_all()
     # Limits are kept in the order in which messages came, so a batch stays as it is.
     divides = type(messages) is MessageQueue and isinstance(messages.ready, ReadyByPriority)
     window = window_of(queue.arguments)

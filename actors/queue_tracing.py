@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..amqp_frames.batch import Batch, Indexes
 from ..core.death_headers import EXPIRED, REJECTED
-from ..core.message_queue import Effects, MessageQueue
+from ..core.effects import Effects
+from ..core.message_queue import MessageQueue
 from ..core.pending_letters import Dead
 from ..core.unacked import Part
 from ..logs.sampling import among, positions, ranges
@@ -193,7 +194,12 @@ def recovered_run(trace: Trace, queue: str, run: RecoveredRun) -> None:
 
 
 def received(batch: Batch, indexes: Sequence[int]) -> Sequence[int]:
-    """Places in the batch as it was received: one that was read back may hold a part of it."""
+    """Places in the batch as it was received.
+
+    One that was read back, or copied out of another, may hold a part of it.
+    """
+    if batch.excerpted is not None:
+        indexes = [batch.excerpted[index] for index in indexes]
     place = batch.journal_place
     if isinstance(place, JournalPlace) and place.received_indexes is not None:
         return [place.received_indexes[index] for index in indexes]

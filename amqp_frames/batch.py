@@ -39,6 +39,7 @@ class Batch:
         "distinct",
         "durable",
         "ends",
+        "excerpted",
         "flagged",
         "frame_bytes_max",
         "headers",
@@ -82,6 +83,8 @@ class Batch:
         # Indexes of the messages whose hops are traced; None: of none. And when the read came.
         self.traced: Indexes | None = None
         self.received_ns = 0
+        # The numbers that these messages had before they were copied out of a larger batch, if so.
+        self.excerpted: Indexes | None = None
 
     def __len__(self) -> int:
         return len(self.starts)

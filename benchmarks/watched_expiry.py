@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 from leveret.command_line import main
+from leveret.core.effects import Effects
 from leveret.core.expiring_queue import ExpiringQueue
-from leveret.core.message_queue import Effects
 from leveret.core.span import ExpiringSpan
 
 LATENESS_FILE = "EXPIRY_LATENESS_FILE"

@@ -18,10 +18,11 @@ from typing import Final
 
 from ..amqp_frames.batch import TTL_NONE, Batch, Indexes
 from .death_headers import EXPIRED
+from .effects import Effects
 from .in_flight import Delivery
 from .limited_queue import LimitedQueue
 from .limits import Limits
-from .message_queue import Effects, MessageQueue
+from .message_queue import MessageQueue
 from .span import ExpiringSpan, Span
 
 # Rows that may expire before others get their turn; each is some microseconds.

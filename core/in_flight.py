@@ -25,13 +25,23 @@ class Delivery:
     exclusive, that are neither settled nor requeued.
     """
 
-    __slots__ = ("attempts", "consumer", "first_tag", "queue", "remaining", "span")
+    __slots__ = (
+        "attempts",
+        "consumer",
+        "first_tag",
+        "queue",
+        "remaining",
+        "span",
+        "wire_bytes",
+    )
 
     def __init__(self, span: Span, queue: object, consumer: Consumer | None) -> None:
         self.span = span
         self.queue = queue
         self.consumer = consumer
         self.attempts = span.attempts + 1
+        # What it takes of windows and gives back to them, whatever becomes of its batch meanwhile.
+        self.wire_bytes = span.wire_bytes()
         # The delivery tag of its first message, when the channel has given it.
         self.first_tag = 0
         self.remaining: list[tuple[int, int]] = [(0, len(span))]
@@ -76,6 +86,11 @@ class InFlight:
             if not held:
                 del self._by_channel[channel]
         return True
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """All that is out."""
+        for held in self._by_channel.values():
+            yield from held
 
     def parts_of(self, channel: object) -> Iterator[tuple[Delivery, int, int]]:
         """All that the channel holds, as parts of its deliveries."""

@@ -18,9 +18,10 @@ from typing import Final
 
 from ..amqp_frames.batch import Batch, Indexes
 from .death_headers import MAXLEN
+from .effects import Effects, EntryRange
 from .in_flight import Delivery
 from .limits import Limits
-from .message_queue import Effects, EntryRange, MessageQueue
+from .message_queue import MessageQueue
 from .span import Span
 
 # Above every count and size: no limit.

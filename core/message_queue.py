@@ -9,50 +9,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import chain
 
 from ..amqp_frames.batch import Batch, Indexes
+from .batch_sweep import BatchSweep
 from .consumers import Consumer, Consumers
 from .death_headers import DELIVERY_LIMIT, REJECTED
+from .effects import Effects, EntryRange
 from .in_flight import Delivery, InFlight
 from .ready import Ready
 from .span import Span
-
-EntryRange = tuple[int, int]
-
-
-class Effects:
-    """What a queue's actor must do after a call, in the order of the fields."""
-
-    __slots__ = (
-        "appended",
-        "confirmed",
-        "dead",
-        "deadlines",
-        "delivered",
-        "delivered_entries",
-        "rejected",
-        "settled_entries",
-    )
-
-    def __init__(self) -> None:
-        # Persistent messages for the journal: their indexes and entry ids, aligned.
-        self.appended: tuple[Indexes, range | array[int]] | None = None
-        # When these expire, in milliseconds since the epoch: one time for all, 0 for never, or
-        # aligned with them.
-        self.deadlines: int | array[int] = 0
-        # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
-        # "maxlen" or "delivery_limit". Not settled until the dead letters are safe. Of a queue
-        # without one, those that are traced: they are settled, and only to be told of.
-        self.dead: list[tuple[Span, str]] = []
-        # Indexes that are confirmed at once.
-        self.confirmed: Indexes | None = None
-        # Indexes that the queue does not take: their publisher gets a nack.
-        self.rejected: Indexes | None = None
-        # For each consumer, what it gets.
-        self.delivered: dict[Consumer, list[Delivery]] = {}
-        # Entry ids, first and last, for the journal's Deliver and Settle records.
-        self.delivered_entries: list[EntryRange] = []
-        self.settled_entries: list[EntryRange] = []
 
 
 class MessageQueue:
@@ -72,6 +38,7 @@ class MessageQueue:
         "next_entry_id",
         "ready",
         "spent",
+        "sweep",
     )
 
     def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
@@ -86,6 +53,7 @@ class MessageQueue:
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
         self.next_entry_id = 1
+        self.sweep = BatchSweep()
 
     def restore(self, span: Span) -> None:
         """Take back what the journal kept; in the order of entry ids."""
@@ -111,6 +79,7 @@ class MessageQueue:
         first = self.next_entry_id
         count = len(indexes)
         self.next_entry_id = first + count
+        self.sweep.took_in(batch, count)
         stored = False
         if self.durable:
             persistent = batch.persistent
@@ -164,7 +133,7 @@ class MessageQueue:
                 room = min(room, share)
             span = self._take(room)
             delivery = Delivery(span, self.identity, consumer)
-            wire_bytes = span.wire_bytes()
+            wire_bytes = delivery.wire_bytes
             consumer.window_bytes += wire_bytes
             consumer.channel_credit.outlet.take(wire_bytes)
             effects.delivered.setdefault(consumer, []).append(delivery)
@@ -203,6 +172,7 @@ class MessageQueue:
             effects.delivered_entries.append((span.first_entry_id, last))
 
     def _settled(self, span: Span, low: int, high: int, effects: Effects) -> None:
+        self.sweep.gave_away(span, low, high)
         if span.stored:
             first = span.first_entry_id
             effects.settled_entries.append((first + low, first + high - 1))
@@ -211,7 +181,9 @@ class MessageQueue:
         """Messages leave the queue for this reason, other than by an ack."""
         if self.dead_letters or span.batch.traced is not None:
             effects.dead.append((span, reason))
-        if not self.dead_letters:
+        if self.dead_letters:
+            self.sweep.gave_away(span, 0, len(span))
+        else:
             self._settled(span, 0, len(span), effects)
 
     def settle(
@@ -298,3 +270,18 @@ class MessageQueue:
             self._settled(span, 0, len(span), effects)
         self.ready.clear()
         return count, effects.settled_entries
+
+    def sweep_if_due(self) -> None:
+        """Let go of reads of which little is used. Not before what was done has been traced."""
+        sweep = self.sweep
+        if sweep.taken_bytes + sweep.gone_bytes <= sweep.interval_bytes:
+            return
+        if sweep.is_due(self.ready.message_count + self.in_flight.message_count):
+            sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+
+    def sweep_all(self) -> None:
+        """Let go of all of them now: the journal may have given back few of what came together."""
+        self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+
+    def _rows(self) -> Iterable[Span]:
+        return chain(self.ready, self.spent)

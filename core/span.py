@@ -13,7 +13,7 @@ class Span:
     them, so settling them must be journalled.
     """
 
-    __slots__ = ("attempts", "batch", "first_entry_id", "indexes", "stored")
+    __slots__ = ("attempts", "batch", "bytes_known", "first_entry_id", "indexes", "stored")
 
     def __init__(
         self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int, stored: bool
@@ -23,6 +23,8 @@ class Span:
         self.first_entry_id = first_entry_id
         self.attempts = attempts
         self.stored = stored
+        # What the messages take up, when it has been asked for (batch_sweep.py).
+        self.bytes_known = -1
 
     def __len__(self) -> int:
         return len(self.indexes)

@@ -76,6 +76,7 @@ class Configuration:
     publish_window_bytes_max: int = 16 * MIB
     delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
+    sweep_interval_bytes: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
     reply_window_bytes_max: int = 16 * MIB
     dedup_window_max: int = 10_000_000
@@ -145,6 +146,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "publish_window_bytes_max": (65_536, 2**40),
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),
+    "sweep_interval_bytes": (0, 2**40),
     "transaction_bytes_max": (65_536, 2**40),
     "reply_window_bytes_max": (65_536, 2**40),
     # RabbitMQ's least and interval; 0 of them is no alarm.

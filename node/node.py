@@ -136,8 +136,7 @@ class Node:
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)
         broker = BrokerActor(context)
-        context.broker = broker.actor_ref
-        broker.start_prepared(runtime)
+        context.broker = broker.start_prepared(runtime)
         broker.restore(recovered)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
@@ -185,6 +184,7 @@ class Node:
             unfinished_publishes_bytes_max=configuration.unfinished_publishes_limit(),
             publish_window_bytes_max=configuration.publish_window_bytes_max,
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
+            sweep_interval_bytes=configuration.sweep_interval_bytes,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
             transaction_bytes_max=configuration.transaction_bytes_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,

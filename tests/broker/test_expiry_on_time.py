@@ -11,8 +11,8 @@ from insides import wait_until
 from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.properties import Properties
 from leveret.core.death_headers import EXPIRED
+from leveret.core.effects import Effects
 from leveret.core.expiring_queue import ExpiringQueue
-from leveret.core.message_queue import Effects
 from leveret.core.span import ExpiringSpan
 from wire import Client, publish
 

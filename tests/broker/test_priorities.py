@@ -26,7 +26,8 @@ from leveret.amqp_frames.methods import (
     QueuePurgeOk,
 )
 from leveret.amqp_frames.properties import Properties
-from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.effects import Effects
+from leveret.core.message_queue import MessageQueue
 from served import Served
 from wire import Client, publish
 

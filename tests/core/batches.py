@@ -52,3 +52,12 @@ def sized(bodies: Iterable[tuple[int, bool]]) -> Batch:
     if len(durable) < len(chosen):
         batch.durable = durable  # type: ignore[assignment]
     return batch
+
+
+def message_of(batch: Batch, index: int) -> tuple[int, int, bytes, bytes, int]:
+    """What a message is, wherever it lies: its number, key, bytes, delivery mode."""
+    place = index if batch.excerpted is None else batch.excerpted[index]
+    content = batch.wire[batch.headers[index] : batch.ends[index]]
+    key = batch.distinct[batch.keys[index]]
+    assert batch.starts[index] < batch.headers[index] < batch.ends[index] <= len(batch.wire)
+    return batch.number, place, key, content, batch.persistent[index]

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from batches import mixed
+from batches import message_of, mixed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from leveret.amqp_frames.batch import Batch, Indexes
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects, EntryRange
 from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import Effects, EntryRange, MessageQueue
+from leveret.core.message_queue import MessageQueue
+from leveret.core.span import Span
+from sweeping import EagerSweep
 
 CHANNELS = ("a", "b", "c")
 WINDOW_BYTES_MAX = 600
@@ -40,6 +43,10 @@ class Held:
     positions: set[int] = field(default_factory=set)
 
 
+def octets(batch: Batch, index: int) -> int:
+    return batch.ends[index] - batch.starts[index]
+
+
 def ids(ranges: list[EntryRange]) -> set[int]:
     entries = [entry for first, last in ranges for entry in range(first, last + 1)]
     assert len(set(entries)) == len(entries)
@@ -61,6 +68,13 @@ class ModelledQueue(RuleBasedStateMachine):
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
         self.was_full = False
+        self.is_swept = False
+        self.batch_count = 0
+
+    @initialize(is_swept=st.booleans())
+    def sweep_or_not(self, is_swept: bool) -> None:
+        self.is_swept = is_swept
+        self.queue.sweep = EagerSweep()
 
     def new_queue(self) -> MessageQueue:
         return MessageQueue("the queue", True, WINDOW_BYTES_MAX)
@@ -76,6 +90,13 @@ class ModelledQueue(RuleBasedStateMachine):
         """What is lower leaves earlier."""
         return 0, entry
 
+    def numbered_batch(self, persistent: list[bool], data: st.DataObject) -> Batch:
+        """As the channel numbers it."""
+        batch = self.new_batch(persistent, data)
+        self.batch_count += 1
+        batch.number = self.batch_count
+        return batch
+
     def new_batch(self, persistent: list[bool], _data: st.DataObject) -> Batch:
         return mixed(persistent)
 
@@ -90,7 +111,7 @@ class ModelledQueue(RuleBasedStateMachine):
         span = delivery.span
         for position, entry in enumerate(entry_ids):
             message = self.messages[entry]
-            assert (span.batch, span.indexes[position]) == (message.batch, message.index)
+            self.check_message(entry, span, position)
             assert span.attempts == message.attempts
             message.attempts += 1
             assert delivery.attempts == message.attempts
@@ -120,7 +141,7 @@ class ModelledQueue(RuleBasedStateMachine):
                 out += entries
                 got.setdefault(consumer, []).extend(entries)
                 self.deliver(entries, delivery, consumer.no_ack, str(consumer.channel))
-                window_bytes += span.wire_bytes()
+                window_bytes += delivery.wire_bytes
             self.unsent.append((consumer, window_bytes))
         # The lowest leave first, whoever gets them.
         assert sorted(out, key=self.order) == before[: len(out)]
@@ -142,6 +163,30 @@ class ModelledQueue(RuleBasedStateMachine):
         return set(range(1, self.next_entry_id))
 
     # --- What always holds
+
+    def check_message(self, entry: int, span: Span, position: int) -> None:
+        message = self.messages[entry]
+        found = message_of(span.batch, span.indexes[position])
+        assert found == message_of(message.batch, message.index)
+
+    @invariant()
+    def a_sweep_changes_nothing_but_what_is_kept(self) -> None:
+        """After every step, of all batches, however small they are."""
+        if not self.is_swept:
+            return
+        self.queue.sweep_all()
+        used: dict[Batch, int] = {}
+        for span in self.queue.ready:
+            for position, index in enumerate(span.indexes):
+                self.check_message(span.first_entry_id + position, span, position)
+                used[span.batch] = used.get(span.batch, 0) + octets(span.batch, index)
+        for held in self.held:
+            span = held.delivery.span
+            for position in held.positions:
+                self.check_message(span.first_entry_id + position, span, position)
+                more = octets(span.batch, span.indexes[position])
+                used[span.batch] = used.get(span.batch, 0) + more
+        assert used == {batch: len(batch.wire) for batch in used}
 
     @invariant()
     def every_message_is_ready_or_in_flight(self) -> None:

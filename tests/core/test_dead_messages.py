@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from batches import numbered
 from leveret.amqp_frames.field_table import table_of
-from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.effects import Effects
+from leveret.core.message_queue import MessageQueue
 from leveret.core.queue_structures import equip, make_queue
 from leveret.core.span import Span
 

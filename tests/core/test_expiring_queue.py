@@ -8,9 +8,10 @@ import pytest
 from batches import numbered
 from leveret.amqp_frames.batch import TTL_NONE, Batch
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects
 from leveret.core.expiring_queue import EXPIRED_ROWS_MAX, ExpiringQueue, spans_of
 from leveret.core.limits import Limits
-from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.message_queue import MessageQueue
 from leveret.core.queue_structures import make_queue, refill
 from leveret.core.ready_by_priority import ReadyByPriority
 from leveret.core.span import ExpiringSpan

@@ -8,17 +8,18 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from batches import sized
+from batches import message_of, sized
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from leveret.amqp_frames.batch import TTL_NONE
+from leveret.amqp_frames.batch import TTL_NONE, Batch
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects, EntryRange
 from leveret.core.expiring_queue import ExpiringQueue
 from leveret.core.in_flight import Delivery
 from leveret.core.limits import Limits
-from leveret.core.message_queue import Effects, EntryRange
 from leveret.core.queue_structures import refill
+from sweeping import EagerSweep
 
 WINDOW = 1 << 30
 START_MS = 1_000_000
@@ -43,16 +44,21 @@ class ExpiringQueueMachine(RuleBasedStateMachine):
         ready_max=st.none() | st.integers(0, 4),
         rejects=st.booleans(),
         ttl_ms=st.none() | st.sampled_from((0, 3, 20)),
+        is_swept=st.booleans(),
     )
-    def declare(self, ready_max: int | None, rejects: bool, ttl_ms: int | None) -> None:
+    def declare(
+        self, ready_max: int | None, rejects: bool, ttl_ms: int | None, is_swept: bool
+    ) -> None:
+        self.is_swept = is_swept
         self.limits = Limits(ready_max, None, rejects, False, ttl_ms)
         self.queue = ExpiringQueue("the queue", True, WINDOW, self.limits)
+        self.queue.sweep = EagerSweep()
         self.now_ms = self.queue.now_ms = START_MS
         self.ready: list[Message] = []
         self.held: dict[int, Message] = {}
         self.deliveries: list[Delivery] = []
         self.consumers: list[Consumer] = []
-        self.stored: dict[int, tuple[object, int, int]] = {}
+        self.stored: dict[int, tuple[Batch, int, int]] = {}
         self.next_entry = 1
         self.gone: set[int] = set()
         self.delivered: list[int] = []
@@ -119,7 +125,7 @@ class ExpiringQueueMachine(RuleBasedStateMachine):
 
     @rule(each=st.lists(ttls, min_size=1, max_size=6), has_own=st.booleans())
     def publish(self, each: list[int], has_own: bool) -> None:
-        batch = sized((0, True) for _ in each)
+        batch = sized((index, True) for index in range(len(each)))
         if has_own:
             batch.ttls_ms = array("Q", each)
         self.expire()
@@ -186,6 +192,7 @@ class ExpiringQueueMachine(RuleBasedStateMachine):
         attempts = {message.entry: message.attempts for message in self.ready}
         attempts |= {entry: message.attempts for entry, message in self.held.items()}
         self.queue = ExpiringQueue("the queue", True, WINDOW, self.limits)
+        self.queue.sweep = EagerSweep()
         runs = [
             (batch, range(index, index + 1), entry, attempts[entry], deadline)
             for entry, (batch, index, deadline) in sorted(self.stored.items())
@@ -204,6 +211,16 @@ class ExpiringQueueMachine(RuleBasedStateMachine):
         self.check(effects)
 
     # --- What always holds
+
+    @invariant()
+    def a_sweep_changes_nothing(self) -> None:
+        if self.is_swept:
+            self.queue.sweep_all()
+        spans = [*self.queue.ready, *(delivery.span for delivery in self.deliveries)]
+        for span in spans:
+            for position, index in enumerate(span.indexes):
+                batch, place, _ = self.stored[span.first_entry_id + position]
+                assert message_of(span.batch, index) == message_of(batch, place)
 
     @invariant()
     def the_same_messages_are_ready(self) -> None:

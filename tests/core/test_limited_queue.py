@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from batches import numbered
 from leveret.amqp_frames.field_table import Table, table_of
+from leveret.core.effects import Effects
 from leveret.core.limits import Limits, limits_of
-from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.message_queue import MessageQueue
 from leveret.core.queue_structures import make_queue
 
 WINDOW = 1 << 20

@@ -9,10 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects, EntryRange
 from leveret.core.in_flight import Delivery
 from leveret.core.limited_queue import LimitedQueue
 from leveret.core.limits import Limits
-from leveret.core.message_queue import Effects, EntryRange
+from sweeping import EagerSweep
 
 WINDOW = 1 << 30
 SIZES = st.integers(0, 12)
@@ -36,10 +37,15 @@ class LimitedQueueMachine(RuleBasedStateMachine):
         ready_max=st.none() | st.integers(0, 6),
         ready_bytes_max=st.none() | st.integers(0, 30),
         rejects=st.booleans(),
+        is_swept=st.booleans(),
     )
-    def declare(self, ready_max: int | None, ready_bytes_max: int | None, rejects: bool) -> None:
+    def declare(
+        self, ready_max: int | None, ready_bytes_max: int | None, rejects: bool, is_swept: bool
+    ) -> None:
         self.limits = Limits(ready_max, ready_bytes_max, rejects)
         self.queue = LimitedQueue("the queue", True, WINDOW, self.limits)
+        self.queue.sweep = EagerSweep()
+        self.is_swept = is_swept
         self.ready: list[Message] = []
         self.held: dict[int, Message] = {}
         self.deliveries: list[Delivery] = []
@@ -154,6 +160,23 @@ class LimitedQueueMachine(RuleBasedStateMachine):
         self.ready = []
 
     # --- What always holds
+
+    @invariant()
+    def a_sweep_changes_nothing(self) -> None:
+        if self.is_swept:
+            self.queue.sweep_all()
+
+    @invariant()
+    def the_bodies_are_those_that_were_sent(self) -> None:
+        sizes = [
+            span.batch.body_bytes(index) for span in self.queue.ready for index in span.indexes
+        ]
+        assert sizes == [message.size for message in self.ready]
+        for delivery in self.deliveries:
+            span = delivery.span
+            for position, index in enumerate(span.indexes):
+                message = self.held[span.first_entry_id + position]
+                assert span.batch.body_bytes(index) == message.size
 
     @invariant()
     def the_same_messages_are_ready(self) -> None:

@@ -8,8 +8,9 @@ import pytest
 from batches import mixed, numbered
 from leveret.amqp_frames.properties import Properties
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects
 from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import Effects, MessageQueue
+from leveret.core.message_queue import MessageQueue
 from leveret.core.span import Span
 
 WINDOW = 1 << 20

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from leveret.amqp_frames.batch import Batch, Indexes
 from leveret.core.consumers import ChannelCredit, Consumer
+from leveret.core.effects import Effects
 from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import Effects
 from queue_model import CHANNELS, Message, ModelledQueue, ids
 
 
@@ -19,7 +19,7 @@ class MessageQueueMachine(ModelledQueue):
 
     @rule(persistent=st.lists(st.booleans(), min_size=1, max_size=8), data=st.data())
     def publish(self, persistent: list[bool], data: st.DataObject) -> None:
-        batch = self.new_batch(persistent, data)
+        batch = self.numbered_batch(persistent, data)
         size = len(persistent)
         chosen = data.draw(st.sets(st.integers(0, size - 1), min_size=1).map(sorted))
         indexes = range(size) if data.draw(st.booleans()) else array("I", chosen)

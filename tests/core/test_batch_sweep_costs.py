@@ -1,0 +1,149 @@
+"""What a sweep leaves alone: whole reads, what is young, and what others use, too."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import pytest
+from held_reads import (
+    READ_MESSAGES,
+    READS,
+    WINDOW,
+    check,
+    consumer_of,
+    give_back,
+    kept_bytes,
+    queue_of,
+    read,
+    spans,
+    take_in,
+)
+from leveret.amqp_frames.batch import Batch
+from leveret.core.batch_sweep import ROW_BYTES, SWEEP_INTERVAL_BYTES, BatchSweep
+from leveret.core.effects import Effects
+from leveret.core.in_flight import Delivery
+from leveret.core.message_queue import MessageQueue
+from leveret.core.span import Span
+
+
+def test_whole_reads_given_away_whole_are_not_even_counted() -> None:
+    queue = queue_of()
+    consumer_of(queue)
+    for number in range(READS):
+        [delivery] = take_in(queue, read(number), range(READ_MESSAGES))
+        give_back(queue, queue.settle, [(delivery, 0, READ_MESSAGES)])
+        assert (queue.sweep.taken_bytes, queue.sweep.gone_bytes) == (0, 0)
+
+
+def test_small_reads_are_not_counted() -> None:
+    queue = queue_of()
+    for number in range(READS):
+        take_in(queue, read(number, body_bytes=50), range(1))
+        assert (queue.sweep.taken_bytes, queue.sweep.gone_bytes) == (0, 0)
+
+
+def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    def excerpt(*_: object) -> Batch:
+        raise AssertionError("copied")
+
+    monkeypatch.setattr("leveret.core.batch_sweep.excerpt", excerpt)
+    queue = queue_of()
+    consumer_of(queue)
+    out: list[Delivery] = []
+    for number in range(READS):
+        out += take_in(queue, read(number), range(2))
+        if len(out) > 2:
+            give_back(queue, queue.settle, [(out.pop(0), 0, 2)])
+
+
+def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
+    queue = queue_of()
+    consumer_of(queue)
+    [consumer] = queue.consumers.all()
+    effects = Effects()
+    queue.publish(read(1), range(3), effects)
+    [[delivery]] = effects.delivered.values()
+    given = consumer.window_bytes
+    queue.sweep_all()
+    assert delivery.span.wire_bytes() == len(delivery.span.batch.wire) < 5_000
+    assert delivery.wire_bytes == given
+    queue.sent(consumer, delivery.wire_bytes, Effects())
+    assert consumer.window_bytes == 0
+
+
+def test_sweeps_look_at_few_rows_for_each_that_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+    run = BatchSweep.run
+
+    def counted(
+        self: BatchSweep, rows: Iterable[Span], deliveries: Iterable[Delivery], next_id: int
+    ) -> None:
+        nonlocal looked_at
+        rows = list(rows)
+        looked_at += len(rows)
+        run(self, rows, deliveries, next_id)
+
+    monkeypatch.setattr(BatchSweep, "run", counted)
+    queue = queue_of()
+    batch = read(1)
+    count = 5_000
+    for _ in range(count):
+        take_in(queue, batch, range(5, 6))
+    # A row costs a sweep ROW_BYTES at most, and each brings in a read of 20 KB.
+    assert 0 < looked_at <= count * len(batch.wire) // ROW_BYTES
+
+
+def test_the_interval_is_a_mebibyte_unless_said_otherwise() -> None:
+    assert MessageQueue("the queue", True, WINDOW).sweep.interval_bytes == SWEEP_INTERVAL_BYTES
+    assert SWEEP_INTERVAL_BYTES == 1 << 20
+
+
+def shared_out(queue_count: int) -> list[MessageQueue]:
+    """Queues that have an even share each of the same reads."""
+    queues = [queue_of() for _ in range(queue_count)]
+    for number in range(READS):
+        batch = read(number)
+        for at, queue in enumerate(queues):
+            take_in(queue, batch, array("I", range(at, READ_MESSAGES, queue_count)))
+    return queues
+
+
+def test_reads_that_several_queues_use_together_are_not_copied() -> None:
+    queues = shared_out(10)
+    for queue in queues:
+        queue.sweep_all()
+    assert {span.batch for span, _ in spans(queues[0])} == {
+        span.batch for span, _ in spans(queues[9])
+    }
+    assert kept_bytes(queues[0]) > READS * 20_000
+
+
+def test_a_read_is_let_go_by_the_queues_that_still_hold_it_when_most_have_not() -> None:
+    queues = shared_out(10)
+    for queue in queues[2:]:
+        queue.purge()
+    for at, queue in enumerate(queues[:2]):
+        queue.sweep_all()
+        check(queue, [(number, index) for number in range(READS) for index in (at, at + 10)])
+        assert kept_bytes(queue) < READS * 3_000
+
+
+def test_the_rows_of_other_queues_are_counted_and_nothing_else_is() -> None:
+    counts: list[int] = []
+
+    class Sweep(BatchSweep):
+        __slots__ = ()
+
+        def _is_wasteful(self, batch: Batch, used_bytes: int) -> bool:
+            counts.append(used_bytes)
+            return super()._is_wasteful(batch, used_bytes)
+
+    for others in (0, 1, 5):
+        rows = [Span(read(1), range(1), 1, 0, True)]
+        rows += [Span(rows[0].batch, range(1), 1, 0, True) for _ in range(others)]
+        [first, *_] = rows
+        own_bytes = first.batch.ends[0]
+        counts.clear()
+        Sweep().run_over_all([first], (), 2)
+        assert counts == [own_bytes * (1 + others)]
