@@ -65,6 +65,7 @@ def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
     queue.publish(read(1), range(3), effects)
     [[delivery]] = effects.delivered.values()
     given = consumer.window_bytes
+    assert given == delivery.span.wire_bytes() > 0
     queue.sweep_all()
     assert delivery.span.wire_bytes() == len(delivery.span.batch.wire) < 5_000
     assert delivery.wire_bytes == given
