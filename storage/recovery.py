@@ -180,7 +180,7 @@ class Recovery:
             runs: list[RecoveredRun] = []
             kept: list[RecoveredBlock] = []
             lost: Counter[int] = Counter()
-            for block in live_entries.blocks:
+            for block in live_entries:
                 found = _runs(block)
                 if found is None:
                     lost[block.batch_number] += len(block.entry_ids)
@@ -193,8 +193,7 @@ class Recovery:
                     f"{count} entries of queue {queue_id}: no body of batch {batch_number} "
                     "that verifies holds them",
                 )
-            live_entries.blocks.clear()
-            live_entries.blocks.extend(kept)
+            live_entries.replace(kept)
             if runs:
                 queues[queue_id] = runs
         return queues
@@ -204,7 +203,7 @@ class Recovery:
         bodies = {
             block.body
             for live_entries in self._replay.ledger.queues.values()
-            for block in live_entries.blocks
+            for block in live_entries
             if block.body is not None
         }
         in_order = sorted(bodies, key=lambda body: body.place[:2])

@@ -169,10 +169,8 @@ class Replay:
         elif ledger.delivered(record.queue_id, record.ranges):
             live_entries = ledger.queues[record.queue_id]
             for first, last in record.ranges:
-                taken = live_entries.cut(first, last)
-                for block in taken:
+                for block in live_entries.isolate(first, last):
                     block.attempts += 1
-                live_entries.put_back(taken)
 
     def _used(self, queue_id: int, last_entry_id: int) -> None:
         if last_entry_id >= self.next_entry_ids.get(queue_id, last_entry_id + 1):
@@ -182,9 +180,9 @@ class Replay:
         """How many live entries there are per queue that is not known; those with none left out."""
         return Counter(
             {
-                queue_id: sum(len(block.entry_ids) for block in live_entries.blocks)
+                queue_id: sum(len(block.entry_ids) for block in live_entries)
                 for queue_id, live_entries in self._unknown.queues.items()
-                if live_entries.blocks
+                if live_entries
             }
         )
 
@@ -198,6 +196,6 @@ class Replay:
         identities_alone = remembered.bytes_in.keys() - self._with_messages
         remembered.made = {number: remembered.bytes_in[number] for number in identities_alone}
         for queue_id, live_entries in self.ledger.queues.items():
-            for block in live_entries.blocks:
+            for block in live_entries:
                 running.extend(queue_id, block.entry_ids, block.body_segment, block.entries_segment)
         return running

@@ -105,7 +105,7 @@ class SegmentLedger(Generic[BlockType]):
         self._identities_went()
         live_entries = self.queues.pop(queue_id, None)
         if live_entries is not None:
-            for block in live_entries.blocks:
+            for block in live_entries:
                 self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
 
     def forget_identities(self, queue_id: int, below: int) -> None:
@@ -153,8 +153,8 @@ class RunningLedger(SegmentLedger[Block]):
     ) -> None:
         """Entries above all others of their queue are live."""
         live_entries = self.queues.get(queue_id)
-        if live_entries is not None and live_entries.blocks and isinstance(entry_ids, range):
-            tail = live_entries.blocks[-1]
+        tail = None if live_entries is None else live_entries.tail()
+        if tail is not None and isinstance(entry_ids, range):
             tail_ids = tail.entry_ids
             if (
                 tail.entries_segment == entries_segment

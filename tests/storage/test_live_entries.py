@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterator
+from random import Random
+from unittest.mock import patch
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from leveret.storage import live_entries as live_entries_module
 from leveret.storage.live_entries import Block, LiveEntries
 
 
@@ -25,14 +30,14 @@ def test_a_cut_at_the_left_takes_whole_blocks_and_parts() -> None:
         (range(1, 5), 0),
         (range(5, 7), 1),
     ]
-    (rest,) = live_entries.blocks
+    (rest,) = live_entries
     assert (rest.entry_ids, rest.body_segment, rest.entries_segment) == (range(7, 10), 1, 101)
 
 
 def test_a_cut_in_the_middle_splits_a_block_in_three() -> None:
     live_entries = filled(range(1, 3), range(10, 20), range(30, 40))
     assert ids_of(live_entries.cut(12, 13)) == [12, 13]
-    assert [block.entry_ids for block in live_entries.blocks] == [
+    assert [block.entry_ids for block in live_entries] == [
         range(1, 3),
         range(10, 12),
         range(14, 20),
@@ -45,16 +50,24 @@ def test_a_cut_between_ids_takes_nothing_and_keeps_the_order() -> None:
     for first, last in ((3, 9), (11, 14), (16, 29), (40, 99), (0, 0)):
         assert live_entries.cut(first, last) == []
         assert list(live_entries.within(first, last)) == []
-    assert ids_of(list(live_entries.blocks)) == [1, 2, 10, 15, *range(30, 40)]
+    assert ids_of(list(live_entries)) == [1, 2, 10, 15, *range(30, 40)]
 
 
 id_lists = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=6)
 ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12)
 
 
-@given(gaps=id_lists, cuts=ranges, put_back=st.booleans())
+@pytest.fixture(params=[1, 2, 512])
+def list_sizes(request: pytest.FixtureRequest) -> Iterator[None]:
+    with patch.object(live_entries_module, "BLOCKS_PER_LIST_MAX", request.param):
+        yield
+
+
+@pytest.mark.usefixtures("list_sizes")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gaps=id_lists, cuts=ranges, stays=st.booleans())
 def test_cuts_do_what_sets_do(
-    gaps: list[list[int]], cuts: list[tuple[int, int]], put_back: bool
+    gaps: list[list[int]], cuts: list[tuple[int, int]], stays: bool
 ) -> None:
     live_entries: LiveEntries[Block] = LiveEntries()
     wanted: set[int] = set()
@@ -74,11 +87,29 @@ def test_cuts_do_what_sets_do(
         covered = list(live_entries.within(first, last))
         assert set(expected) <= set(ids_of(covered))
         assert all(any(first <= i <= last for i in block.entry_ids) for block in covered)
-        taken = live_entries.cut(first, last)
-        assert ids_of(taken) == expected
-        if put_back:
-            live_entries.put_back(taken)
+        if stays:
+            assert ids_of(live_entries.isolate(first, last)) == expected
         else:
+            assert ids_of(live_entries.cut(first, last)) == expected
             wanted.difference_update(expected)
-        assert ids_of(list(live_entries.blocks)) == sorted(wanted)
-        assert all(len(block.entry_ids) for block in live_entries.blocks)
+        assert ids_of(list(live_entries)) == sorted(wanted)
+        assert all(len(block.entry_ids) for block in live_entries)
+
+
+def longest_list(touch: Callable[[LiveEntries[Block], int], object], count: int) -> int:
+    """Touch so many entries one by one in any order: the longest list that there was."""
+    order = list(range(1, count + 1))
+    Random(count).shuffle(order)
+    live_entries = filled(range(1, count + 1))
+    longest = 0
+    for number, entry_id in enumerate(order):
+        touch(live_entries, entry_id)
+        if number % 1000 == 0:
+            longest = max(longest, *map(len, live_entries._lists))
+    return longest
+
+
+def test_entries_that_are_settled_or_delivered_in_any_order_leave_no_long_list() -> None:
+    """Or each would cost as much as there are gaps; the time of it is not asserted on."""
+    assert longest_list(lambda entries, each: entries.cut(each, each), 20_000) <= 512
+    assert longest_list(lambda entries, each: entries.isolate(each, each), 20_000) <= 512

@@ -16,10 +16,10 @@ def test_a_queue_filled_and_emptied_in_order_costs_one_block() -> None:
     ledger = ledger_of(1)
     for first in range(1, 10_001, 100):
         ledger.extend(7, range(first, first + 100), 1, 1)
-    assert len(ledger.queues[7].blocks) == 1
+    assert len(ledger.queues[7]) == 1
     for first in range(1, 5_001, 50):
         ledger.settle(7, [(first, first + 49)])
-        assert len(ledger.queues[7].blocks) == 1
+        assert len(ledger.queues[7]) == 1
     assert ledger.live == {1: 5_000}
 
 
