@@ -174,7 +174,7 @@ class Queue(LoopActor):
             self._tracing.died(effects.dead, self._messages)
             if self._messages.dead_letters:
                 tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
-        for consumer, deliveries in effects.delivered.items():
+        for consumer, deliveries in effects.delivered:
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]

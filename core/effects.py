@@ -16,6 +16,7 @@ class Effects:
     """What a queue's actor must do after a call, in the order of the fields."""
 
     __slots__ = (
+        "_last_runs",
         "appended",
         "confirmed",
         "dead",
@@ -40,8 +41,18 @@ class Effects:
         self.confirmed: Indexes | None = None
         # Indexes that the queue does not take: their publisher gets a nack.
         self.rejected: Indexes | None = None
-        # For each consumer, what it gets.
-        self.delivered: dict[Consumer, list[Delivery]] = {}
+        # What consumers get. To those of one channel in this order: it is the queue's.
+        self.delivered: list[tuple[Consumer, list[Delivery]]] = []
+        # The last of them of each channel, which its credit stands for.
+        self._last_runs: dict[object, tuple[Consumer, list[Delivery]]] = {}
         # Entry ids, first and last, for the journal's Deliver and Settle records.
         self.delivered_entries: list[EntryRange] = []
         self.settled_entries: list[EntryRange] = []
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """The consumer gets this, too."""
+        run = self._last_runs.get(consumer.channel_credit)
+        if run is None or run[0] is not consumer:
+            run = self._last_runs[consumer.channel_credit] = (consumer, [])
+            self.delivered.append(run)
+        run[1].append(delivery)

@@ -136,7 +136,7 @@ class MessageQueue:
             wire_bytes = delivery.wire_bytes
             consumer.window_bytes += wire_bytes
             consumer.channel_credit.outlet.take(wire_bytes)
-            effects.delivered.setdefault(consumer, []).append(delivery)
+            effects.deliver(consumer, delivery)
             if consumer.no_ack:
                 self._settled(span, 0, len(span), effects)
                 continue

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.publishes import decode_publishes
+from leveret.core.consumers import Consumer
+from leveret.core.effects import Effects
+from leveret.core.in_flight import Delivery
 from wire import PERSISTENT, publish
 
 
@@ -52,6 +55,12 @@ def sized(bodies: Iterable[tuple[int, bool]]) -> Batch:
     if len(durable) < len(chosen):
         batch.durable = durable  # type: ignore[assignment]
     return batch
+
+
+def delivered_to(effects: Effects, consumer: Consumer) -> list[Delivery]:
+    """What the consumer gets, in one run or several."""
+    runs = [deliveries for each, deliveries in effects.delivered if each is consumer]
+    return [delivery for run in runs for delivery in run]
 
 
 def message_of(batch: Batch, index: int) -> tuple[int, int, bytes, bytes, int]:

@@ -50,7 +50,7 @@ def take_in(queue: MessageQueue, batch: Batch, indexes: Indexes) -> list[Deliver
     effects = Effects()
     queue.publish(batch, indexes, effects)
     queue.sweep_if_due()
-    return [each for deliveries in effects.delivered.values() for each in deliveries]
+    return [each for _, deliveries in effects.delivered for each in deliveries]
 
 
 def give_back(

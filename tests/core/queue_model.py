@@ -129,7 +129,7 @@ class ModelledQueue(RuleBasedStateMachine):
         out: list[int] = []
         got: dict[Consumer, list[int]] = {}
         stored = {entry for entry, message in self.messages.items() if message.is_stored}
-        for consumer, deliveries in effects.delivered.items():
+        for consumer, deliveries in effects.delivered:
             window_bytes = 0
             for delivery in deliveries:
                 assert delivery.consumer is consumer

@@ -63,7 +63,7 @@ def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
     [consumer] = queue.consumers.all()
     effects = Effects()
     queue.publish(read(1), range(3), effects)
-    [[delivery]] = effects.delivered.values()
+    [(_, [delivery])] = effects.delivered
     given = consumer.window_bytes
     assert given == delivery.span.wire_bytes() > 0
     queue.sweep_all()

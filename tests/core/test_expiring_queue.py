@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from batches import numbered
+from batches import delivered_to, numbered
 from leveret.amqp_frames.batch import TTL_NONE, Batch
 from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.effects import Effects
@@ -138,13 +138,13 @@ def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
     effects = Effects()
     queue.dispatch(effects)
     assert len(effects.settled_entries) == EXPIRED_ROWS_MAX
-    assert effects.delivered == {}
+    assert effects.delivered == []
     # To be woken at once.
     assert queue.head_deadline_ms() == NOW_MS + EXPIRED_ROWS_MAX + 1
     # Nor does a publish in between deliver what has expired.
     effects = publish(queue, numbered(1))
     assert len(effects.settled_entries) == 10
-    ((_, deliveries),) = effects.delivered.items()
+    ((_, deliveries),) = effects.delivered
     entries = [delivery.span.first_entry_id for delivery in deliveries]
     assert entries == [count + 1, count + 2]
 
@@ -168,7 +168,7 @@ def test_what_is_requeued_keeps_its_deadline_part_by_part() -> None:
     consumer = consume(queue, 4)
     effects = Effects()
     queue.dispatch(effects)
-    (delivery,) = effects.delivered[consumer]
+    (delivery,) = delivered_to(effects, consumer)
     queue.consumers.remove("a", b"\1t")
     queue.requeue("a", [(delivery, 1, 3)], Effects())
     head = queue.ready.head()

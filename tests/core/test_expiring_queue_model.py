@@ -97,7 +97,7 @@ class ExpiringQueueMachine(RuleBasedStateMachine):
     def check(self, effects: Effects) -> None:
         assert ids(effects.settled_entries) == self.gone
         entries = []
-        for deliveries in effects.delivered.values():
+        for _, deliveries in effects.delivered:
             for delivery in deliveries:
                 self.deliveries.append(delivery)
                 first = delivery.span.first_entry_id

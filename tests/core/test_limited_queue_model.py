@@ -80,7 +80,7 @@ class LimitedQueueMachine(RuleBasedStateMachine):
         assert ids(effects.settled_entries) <= known - set(self.held)
         assert ids(effects.settled_entries) >= self.dropped
         entries = []
-        for deliveries in effects.delivered.values():
+        for _, deliveries in effects.delivered:
             for delivery in deliveries:
                 self.deliveries.append(delivery)
                 first = delivery.span.first_entry_id

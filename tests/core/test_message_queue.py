@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from batches import mixed, numbered
+from batches import delivered_to, mixed, numbered
 from leveret.amqp_frames.properties import Properties
 from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.effects import Effects
@@ -45,7 +45,7 @@ def indexes(deliveries: Iterable[Delivery]) -> list[int]:
 
 
 def count(effects: Effects, consumer: Consumer) -> int:
-    return len(indexes(effects.delivered.get(consumer, ())))
+    return len(indexes(delivered_to(effects, consumer)))
 
 
 def test_a_persistent_message_is_appended_and_not_confirmed() -> None:
@@ -127,7 +127,7 @@ def test_equal_consumers_get_equal_shares(no_ack: bool, consumers: int, sizes: l
         effects = publish(queue, size)
         for consumer in everyone:
             got[consumer] += count(effects, consumer)
-            deliveries += len(effects.delivered.get(consumer, ()))
+            deliveries += len(delivered_to(effects, consumer))
     assert sum(got.values()) == sum(sizes) * 5
     share = -(-max(sizes) // consumers)
     assert max(got.values()) - min(got.values()) <= share
@@ -139,7 +139,7 @@ def test_the_least_busy_goes_first() -> None:
     queue = queue_of(durable=False)
     busy, idle = consume(queue, "a"), consume(queue, "b")
     first = publish(queue, 20)
-    ((delivery,),) = [first.delivered[idle]]
+    ((delivery,),) = [delivered_to(first, idle)]
     queue.settle("b", [(delivery, 0, 10)], Effects())
     assert (busy.in_flight, idle.in_flight) == (10, 0)
     for _ in range(9):
@@ -151,11 +151,11 @@ def test_prefetch_is_kept_and_given_back_by_acks() -> None:
     queue = queue_of(durable=False)
     consumer = consume(queue, "a", prefetch=3)
     effects = publish(queue, 5)
-    (delivery,) = effects.delivered[consumer]
+    (delivery,) = delivered_to(effects, consumer)
     assert indexes([delivery]) == [0, 1, 2]
     effects = Effects()
     queue.settle("a", [(delivery, 1, 2)], effects)
-    assert indexes(effects.delivered[consumer]) == [3]
+    assert indexes(delivered_to(effects, consumer)) == [3]
     assert queue.ready.message_count == 1
 
 
@@ -188,7 +188,7 @@ def test_a_consumer_that_does_not_read_gets_no_more_than_its_window() -> None:
 def test_requeued_messages_return_to_their_old_place_redelivered() -> None:
     queue = queue_of()
     consumer = consume(queue, "a", prefetch=4)
-    (delivery,) = publish(queue, 6).delivered[consumer]
+    (delivery,) = delivered_to(publish(queue, 6), consumer)
     queue.consumers.remove("a", b"\1t")
     effects = Effects()
     queue.requeue("a", [(delivery, 1, 3)], effects)
@@ -208,7 +208,7 @@ def test_a_channel_that_is_gone_gives_back_what_it_still_held() -> None:
     queue = queue_of()
     gone, other = consume(queue, "a", prefetch=3), consume(queue, "b", prefetch=2)
     effects = publish(queue, 5)
-    (delivery,) = effects.delivered[gone]
+    (delivery,) = delivered_to(effects, gone)
     queue.settle("a", [(delivery, 0, 1)], Effects())
     effects = Effects()
     assert queue.channel_down("a", effects) == [gone]
@@ -221,7 +221,7 @@ def test_a_channel_that_is_gone_gives_back_what_it_still_held() -> None:
 def test_what_is_acked_by_another_channel_or_twice_is_not_settled() -> None:
     queue = queue_of()
     consumer = consume(queue, "a")
-    (delivery,) = publish(queue, 2).delivered[consumer]
+    (delivery,) = delivered_to(publish(queue, 2), consumer)
     effects = Effects()
     queue.settle("b", [(delivery, 0, 2)], effects)
     assert effects.settled_entries == []
@@ -259,17 +259,36 @@ class Counted(Consumer):
         return super().room()
 
 
+def test_the_consumers_of_one_channel_get_the_queue_in_its_order() -> None:
+    queue = queue_of(durable=False)
+    credit, other_credit = ChannelCredit(), ChannelCredit()
+    one, two = (Consumer("a", tag, 3, credit, False, False) for tag in (b"\1o", b"\1t"))
+    other = Consumer("b", b"\1x", 3, other_credit, False, False)
+    for _ in range(9):
+        publish(queue, 1)
+    for consumer in (one, two, other):
+        queue.consumers.add(consumer)
+    effects = Effects()
+    queue.dispatch(effects)
+    runs = [deliveries for consumer, deliveries in effects.delivered if consumer is not other]
+    entries = [delivery.span.first_entry_id for run in runs for delivery in run]
+    assert entries == sorted(entries)
+    assert len(entries) == 6
+    # No more is told than must be: what one gets without another between is told at once.
+    assert len([consumer for consumer, _ in effects.delivered if consumer is other]) == 1
+
+
 def test_consumers_without_room_cost_nothing() -> None:
     queue = queue_of(durable=False)
     everyone = [Counted(f"{n}", b"\1t", 1, ChannelCredit(), False, False) for n in range(500)]
     for consumer in everyone:
         queue.consumers.add(consumer)
-    held = publish(queue, 1000).delivered
+    held = dict(publish(queue, 1000).delivered)
     Counted.looks = 0
     for consumer in everyone[:100]:
         effects = Effects()
         queue.settle(consumer.channel, [(held[consumer][0], 0, 1)], effects)
-        assert list(effects.delivered) == [consumer]
+        assert [each for each, _ in effects.delivered] == [consumer]
     assert Counted.looks < 5 * 100
 
 
