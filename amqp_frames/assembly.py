@@ -123,8 +123,9 @@ class Assembly:
             )
         # Apart, so that the words of an error do not depend on what has come behind them.
         properties = data[payload + CONTENT_HEADER_BYTES : end - 1]
-        self._persistent = check_properties(properties, 0, len(properties)) == PERSISTENT
-        self.flagged = must_look(properties)
+        mode = check_properties(properties, 0, len(properties))
+        self._persistent = mode == PERSISTENT
+        self.flagged = must_look(properties, mode)
         self._remaining_bytes = body_bytes
         self._keep(data, start, end)
         if body_bytes > self._unfinished.message_size_max_bytes:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-# In the first octet of the flags: headers, reply_to and expiration; in the second: user_id.
+from .properties import DELIVERY_MODES
+
+# In the first octet of the flags: headers, delivery_mode, reply_to and expiration; in the second:
+# user_id.
 _HEADERS_HIGH: Final = 0x20
+_DELIVERY_MODE_HIGH: Final = 0x10
 _REPLY_TO_HIGH: Final = 0x02
 _EXPIRATION_HIGH: Final = 0x01
 _USER_ID_LOW: Final = 0x10
@@ -20,9 +24,11 @@ _BCC: Final = b"\x03BCC"
 _DIRECT: Final = b"\x15amq.rabbitmq.reply-to"
 
 
-def must_look(properties: bytes) -> bool:
+def must_look(properties: bytes, delivery_mode: int) -> bool:
     """Do these properties, flags and values as on the wire, concern the broker?"""
     high = properties[0]
+    if delivery_mode not in DELIVERY_MODES and high & _DELIVERY_MODE_HIGH:
+        return True
     if high & _EXPIRATION_HIGH or properties[1] & _USER_ID_LOW:
         return True
     if high & _REPLY_TO_HIGH and _DIRECT in properties:

@@ -42,6 +42,8 @@ FLAG_CLUSTER_ID: Final = 0x0004
 
 TRANSIENT: Final = 1
 PERSISTENT: Final = 2
+# Transient and persistent: there are no others.
+DELIVERY_MODES: Final = (1, PERSISTENT)
 
 _FLAGS: Final = Struct(">H")
 _LENGTH: Final = Struct(">I")

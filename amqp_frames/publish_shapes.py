@@ -61,7 +61,7 @@ class PublishShapes:
             mode = check_properties(properties, 0, len(properties))
         except AmqpError:
             return None
-        known = (mode == PERSISTENT, must_look(properties))
+        known = (mode == PERSISTENT, must_look(properties, mode))
         if len(properties) <= PROPERTIES_BYTES_MAX:
             if len(self._properties) >= PROPERTIES_MAX:
                 self._properties.clear()

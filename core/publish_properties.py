@@ -15,7 +15,12 @@ from typing import Final, NamedTuple
 from ..amqp_frames.constants import PRECONDITION_FAILED
 from ..amqp_frames.errors import AmqpError, SoftError
 from ..amqp_frames.field_types import Field
-from ..amqp_frames.properties import Properties, decode_properties, encode_properties
+from ..amqp_frames.properties import (
+    DELIVERY_MODES,
+    Properties,
+    decode_properties,
+    encode_properties,
+)
 from .erlang_terms import as_text
 from .expiration import expiration_fault
 from .reply_consumers import REPLY_TO
@@ -78,6 +83,9 @@ class PublishProperties:
             if fault is not None:
                 return _refused(f"invalid expiration '{properties.expiration}': {fault}")
             ttl_ms = int(properties.expiration)
+        mode = properties.delivery_mode
+        if mode is not None and mode not in DELIVERY_MODES:
+            return _refused(f"invalid message: {{delivery_mode_unknown,{mode}}}")
         headers = properties.headers or {}
         routing_keys: list[str] = []
         for name in _ROUTING_HEADERS:

@@ -202,6 +202,7 @@ def messages(batch: Batch) -> Iterator[Message]:
         assert batch.persistent[index] == (values.delivery_mode == 2)
         is_flagged = index in (batch.flagged or ())
         must_look = values.expiration is not None or values.user_id is not None
+        must_look = must_look or values.delivery_mode not in (None, 1, 2)
         if must_look or {"CC", "BCC"} & set(values.headers or ()):
             assert is_flagged
         elif not values.headers:

@@ -47,25 +47,6 @@ def test_a_consumer_gets_what_is_there_and_what_comes_in_order(client: Client) -
     client.expect(1, BasicAck(3, False))
 
 
-def test_two_consumers_of_one_channel_get_the_queue_in_its_order(client: Client) -> None:
-    client.declare("q")
-    client.publish_all("q", *(b"%d" % number for number in range(300)))
-    client.open_channel(2)
-    assert client.ask(2, BasicQos(prefetch_count=3)) == BasicQosOk()
-    client.consume("q", "one", channel=2)
-    bodies = []
-
-    def take_and_ack() -> None:
-        tag = client.expect_type(2, BasicDeliver).delivery_tag
-        bodies.append(int(client.read_content(2).body))
-        client.send_methods(2, BasicAck(tag))
-
-    client.send_methods(2, BasicConsume(queue="q", consumer_tag="two", no_wait=True))
-    for _ in range(300):
-        take_and_ack()
-    assert bodies == list(range(300))
-
-
 def test_consume_ok_stands_before_the_first_delivery(client: Client) -> None:
     client.declare("q")
     client.publish_all("q", b"1")

@@ -9,6 +9,7 @@ from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
+    BasicConsume,
     BasicDeliver,
     BasicNack,
     BasicQos,
@@ -273,3 +274,18 @@ def test_a_consumer_without_room_is_passed_over(client: Client, connect: Connect
         _delivered(free)
     full.nothing_more()
     free.nothing_more()
+
+
+def test_two_consumers_of_one_channel_get_the_queue_in_its_order(client: Client) -> None:
+    client.declare("q")
+    client.publish_all("q", *(b"%d" % number for number in range(300)))
+    client.open_channel(2)
+    assert client.ask(2, BasicQos(prefetch_count=3)) == BasicQosOk()
+    client.consume("q", "one", channel=2)
+    client.send_methods(2, BasicConsume(queue="q", consumer_tag="two", no_wait=True))
+    bodies = []
+    for _ in range(300):
+        tag = client.expect_type(2, BasicDeliver).delivery_tag
+        bodies.append(int(client.read_content(2).body))
+        client.send_methods(2, BasicAck(tag))
+    assert bodies == list(range(300))

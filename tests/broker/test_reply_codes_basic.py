@@ -177,10 +177,22 @@ def test_a_consumer_s_mistake_that_closes_the_connection(client: Client, mistake
 # --- Publishing
 
 
+def unknown_delivery_mode(mode: int) -> Mistake:
+    culprit = publish("q", b"", Properties(delivery_mode=mode))
+    text = f"PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{mode}}}"
+    return Mistake(f"delivery mode {mode}", culprit, 406, text, [Q], PUBLISH)
+
+
 def invalid_expiration(value: str, reason: str) -> Mistake:
     culprit = publish("q", b"", Properties(expiration=value))
     text = f"PRECONDITION_FAILED - invalid expiration '{value}': {reason}"
     return Mistake(f"{value} {reason}", culprit, 406, text, [Q], PUBLISH)
+
+
+@parametrized(*(unknown_delivery_mode(mode) for mode in (0, 3, 255)))
+def test_a_delivery_mode(client: Client, mistake: Mistake) -> None:
+    assert_closes_the_channel(client, mistake)
+    assert client.counts("q") == (0, 0)
 
 
 @parametrized(

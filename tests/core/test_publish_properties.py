@@ -99,6 +99,9 @@ def test_what_was_found_last_is_not_looked_for_again(monkeypatch: pytest.MonkeyP
         (Properties(), False),
         (Properties(headers={"a": Field("long", 1)}, delivery_mode=2, priority=3), False),
         (Properties(message_id="\2CC"), False),
+        (Properties(delivery_mode=1), False),
+        (Properties(delivery_mode=0), True),
+        (Properties(delivery_mode=3), True),
         (Properties(headers={"CC": keys("a")}), True),
         (Properties(headers={"a": Field("long", 1), "BCC": keys()}), True),
         (Properties(expiration="1"), True),
@@ -106,7 +109,7 @@ def test_what_was_found_last_is_not_looked_for_again(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_the_flags_and_names_decide_who_pays(properties: Properties, must: bool) -> None:
-    assert must_look(encode_properties(properties)) is must
+    assert must_look(encode_properties(properties), properties.delivery_mode or 0) is must
 
 
 def test_an_impersonator_may_name_any_user() -> None:
