@@ -80,6 +80,7 @@ def test_each_of_the_traces_damaged_by_hand_is_found_as_by_the_command(
     assert sorted(found(spark, tmp_path)) == sorted(expected)
 
 
+@pytest.mark.soak
 def test_traces_damaged_at_random_are_found_as_by_the_command(
     spark: SparkSession, lines: list[Line], tmp_path: Path
 ) -> None:
