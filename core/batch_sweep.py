@@ -8,10 +8,11 @@ looked through, and of each read that is used for less than half its messages ar
 a batch of their own (amqp_frames/excerpt.py), and the read is let go.
 
 A read of which each of ten queues has a tenth is kept: ten copies would take as much. So what is
-used is what the rows of this queue use, times the rows everywhere, which is asked of the
-interpreter. If each queue finds at least a half to be used in this way, then so it is: of N rows
-each queue's use W / 2N or more on the average. A reference that is no row's only delays the copy;
-so do rows of others that go later: a queue that is not used meanwhile is not looked at anew.
+used is what the rows of this queue use, times the rows everywhere, times the batches of the read,
+one for each channel; how many there are is asked of the interpreter. If each queue finds at least a
+half to be used in this way, then so it is: of N rows each queue's use W / 2N or more on the
+average. A reference that is no row's only delays the copy; so do rows of others that go later: a
+queue that is not used meanwhile is not looked at anew.
 
 Messages that came in since the last sweep but three are left alone: most are gone before the next
 one, so nothing of a queue that is consumed is copied, or even looked at. What queues keep is at
@@ -157,7 +158,9 @@ class BatchSweep:
         """Copy what is used of the batch, if that is little; how many bytes are kept then?"""
         used_bytes = sum(_used_bytes(span, parts) for span, parts in held)
         row_count = len(held) + self._count_others(batch, len(held))
-        if not self._is_wasteful(batch, used_bytes * row_count // len(held)):
+        # Each channel that the read was of has a batch of its own.
+        batch_count = max(1, getrefcount(batch.wire) - 1)
+        if not self._is_wasteful(batch, used_bytes * row_count * batch_count // len(held)):
             return len(batch.wire)
         rows = (span.indexes[low:high] for span, parts in held for low, high in parts)
         chosen = _numbers(sorted(set(chain.from_iterable(rows))))

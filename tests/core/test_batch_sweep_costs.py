@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from held_reads import (
@@ -20,11 +21,13 @@ from held_reads import (
     take_in,
 )
 from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.decoder import Decoder
 from leveret.core.batch_sweep import ROW_BYTES, SWEEP_INTERVAL_BYTES, BatchSweep
 from leveret.core.effects import Effects
 from leveret.core.in_flight import Delivery
 from leveret.core.message_queue import MessageQueue
 from leveret.core.span import Span
+from wire import publish
 
 
 def test_whole_reads_given_away_whole_are_not_even_counted() -> None:
@@ -55,6 +58,37 @@ def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) ->
         out += take_in(queue, read(number), range(2))
         if len(out) > 2:
             give_back(queue, queue.settle, [(out.pop(0), 0, 2)])
+
+
+def read_of_ten_channels() -> list[Batch]:
+    """Each has a batch of its own, and all of them the same bytes."""
+    wire = b"".join(publish("q", bytes(1_000), channel=1 + n % 10) for n in range(READ_MESSAGES))
+    events: list[Any] = Decoder(1 << 17, 1 << 20, 1 << 21).feed(wire)
+    batches = [event.batch for event in events]
+    assert len(batches) == 10
+    assert all(batch.wire is batches[0].wire for batch in batches)
+    return batches
+
+
+def test_a_read_that_channels_share_is_not_copied_while_all_of_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def excerpt(*_: object) -> Batch:
+        raise AssertionError("copied")
+
+    monkeypatch.setattr("leveret.core.batch_sweep.excerpt", excerpt)
+    queue = queue_of()
+    for _ in range(READS):
+        for batch in read_of_ten_channels():
+            take_in(queue, batch, range(len(batch)))
+
+
+def test_of_a_read_that_channels_shared_one_channel_s_part_is_copied_when_it_is_all() -> None:
+    queue = queue_of()
+    for _ in range(READS):
+        first, *_others = read_of_ten_channels()
+        take_in(queue, first, range(len(first)))
+    assert kept_bytes(queue) < READS * 20_000 / 2
 
 
 def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
