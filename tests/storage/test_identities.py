@@ -115,9 +115,8 @@ def test_a_window_larger_than_a_segment_keeps_segments_of_identities_alone() -> 
     assert kept(recovered)[-20_000:] == named(range(20_001, 40_001))
 
 
-def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
-    """As a segment of messages that stayed would, through the settles that speak of it."""
-    files = CrashingFiles()
+def filled_with_identities(files: CrashingFiles) -> Journal:
+    """Those of 40,000 messages, which have been settled, in segments of their own."""
     journal, _ = opened(files, segment_bytes_max=1 << 16)
     for first in range(1, 40_001, 50):
         publish(journal, range(first, first + 50))
@@ -125,6 +124,13 @@ def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
         journal.settle(1, [(first, first + 49)])
         journal.commit()
         journal.reclaim()
+    return journal
+
+
+def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
+    """As a segment of messages that stayed would, through the settles that speak of it."""
+    files = CrashingFiles()
+    filled_with_identities(files)
     assert 40_000 * 16 < on_disk(files) < 40_000 * 16 * 1.2 + 3 * (1 << 16)
     for _ in range(2):
         files.kill()
@@ -136,13 +142,7 @@ def test_a_segment_of_identities_keeps_no_segment_of_messages() -> None:
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_segments_of_identities_go_when_these_are_forgotten(is_dropped: bool) -> None:
     files = CrashingFiles()
-    journal, _ = opened(files, segment_bytes_max=1 << 16)
-    for first in range(1, 40_001, 50):
-        publish(journal, range(first, first + 50))
-        journal.commit()
-        journal.settle(1, [(first, first + 49)])
-        journal.commit()
-        journal.reclaim()
+    journal = filled_with_identities(files)
     assert journal.reclaim() == 0
     before = on_disk(files)
     if is_dropped:
