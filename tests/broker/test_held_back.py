@@ -32,6 +32,16 @@ def settings() -> dict[str, object]:
     return {"publish_window_bytes_max": WINDOW_BYTES}
 
 
+def committing(connect: Callable[..., Client], files: GatedFiles) -> Client:
+    """A client whose commit waits for the disk."""
+    client = transactional(connect)
+    client.declare("durable", durable=True)
+    files.hold()
+    client.send(publish("durable", b"body", PERSISTENT), COMMIT)
+    files.wait_until_syncing()
+    return client
+
+
 def held_tags(broker: leveret.Broker) -> int:
     """How many acks of the first connection's channel 1 wait for their turn."""
     channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
@@ -83,11 +93,7 @@ def test_acks_behind_a_purge_that_waits_for_the_disk_stop_the_reading_and_are_th
 def test_acks_behind_a_commit_that_waits_for_the_disk_stop_the_reading(
     connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
 ) -> None:
-    client = transactional(connect)
-    client.declare("durable", durable=True)
-    files.hold()
-    client.send(publish("durable", b"body", PERSISTENT), COMMIT)
-    files.wait_until_syncing()
+    client = committing(connect, files)
     send_until_read_no_more(client, broker)
     files.release()
     client.expect(1, TxCommitOk())
@@ -121,11 +127,7 @@ def test_small_publishes_read_one_by_one_are_held_back_with_their_keep(
 def test_a_publish_that_is_held_back_keeps_no_whole_read(
     connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
 ) -> None:
-    client = transactional(connect)
-    client.declare("durable", durable=True)
-    files.hold()
-    client.send(publish("durable", b"body", PERSISTENT), COMMIT)
-    files.wait_until_syncing()
+    client = committing(connect, files)
     client.send(publish("durable", b"held"), publish("nowhere", bytes(50_000), channel=2))
     client.nothing_more(2)
     channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor

@@ -9,24 +9,18 @@ sink raises, once before and once after it has written, in turn; the query is th
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import leveret.spark
+from driver_session import driver_session
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 
 def main(given: dict[str, Any]) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "1g")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    leveret.spark.register(spark)
+    spark = driver_session()
     directory = Path(given["directory"])
     raises = list(given["raises"])
 

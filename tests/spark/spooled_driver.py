@@ -16,19 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import leveret.spark
+from driver_session import driver_session
 from dying_source import DyingSource
 from idempotent_sink import IdempotentSink
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 
 def main(given: dict[str, Any]) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "1g")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    leveret.spark.register(spark)
+    spark = driver_session()
     spark.dataSource.register(DyingSource)
     directory = Path(given["directory"])
     sink = IdempotentSink(directory / "rows")
