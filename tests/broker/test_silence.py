@@ -16,7 +16,7 @@ HEARTBEAT = Frame(FRAME_HEARTBEAT, 0, b"")
 
 @pytest.fixture
 def settings() -> dict[str, object]:
-    return {"handshake_timeout_ms": 100, "close_timeout_ms": 100}
+    return {"handshake_timeout_ms": 500, "close_timeout_ms": 100}
 
 
 def test_a_client_that_never_speaks_is_closed(broker: leveret.Broker) -> None:
@@ -33,7 +33,7 @@ def test_a_client_that_stops_in_the_handshake_is_closed(broker: leveret.Broker) 
 
 def test_a_client_that_has_shaken_hands_is_not(connect: Callable[..., Client]) -> None:
     client = connect()
-    client.socket.settimeout(0.3)
+    client.socket.settimeout(0.7)
     with pytest.raises(TimeoutError):
         client.read_frame()
 
@@ -59,7 +59,7 @@ def test_heartbeats_come_twice_an_interval_and_a_client_without_any_is_closed(
         beats += 1
     elapsed = time.monotonic() - start
     # Two intervals of silence, looked at twice an interval.
-    assert 1.5 <= elapsed <= 4
+    assert 1.5 <= elapsed <= 10
     assert beats >= 2
 
 

@@ -214,7 +214,7 @@ def test_a_stalled_trace_disk_slows_no_confirm_and_the_loss_is_told_everywhere(
         assert status["waiting"] == status["waiting_max"] == 500
         stalled_seconds = best_seconds(client, 50)
         # What tracing itself costs is measured elsewhere; a stall would be seconds.
-        assert stalled_seconds < 3 * off_seconds + 0.005
+        assert stalled_seconds < off_seconds + 0.5
         assert client.counts("queue") == ((120 + rounds) * BATCH, 0)
         [lost, *_] = said.logged("trace.lost")
         assert (lost["level"], lost["dropped"]) == ("warning", 1)

@@ -21,7 +21,7 @@ SLOW = [
     (".*" * 1000 + "x", "a" * 255),
     ("(" * 2000 + "a" + ")" * 2000, "b" * 255),
 ]
-SECONDS_MAX = 0.5
+SECONDS_MAX = 5.0
 
 
 @pytest.mark.parametrize(("pattern", "name"), SLOW, ids=[pattern[:20] for pattern, _ in SLOW])

@@ -1,6 +1,6 @@
 """Random mutations of a valid session, from a seed: each is answered or cut off, none does harm.
 
-In `make test` 100,000 mutations in sessions of one to six each over sockets, and 30,000 sessions
+In `make test` 100,000 mutations in sessions of one to twelve each over sockets, and 30,000 sessions
 of one each through the decoder alone; in `make soak` 100,000 sessions of one each over sockets.
 """
 

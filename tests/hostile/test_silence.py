@@ -16,7 +16,7 @@ from socket_client import EndedError, SocketClient
 pytestmark = pytest.mark.usefixtures("bystander")
 
 # As the broker under attack is configured, and room for a busy machine.
-HANDSHAKE_SECONDS = (0.8, 4.0)
+HANDSHAKE_SECONDS = (0.8, 10.0)
 HANDSHAKE = wire.handshake()
 TUNE_AT = HANDSHAKE.index(wire.tune_ok())
 OPEN_AT = HANDSHAKE.index(wire.method(0, wire.OPEN, wire.short("/") + b"\0\0"))
@@ -88,7 +88,7 @@ def test_half_a_frame_and_silence_ends_when_heartbeats_are_missed(
     except EndedError:
         pass
     # Two intervals without an octet; meanwhile the broker's own heartbeats come.
-    assert 1.5 < time.monotonic() - started < 6.0
+    assert 1.5 < time.monotonic() - started < 15.0
     assert frames
     assert {frame.kind for frame in frames} == {8}
 
