@@ -18,6 +18,7 @@ from pika import exceptions
 from ..logs.events import SPARK_SOURCE_UNACKED_LOST
 from .broker_errors import SourceError, told
 from .consumers import ChannelName
+from .reading_connection import ReadingConnection
 from .received import Received
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ConsumerThread(threading.Thread):
         self._address = address
         self._way = way
         self._number = 0
-        self._connection: pika.BlockingConnection | None = None
+        self._connection: ReadingConnection | None = None
         self._channels: dict[ChannelName, Any] = {}
         self._remaining: dict[str, int] = {}
         self._asked: deque[_Ask] = deque()
@@ -102,7 +103,7 @@ class ConsumerThread(threading.Thread):
     def _connect_and_consume(self) -> str:
         """Consume while the connection lasts; give why it ended, for people."""
         try:
-            self._connection = pika.BlockingConnection(self._way())
+            self._connection = ReadingConnection(self._way())
             self._number += 1
             for queue in self._shared.consuming.queues:
                 self._open_channel(self._connection, queue)
@@ -113,6 +114,8 @@ class ConsumerThread(threading.Thread):
                 with self._shared.changed:
                     self._shared.changed.notify_all()
         except (exceptions.AMQPError, OSError) as error:
+            if self._connection is not None:
+                self._connection.check()
             return told(self._address, error)
         return "stopped"
 

@@ -20,6 +20,7 @@ from ..logs.events import SPARK_SOURCE_NOT_DRAINED
 from .broker_errors import SourceError, told
 from .consumer_thread import cluster_name
 from .options import SHORT_MAX
+from .reading_connection import ReadingConnection
 from .received import ARROW_BATCH_ROWS, Received, record_batch
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Fetch:
     def rows(self, acks: bool) -> Iterator[pyarrow.RecordBatch]:
         """Give the rows, and ack them all after the last if `acks`; otherwise they go back."""
         try:
-            connection = pika.BlockingConnection(self._way())
+            connection = ReadingConnection(self._way())
             try:
                 self._open_channels(connection)
                 yield from self._batches(connection)

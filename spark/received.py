@@ -2,7 +2,8 @@
 
 What AMQP allows and Spark's columns do not:
 - a header that is no text becomes JSON text: `5`, `true`, `null`, lists and tables; bytes that are
-  not UTF-8 become {"base64": ...}, timestamps their ISO form, decimals their digits;
+  not UTF-8 become {"base64": ...}, timestamps their ISO form (a number of seconds behind the year
+  9999), decimals their digits;
 - pika cuts a header's fraction off: 2.5 comes as 2;
 - text that is not UTF-8 (an exchange, a routing key) has U+FFFD in place of what cannot be read;
 - a timestamp that is behind the year 9999, such as one in milliseconds, is null.
