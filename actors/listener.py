@@ -16,6 +16,7 @@ from .runtime import LoopActor, tell
 # With connections_max, so many more sockets may be there: those that are being opened, or told that
 # they are too many. What comes beyond is dropped without a word.
 UNOPENED_MAX = 100
+GONE = "it had gone again before it was accepted"
 # What one read of a socket takes at most. Every read costs a turn of five actors, whatever it
 # brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
 # event loop reads of its own accord halves the CPU that a message takes.
@@ -39,6 +40,12 @@ class Listener(LoopActor):
         limit = self._context.connections_max
         peer = self._peer(transport)
         reason = ""
+        if peer is None:
+            # Reset before it was accepted. What it had sent could still be read, and nobody could
+            # say whose it was: not for loopback_users, not in the log.
+            self.runtime.log.info("connection.closed", peer="unknown", reason=GONE)
+            transport.abort()
+            return None
         if self._is_stopping:
             reason = "broker is stopping"
         elif limit and len(self._readers) >= limit + UNOPENED_MAX:
@@ -54,9 +61,11 @@ class Listener(LoopActor):
         self._readers[reader] = None
         return reader
 
-    def _peer(self, transport: asyncio.Transport) -> Peer:
+    def _peer(self, transport: asyncio.Transport) -> Peer | None:
         address = transport.get_extra_info("peername")
-        name = f"{address[0]}:{address[1]}" if address else "unknown"
+        if not address:
+            return None
+        name = f"{address[0]}:{address[1]}"
         tls = transport.get_extra_info("ssl_object")
         if tls is None or tls.context.verify_mode is ssl.CERT_NONE:
             return Peer(name)

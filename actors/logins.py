@@ -70,7 +70,7 @@ class Logins(LoopActor):
             tell(reader, LoginAnswer(is_allowed))
 
     def _decide(self, message: LogIn) -> bool | None:
-        is_local = message.host.startswith("127.") or message.host in ("::1", "unknown")
+        is_local = message.host.startswith("127.") or message.host == "::1"
         if not is_local and message.user in self._loopback_users:
             return False
         if message.password is None:

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import socket
+import struct
 from pathlib import Path
 
 import leveret
 import psutil
 import pytest
-from leveret.amqp_frames.methods import ConnectionClose, ConnectionTune
-from wire import Client
+from insides import context_of, on_loop, wait_until
+from leveret.amqp_frames.constants import PROTOCOL_HEADER
+from leveret.amqp_frames.methods import (
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    QueueDeclare,
+)
+from log_lines import LogLines
+from wire import Client, methods_of
+
+# A whole session, sent ahead of every answer.
+AHEAD = (
+    PROTOCOL_HEADER
+    + methods_of(
+        0,
+        ConnectionStartOk(response=b"\0guest\0guest"),
+        ConnectionTuneOk(2047, 131_072, 0),
+        ConnectionOpen("/"),
+    )
+    + methods_of(1, ChannelOpen(), QueueDeclare(queue="theirs", durable=True))
+)
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 def other_addresses() -> list[str]:
@@ -40,6 +65,27 @@ def test_guest_is_refused_from_elsewhere_as_with_a_wrong_password(tmp_path: Path
             assert client.expect_type(0, ConnectionClose).reply_code == 403
         with Client("127.0.0.1", broker.port) as client:
             client.log_in()
+
+
+@needs_network
+@pytest.mark.parametrize("settings", [{"host": "0.0.0.0", "log_level": "info"}])
+def test_guest_is_refused_from_elsewhere_even_if_nobody_can_say_from_where(
+    log: LogLines, broker: leveret.Broker
+) -> None:
+    """A socket that was reset has no address any more, but what was sent through it can be read."""
+
+    def come_and_go() -> None:
+        with socket.create_connection((ADDRESSES[0], broker.port)) as connection:
+            connection.sendall(AHEAD)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+
+    with Client("127.0.0.1", broker.port) as client:
+        client.log_in()  # So that a login with this password is decided at once.
+    # The loop, which makes this call, accepts only when it is made.
+    on_loop(broker, come_and_go)
+    wait_until(lambda: "unknown" in [line["peer"] for line in log.of("connection.closed")])
+    assert "unknown" not in [line["peer"] for line in log.of("connection.opened")]
+    assert context_of(broker).vhosts["/"].table.find_queue("theirs") is None
 
 
 @needs_network
