@@ -18,6 +18,9 @@ import h11
 
 # Request line and headers.
 HEAD_BYTES_MAX: Final = 16_384
+# Each costs as much to read as a small request, and a body of its largest size may be chunks of an
+# octet: a second of the event loop, for somebody who has not even shown a password yet.
+CHUNKS_MAX: Final = 256
 REALM: Final = 'Basic realm="leveret", charset="UTF-8"'
 _HEAD_TOO_LARGE: Final = f"a request's head has at most {HEAD_BYTES_MAX} bytes"
 
@@ -68,6 +71,7 @@ class HttpExchange:
         self._head: h11.Request | None = None
         self._credentials = "", ""
         self._body = bytearray()
+        self._chunk_count = 0
         # Is all of the request here?
         self.is_whole = False
 
@@ -82,8 +86,7 @@ class HttpExchange:
                 if isinstance(event, h11.Request):
                     self._take_head(event)
                 elif isinstance(event, h11.Data):
-                    self._body += event.data
-                    self._check_size(len(self._body))
+                    self._take_data(event)
                 elif isinstance(event, h11.EndOfMessage):
                     return self._request()
         except h11.RemoteProtocolError as error:
@@ -102,6 +105,13 @@ class HttpExchange:
         if length:
             # h11 has seen to it that it is a number.
             self._check_size(int(length))
+
+    def _take_data(self, data: h11.Data) -> None:
+        self._body += data.data
+        self._check_size(len(self._body))
+        self._chunk_count += data.chunk_end
+        if self._chunk_count > CHUNKS_MAX:
+            raise HttpError(413, f"a request's body comes in at most {CHUNKS_MAX} chunks")
 
     def _check_size(self, size: int) -> None:
         if size > self._body_bytes_max:

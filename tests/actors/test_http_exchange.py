@@ -6,7 +6,13 @@ import base64
 import json
 
 import pytest
-from leveret.actors.http_exchange import HEAD_BYTES_MAX, HttpError, HttpExchange, HttpRequest
+from leveret.actors.http_exchange import (
+    CHUNKS_MAX,
+    HEAD_BYTES_MAX,
+    HttpError,
+    HttpExchange,
+    HttpRequest,
+)
 
 BODY_BYTES_MAX = 100
 
@@ -86,6 +92,19 @@ def test_what_cannot_be_taken_has_its_status(data: bytes, status: int, size: int
     assert ("www-authenticate" in refused.value.headers) == (status == 401)
     answer = exchange.answer(status, {"error": str(refused.value)}, refused.value.headers)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_body_comes_in_so_many_chunks(size: int) -> None:
+    head = request("PUT / HTTP/1.1", transfer_encoding="chunked")
+    chunk = b"1\r\nx\r\n"
+    exchange = HttpExchange(1000)
+    found = feed_all(exchange, head + chunk * CHUNKS_MAX + b"0\r\n\r\n", size)
+    assert found is not None
+    assert found.body == b"x" * CHUNKS_MAX
+    with pytest.raises(HttpError, match="at most 256 chunks") as refused:
+        feed_all(HttpExchange(1000), head + chunk * (CHUNKS_MAX + 1), size)
+    assert refused.value.status == 413
 
 
 def test_a_head_has_no_body_and_the_headers_of_a_get() -> None:
