@@ -191,9 +191,7 @@ class Queue(LoopActor):
             tell(
                 self._journal,
                 RecordDeliveries(
-                    self._definition.queue_id,
-                    effects.delivered_entries,
-                    effects.settled_entries,
+                    self._definition.queue_id, effects.delivered_entries, effects.settled_entries
                 ),
             )
 
@@ -211,6 +209,7 @@ class Queue(LoopActor):
         elif isinstance(message, Get):
             got = Effects()
             delivery = messages.get(message.channel, message.no_ack, got)
+            self._tracing.got(delivery, message.no_ack)
             self._carry_out(got)
             self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))

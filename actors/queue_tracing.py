@@ -60,16 +60,19 @@ class QueueTracing:
             queue_step(self._trace, event, self._queue, batch, indexes, **fields)
 
     def enqueued(self, publish: Publish, effects: Effects, ready: int) -> None:
-        """The queue has taken messages; `ready` are now ready in it."""
-        batch = publish.batch
+        """The queue has taken messages, all or some; `ready` are now ready in it."""
+        batch, indexes = publish.batch, publish.indexes
         if batch.traced is None:
             return
+        if effects.rejected is not None:
+            refused = set(effects.rejected)
+            indexes = array("I", [index for index in indexes if index not in refused])
         appended = effects.appended
         waits = [] if appended is None else ranges(among(batch.traced, appended[0]))
         self.step(
             "message.enqueued",
             batch,
-            publish.indexes,
+            indexes,
             queue_id=self._queue_id,
             ready_after=ready,
             waits_for_sync=waits,
@@ -122,6 +125,11 @@ class QueueTracing:
         if self._trace.is_on:
             held = messages.in_flight.parts_of(channel)
             self.parts("message.requeued", held, "its channel ended")
+
+    def got(self, delivery: Delivery | None, no_ack: bool) -> None:
+        """What basic.get has taken, if there was any."""
+        if no_ack and delivery is not None:
+            self.not_acked([delivery])
 
     def not_acked(self, deliveries: Iterable[Delivery]) -> None:
         """A consumer without acks gets these: with that they are gone from the queue."""

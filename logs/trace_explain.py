@@ -11,6 +11,8 @@ from .trace_reader import Line
 _SHOWN_BEFORE = frozenset(
     ["t_ns", "time", "boot", "event", "actor", "batch", "messages", "connection", "channel"]
 )
+# What makes one name look like several, or like none.
+_UNCLEAR = frozenset(" ,[]'\"")
 
 
 def timeline(found: Found) -> Iterator[str]:
@@ -62,7 +64,16 @@ def details(line: Line, known: Collection[str] = _SHOWN_BEFORE) -> str:
     return " ".join(shown)
 
 
+def printable(text: str) -> str:
+    """A client's words must not reach a terminal's escape codes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def _plain(value: object) -> str:
-    """A client's name must not reach a terminal's escape codes."""
+    """One name of a list: quoted, if one could not tell where it begins and ends."""
     text = str(value)
-    return text if text.isprintable() else repr(text)
+    return text if text.isprintable() and text and _UNCLEAR.isdisjoint(text) else repr(text)

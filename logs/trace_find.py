@@ -83,7 +83,7 @@ def find_by_seq_no(
     if last is None:
         raise TraceFilesError(
             f"no publish {seq_no} of {connection} on channel {channel} is in this trace: it "
-            "may not have been traced, or not have come"
+            "may not have been traced, or not have come, or its channel is not in confirm mode"
         )
     place = paired(last["seq_no"], last["messages"], seq_no)
     return _Finder(last["boot"], (last["batch"], place)).read(files, progress)
@@ -113,6 +113,8 @@ class _Finder:
         self._numbers: dict[Message, int] = {message: 0}
         self._events: list[tuple[int, Line]] = []
         self._connection, self._channel, self._seq_no = "", 0, 0
+        # Its number is given again when its channel has been closed and opened anew.
+        self._is_unanswered = False
         # The run that it was published in; it may be asked for by that of its recovery.
         self._published_in = ""
 
@@ -146,6 +148,9 @@ class _Finder:
                 self._published_in = line["boot"]
                 numbers = line.get("seq_no", ())
                 self._seq_no = paired(spans, numbers, self._lives[0].place) if numbers else 0
+                self._is_unanswered = bool(self._seq_no)
+            if 0 in there and event == "message.returned":
+                self._is_unanswered = False
             if event == "message.dead_lettered":
                 self._became(line, there)
                 return there or self._made_of(line)
@@ -153,7 +158,10 @@ class _Finder:
         if "batches" in line:
             batches = line["batches"]
             return [number for (of, _), number in self._numbers.items() if of in batches]
-        return [0] if self._seq_no and self._is_answer(line) else []
+        if self._is_unanswered and self._is_answer(line):
+            self._is_unanswered = False
+            return [0]
+        return []
 
     def _became(self, line: Line, there: list[int]) -> None:
         for number in there:

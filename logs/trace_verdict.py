@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .trace_check import NO_ACK
+from .trace_explain import printable
 from .trace_find import Found, Life, paired
 from .trace_reader import Line, holds
 
@@ -12,21 +14,19 @@ _LEFT = {
     "message.evicted": "had to leave",
     "message.rejected": "was rejected",
 }
+_REPLIED = "passed to the channel whose reply consumer its key names"
 
 
 def verdict(found: Found) -> str:
     """Plain sentences: the publisher's side, then each queue's, then its dead letters'."""
-    return " ".join(
-        filter(
-            None,
-            (
-                _origin(found),
-                _publisher_s_side(found),
-                _queues_side(found.lives[0]),
-                *_letters(found),
-            ),
-        )
+    sentences = (
+        _origin(found),
+        _publisher_s_side(found),
+        _queues_side(found.lives[0]),
+        *_letters(found),
     )
+    # Reply texts quote what clients have sent.
+    return printable(" ".join(filter(None, sentences)))
 
 
 def _publisher_s_side(found: Found) -> str:
@@ -44,7 +44,10 @@ def _publisher_s_side(found: Found) -> str:
     key = _key(routed)
     if "message.returned" in by_name:
         behind = ", and its own ack was written directly behind the return" if found.seq_no else ""
-        return f"Returned because no queue is bound for {key} and it was mandatory{behind}."
+        replied = f" It was {_REPLIED} all the same." if "message.replied" in by_name else ""
+        return (
+            f"Returned because no queue is bound for {key} and it was mandatory{behind}.{replied}"
+        )
     if not found.seq_no:
         return _unnumbered(life, key)
     if "confirm.nacked" in by_name:
@@ -53,7 +56,7 @@ def _publisher_s_side(found: Found) -> str:
         return f"Nacked because a queue will not have it ({why or 'why is not in the trace'})."
     if "confirm.sent" in by_name:
         if "message.replied" in by_name:
-            return "Confirmed, and passed to the channel whose reply consumer its key names."
+            return f"Confirmed, and {_REPLIED}."
         if "message.dropped" in by_name:
             return f"Confirmed, and dropped, because no queue is bound for {key} (not mandatory)."
         return f"Confirmed because {_all_have_it(life)}."
@@ -75,7 +78,7 @@ def _unnumbered(life: Life, key: str) -> str:
             "channel was not in confirm mode."
         )
     if life.named("message.replied"):
-        return "Passed to the channel whose reply consumer its key names; not to be confirmed."
+        return f"{_REPLIED.capitalize()}; not to be confirmed."
     return "Not to be confirmed: its channel was not in confirm mode."
 
 
@@ -173,7 +176,9 @@ def _queues_side(life: Life) -> str:
             attempts[queue] = line["attempt"]
         elif event == "message.delivered":
             attempts[queue] = line["attempt"]
-            state[queue] = "is with a consumer"
+            # Without acks it is done when it is on its way.
+            if state.get(queue) != f"is done ({NO_ACK})":
+                state[queue] = "is with a consumer"
         elif event == "message.requeued":
             state[queue] = f"is ready again ({line['reason']})"
         elif event in _LEFT:

@@ -69,7 +69,15 @@ def test_a_direct_reply(tmp_path: Path, explain: Callable[[int], str]) -> None:
         client.expect_type(1, BasicDeliver)
         client.read_content(1)
         client.expect(1, BasicAck(2))
+        client.send(publish(name, b"reply", mandatory=True))
+        client.expect_type(1, BasicReturn)
+        client.read_content(1)
+        client.expect(1, BasicAck(3))
     assert explain(2) == "Confirmed, and passed to the channel whose reply consumer its key names."
+    assert explain(3).startswith("Returned because no queue is bound for routing key 'amq.rabbitmq")
+    assert explain(3).endswith(
+        " It was passed to the channel whose reply consumer its key names all the same."
+    )
 
 
 def test_three_queues_of_which_one_is_slow(tmp_path: Path, explain: Callable[[int], str]) -> None:

@@ -8,9 +8,11 @@ import pytest
 from gated_files import GatedFiles
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
+    BasicDeliver,
     BasicNack,
     BasicReturn,
     ChannelClose,
+    ChannelCloseOk,
     TxCommit,
     TxCommitOk,
     TxSelect,
@@ -78,14 +80,14 @@ def test_a_publish_that_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixtu
     with traced(tmp_path) as broker, client_of(broker) as client:
         client.declare("queue")
         client.publish_all("queue", b"x")
-        client.send(publish("queue", b"y", TRANSIENT, exchange="missing"))
+        client.send(publish("queue", b"y", TRANSIENT, exchange="missing\x1b[2J"))
         client.expect_type(1, ChannelClose)
     [refused] = [e for e in trace_of(tmp_path) if e["event"] == "message.refused"]
     message_id = f"{refused['boot']}-{refused['batch']}-{refused['messages'][0][0]}"
     said = explained(tmp_path, capsys, message_id)
     assert said[-1] == (
-        "Refused, with its channel: 404 NOT_FOUND - no exchange 'missing' in vhost '/'. It was not "
-        "published and is not confirmed."
+        "Refused, with its channel: 404 NOT_FOUND - no exchange 'missing\\x1b[2J' in vhost '/'. It "
+        "was not published and is not confirmed."
     )
     place = ["--connection", refused["connection"], "--channel", "1", "--seq-no", "2"]
     assert explained(tmp_path, capsys, *place) == said
@@ -110,6 +112,48 @@ def test_a_transaction_that_a_queue_refuses_a_part_of(
     assert explanation(tmp_path, capsys, 2)[-1].startswith(
         "Its transaction failed because a queue will not have it (queue 'full': "
     )
+
+
+def test_a_channel_opened_anew_gives_numbers_again_which_are_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("full", arguments=full)
+        client.declare("queue")
+        client.publish_all("queue", b"x")
+        assert client.ask(1, ChannelClose(200, "", 0, 0)) == ChannelCloseOk()
+        client.open_channel(1, confirms=True)
+        client.send(publish("full", b"y"))
+        client.expect_type(1, BasicNack)
+    first, second = (e for e in trace_of(tmp_path) if e["event"] == "command.assembled")
+    assert first["seq_no"] == second["seq_no"] == [[1, 1]]
+    assert explained(tmp_path, capsys, f"{first['boot']}-{first['batch']}-0")[-1] == (
+        "Confirmed because queue 'queue' has it in memory, as it promises. In queue 'queue' it is "
+        "ready."
+    )
+    # What a queue does not take was never in it.
+    assert explained(tmp_path, capsys, f"{first['boot']}-{second['batch']}-0")[-1] == (
+        "Nacked because a queue will not have it (queue 'full': the queue is full)."
+    )
+    enqueued = [e for e in trace_of(tmp_path) if e["event"] == "message.enqueued"]
+    assert [e["queue"] for e in enqueued] == ["queue"]
+
+
+def test_what_is_taken_without_acks_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue")
+        client.publish_all("queue", b"x", b"y")
+        assert client.get("queue", no_ack=True) is not None
+        client.consume("queue", no_ack=True)
+        client.expect_type(1, BasicDeliver)
+        client.read_content(1)
+    for number in (1, 2):
+        assert explanation(tmp_path, capsys, number)[-1].endswith(
+            "In queue 'queue' it is done (no ack wanted) after 1 delivery."
+        )
 
 
 def test_outside_confirm_mode_nobody_is_told(
