@@ -52,9 +52,6 @@ YOUNG_SWEEPS: Final = 4
 # To look at a row of messages costs as much as to take in so many bytes, or less.
 ROW_BYTES: Final = 1024
 
-# References to a batch that come from looking at it: the dictionary's, and those of the callers.
-_OWN_REFERENCES: Final = 6
-
 # A span, and which of its positions the queue still has.
 _Held = tuple[Span, Sequence[tuple[int, int]]]
 
@@ -174,6 +171,29 @@ class BatchSweep:
     def _count_others(self, batch: Batch, own_count: int) -> int:
         """How many rows of other queues hold the batch, too; little else does for long."""
         return max(0, getrefcount(batch) - own_count - _OWN_REFERENCES)
+
+
+def _own_references() -> int:
+    """References to a batch that come from looking at it: the dictionary's and the callers'.
+
+    How many they are is the interpreter's affair, so it is asked of an object that nobody else has.
+    """
+    counts: list[int] = []
+
+    def count_others(batch: object) -> None:
+        counts.append(getrefcount(batch))
+
+    def let_go(batch: object, _held: object) -> int:
+        count_others(batch)
+        return 0
+
+    # As `run` does it.
+    shares: dict[object, object] = {object(): ()}
+    sum(let_go(batch, held) for batch, held in shares.items())
+    return counts[0]
+
+
+_OWN_REFERENCES: Final = _own_references()
 
 
 def _used_bytes(span: Span, parts: Sequence[tuple[int, int]]) -> int:
