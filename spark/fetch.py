@@ -4,12 +4,18 @@ Messages come by consumers whose prefetch is exactly what is wanted, not by basi
 be a round trip for each; more than one channel where a prefetch cannot say the number. None is
 acked before Spark has taken the last row, and a fetch that ends early, or fails, acks nothing at
 all.
+
+Spark takes the next rows when it has worked on the last ones, which may be long after. Meanwhile a
+thread keeps the connection's heartbeats; it reads next to nothing, so that the socket still holds
+back the broker. No two threads are ever in pika at once.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pika
@@ -34,6 +40,10 @@ Way = Callable[[], pika.ConnectionParameters]
 # Rows are handed to Spark when there are so many, or so much of them.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 TURN_S: Final = 0.1
+# While Spark works: how long the connection is without a turn (of up to 100 KB, which is pika's
+# measure), and how many turns it has at least in the interval in which two heartbeats are due.
+KEPT_S_MAX: Final = 5.0
+KEPT_TURNS_MIN: Final = 4
 
 
 class Depths(NamedTuple):
@@ -74,6 +84,9 @@ class Fetch:
         self._arrived_at_s = time.monotonic()
         # The last tag of each channel.
         self._tags: dict[Any, int] = {}
+        self._kept_s = min(KEPT_S_MAX, (options.heartbeat_s or SHORT_MAX) / KEPT_TURNS_MIN)
+        # What ended the connection while Spark worked.
+        self._failure: Exception | None = None
 
     def rows(self, acks: bool) -> Iterator[pyarrow.RecordBatch]:
         """Give the rows, and ack them all after the last if `acks`; otherwise they go back."""
@@ -85,9 +98,10 @@ class Fetch:
                 if acks:
                     self._ack()
             finally:
-                # Whatever is unacked is put back by this.
+                # Whatever is unacked is put back by this, or was when the connection went.
                 if connection.is_open:
-                    connection.close()
+                    with suppress(exceptions.AMQPError):
+                        connection.close()
         except (exceptions.AMQPError, OSError) as error:
             raise SourceError(
                 f"{self._share.address}: {told(self._share.address, error)}"
@@ -126,10 +140,12 @@ class Fetch:
     def _batches(self, connection: pika.BlockingConnection) -> Iterator[pyarrow.RecordBatch]:
         self._arrived_at_s = time.monotonic()
         while self._fetched + len(self._held) < self._share.messages:
+            if self._failure is not None:
+                raise self._failure
             connection.process_data_events(TURN_S)
             if len(self._held) >= ARROW_BATCH_ROWS or self._held_bytes >= BATCH_BYTES_MAX:
-                yield self._batch()
-                # Nothing could arrive while Spark had its turn.
+                yield from self._handed(connection)
+                # Next to nothing could arrive while Spark had its turn.
                 self._arrived_at_s = time.monotonic()
             elif time.monotonic() - self._arrived_at_s >= self._idle_s:
                 # Somebody else has taken them, or they expired.
@@ -138,8 +154,28 @@ class Fetch:
                     SPARK_SOURCE_NOT_DRAINED, queue=self._share.queue, messages=missing
                 )
                 break
-        if self._held:
-            yield self._batch()
+        # More may come while Spark works on the last ones, and would be acked with them.
+        while self._held:
+            yield from self._handed(connection)
+
+    def _handed(self, connection: pika.BlockingConnection) -> Iterator[pyarrow.RecordBatch]:
+        """Hand over what is held, and keep the connection until Spark comes back for more."""
+        batch = self._batch()
+        is_back = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(connection, is_back), daemon=True)
+        keeper.start()
+        try:
+            yield batch
+        finally:
+            is_back.set()
+            keeper.join()
+
+    def _keep(self, connection: pika.BlockingConnection, is_back: threading.Event) -> None:
+        try:
+            while not is_back.wait(self._kept_s):
+                connection.process_data_events(0)
+        except (exceptions.AMQPError, OSError, SourceError) as error:
+            self._failure = error
 
     def _batch(self) -> pyarrow.RecordBatch:
         held, self._held, self._held_bytes = self._held, [], 0

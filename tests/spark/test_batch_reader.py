@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -13,14 +14,14 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
 from leveret.spark import fetch
-from leveret.spark.batch_source import BatchReader
+from leveret.spark.batch_source import BatchReader, Share
 from leveret.spark.broker_errors import SourceError
-from leveret.spark.options import OptionError
+from leveret.spark.options import OptionError, read_options
 from leveret.spark.schema import SchemaError, read_schema
-from leveret.spark.source import batch_reader
+from leveret.spark.source import batch_reader, ways
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
-from source_queue import SourceQueue
+from source_queue import POLL_SECONDS, SECONDS_MAX, SourceQueue
 from stream_reading import logged
 from target_brokers import RestartableLeveret
 
@@ -44,6 +45,13 @@ def rows(reader: BatchReader) -> list[dict[str, Any]]:
 
 def numbers(reader: BatchReader) -> list[int]:
     return [int(row["body"]) for row in rows(reader)]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(POLL_SECONDS)
 
 
 def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(source: SourceQueue) -> None:
@@ -82,6 +90,54 @@ def test_a_drain_that_ends_early_acks_nothing(source: SourceQueue, monkeypatch: 
     assert len(list(islice(batches, 2))) == 2
     batches.close()  # type: ignore[attr-defined]
     source.wait_for(400)
+
+
+def fetching(source: SourceQueue, messages: int, **options: object) -> fetch.Fetch:
+    """A fetch of so many messages, whose connection has its turns all the time."""
+    share = Share(f"127.0.0.1:{source.port}", source.name, 0, messages)
+    given = {"uri": source.options["uri"], "queue": source.name}
+    read = read_options(given | {name: str(value) for name, value in options.items()})
+    made = fetch.Fetch(ways(read)[share.address], share, read)
+    made._kept_s = 0.001
+    return made
+
+
+def test_a_connection_is_kept_while_spark_works_on_the_last_rows(
+    source: SourceQueue, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(fetch, "ARROW_BATCH_ROWS", 10)
+    # More than one read of a socket gives.
+    source.publish(range(400), size_bytes=10_000)
+    fetched = fetching(source, 400)
+    batches = fetched.rows(acks=True)
+    found = [next(batches)]
+    wait_until(lambda: len(fetched._held) == 400 - found[0].num_rows)
+    found += batches
+    assert [int(row["body"]) for batch in found for row in batch.to_pylist()] == list(range(400))
+    assert source.drained() == []
+
+
+def test_what_comes_while_spark_works_on_the_last_rows_is_read_before_it_is_acked(
+    source: SourceQueue,
+) -> None:
+    source.publish(range(2))
+    fetched = fetching(source, 4, idleTimeoutMs=50)
+    batches = fetched.rows(acks=True)
+    assert next(batches).num_rows == 2
+    source.publish([2], waits=False)
+    wait_until(lambda: bool(fetched._held))
+    assert [row["body"] for batch in batches for row in batch.to_pylist()] == [b"2"]
+    assert source.drained() == []
+
+
+def test_a_connection_lost_behind_the_last_row_of_a_peek_does_no_harm(source: SourceQueue) -> None:
+    source.publish(range(2))
+    fetched = fetching(source, 2)
+    batches = fetched.rows(acks=False)
+    assert next(batches).num_rows == 2
+    source.delete()
+    wait_until(lambda: fetched._failure is not None)
+    assert list(batches) == []
 
 
 @pytest.mark.parametrize("mode", ["peek", "drain"])
