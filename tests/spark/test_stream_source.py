@@ -219,3 +219,31 @@ def test_what_was_read_can_be_written_as_it_is(
     assert (copy.properties.message_id, copy.properties.timestamp) == ("m1", 1_700_000_000)
     assert (copy.headers["text"], copy.headers["number"]) == ("a", "5")
     assert source.drained_bodies() == [b"\x00\xff"]
+
+
+@pytest.mark.parametrize(
+    ("options", "shows"),
+    [
+        ({"uri": "amqp://guest:hush@127.0.0.1:1/"}, True),
+        ({"port": "1", "password": "hush"}, False),
+    ],
+)
+def test_sparks_plan_shows_a_password_in_a_uri_unless_it_is_told(
+    spark: SparkSession,
+    options: dict[str, str],
+    shows: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    leveret.spark.register(spark)
+    setting = "spark.sql.redaction.options.regex"
+    stream = spark.readStream.format("amqp").options(queue="q", **options).load()
+    stream.explain(True)
+    assert ("hush" in capsys.readouterr().out) == shows
+    spark.conf.set(setting, "(?i)url|uri")
+    try:
+        spark.readStream.format("amqp").options(queue="q", **options).load().explain(True)
+    finally:
+        spark.conf.unset(setting)
+    found = capsys.readouterr().out
+    assert "StreamingRelation" in found
+    assert "hush" not in found
