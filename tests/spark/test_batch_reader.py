@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
+from insides import wait_until
 from leveret.spark import fetch
 from leveret.spark.batch_source import BatchReader, Share
 from leveret.spark.broker_errors import SourceError
@@ -21,7 +21,7 @@ from leveret.spark.schema import SchemaError, read_schema
 from leveret.spark.source import batch_reader, ways
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
-from source_queue import POLL_SECONDS, SECONDS_MAX, SourceQueue
+from source_queue import SourceQueue
 from stream_reading import logged
 from target_brokers import RestartableLeveret
 
@@ -45,13 +45,6 @@ def rows(reader: BatchReader) -> list[dict[str, Any]]:
 
 def numbers(reader: BatchReader) -> list[int]:
     return [int(row["body"]) for row in rows(reader)]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(POLL_SECONDS)
 
 
 def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(source: SourceQueue) -> None:
