@@ -108,8 +108,10 @@ class MessageQueue:
 
     def dispatch(self, effects: Effects) -> None:
         """Look anew at who has room: there is a new consumer, or a channel's credit has changed."""
-        while self.spent:
-            self._leave(self.spent.pop(0), DELIVERY_LIMIT, effects)
+        if self.spent:
+            spent, self.spent = self.spent, []
+            for span in spent:
+                self._leave(span, DELIVERY_LIMIT, effects)
         self.consumers.all_changed()
         self._dispatch(effects)
 
