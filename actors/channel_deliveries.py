@@ -7,7 +7,6 @@ ascend from 1 over all consumers of the channel and basic.get.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..amqp_frames.batch import Acks, Batch
@@ -205,15 +204,16 @@ class Deliveries:
         for delivery, low, high in parts:
             if delivery.consumer is not None:
                 credit.in_use -= high - low
-        for queue, group in groupby(parts, _queue_of):
-            tell(handle_of(queue), message(self._channel.actor_ref, list(group)))
+        # To each queue in one go: what was requeued in parts would be out again, part by part,
+        # before what belongs before it has come back.
+        by_queue: dict[QueueDefinition, list[Part]] = {}
+        for part in parts:
+            queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
+            by_queue.setdefault(queue, []).append(part)
+        for queue, own in by_queue.items():
+            tell(handle_of(queue), message(self._channel.actor_ref, own))
         if was_full:
             self._offer_credit()
-
-
-def _queue_of(part: Part) -> QueueDefinition:
-    queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
-    return queue
 
 
 def handle_of(queue: QueueDefinition) -> Ref:

@@ -156,6 +156,18 @@ def test_requeue_goes_to_another_consumer_if_that_has_room(
     second.expect_delivery(deliver(1, redelivered=True), b"1")
 
 
+def test_what_comes_back_to_several_queues_is_in_order_in_each(consumer: Client) -> None:
+    consumer.declare("other")
+    consumer.send(publish("other"))
+    assert consumer.get("other") == (6, False, 0, b"body")
+    consumer.send_methods(1, BasicNack(1, False, True))
+    consumer.expect_delivery(deliver(7, redelivered=True), b"1")
+    # Tags 2 to 5, the other queue's 6, and 7: the first message is the last of them.
+    consumer.send_methods(1, BasicNack(7, True, True))
+    for tag, body in enumerate(b"12345", 8):
+        consumer.expect_delivery(deliver(tag, redelivered=True), bytes((body,)))
+
+
 # --- Recover
 
 

@@ -137,6 +137,22 @@ def test_what_is_requeued_returns_to_its_place(both: BothBrokers, claim: str) ->
 
 
 @compared
+def test_what_comes_back_to_several_queues_is_in_order_in_each(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(Q, QueueDeclare(queue="other"), CONSUME)
+    for number in (b"1", b"2"):
+        channel.publish("q", number)
+        channel.read()
+    channel.publish("other")
+    channel.ask(BasicGet(queue="other"))
+    channel.send(BasicNack(1, False, True))
+    channel.read()
+    channel.send(BasicNack(4, True, True))
+    channel.read(2)
+    channel.settled()
+
+
+@compared
 def test_recover_brings_what_is_unacked_again(session: Session) -> None:
     channel = filled(session, 3)
     channel.ask(GET, GET, BasicRecover(True), GET, GET, GET, GET)
