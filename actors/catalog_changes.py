@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.field_table import Table, decode_table, encode_table
 from ..core import definitions
 from ..core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
+from ..core.vhosts import Vhosts
 from ..storage import catalog
-from ..storage.catalog import BindingRow, CatalogContents, ExchangeRow, QueueRow
+from ..storage.catalog import (
+    BindingRow,
+    CatalogContents,
+    CatalogDamagedError,
+    ExchangeRow,
+    QueueRow,
+)
 
 
 def catalog_changes(changes: Iterable[definitions.Change]) -> list[catalog.Change]:
@@ -62,6 +70,14 @@ def _binding_row(binding: BindingDefinition) -> BindingRow:
         binding.routing_key,
         encode_table(binding.arguments),
     )
+
+
+def restore(vhosts: Vhosts, contents: CatalogContents) -> None:
+    """Put into the vhosts what the catalog holds; CatalogDamagedError if it does not fit."""
+    try:
+        vhosts.restore(*restored(contents))
+    except (ValueError, AmqpError) as fault:
+        raise CatalogDamagedError(f"the catalog is damaged: {fault}") from fault
 
 
 def restored(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .actors.broker import BrokerActor
 from .actors.catalog import CatalogActor
-from .actors.catalog_changes import restored
+from .actors.catalog_changes import restore
 from .actors.dead_letter_publisher import DeadLetterPublisher
 from .actors.journal import JournalActor, stop_and_wait
 from .actors.listener import Listener
@@ -39,7 +39,7 @@ from .http_listening import HttpListening
 from .listening import Listening
 from .logs.trace import Trace, TraceFilter
 from .logs.trace_files import TraceFiles
-from .open_accounts import new_password_hash, open_accounts
+from .open_accounts import new_password_hash, open_accounts, open_catalog
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
 from .storage.files import Files
@@ -105,7 +105,7 @@ class Node:
         configuration = self._configuration
         tls = tls_context(configuration)
         assert self._directory is not None
-        catalog = self._catalog = Catalog.open(self._directory.path / "catalog.sqlite")
+        catalog = self._catalog = open_catalog(self._directory)
         contents = catalog.load()
         accounts = open_accounts(
             catalog,
@@ -116,7 +116,7 @@ class Node:
         queue_ids = itertools.count(catalog.next_queue_id)
         window_max = configuration.dedup_window_max
         vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, window_max)
-        vhosts.restore(*restored(contents))
+        restore(vhosts, contents)
         self._journal, recovered = Journal.open(
             str(self._directory.path / "journal"),
             self._files,

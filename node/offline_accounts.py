@@ -11,7 +11,7 @@ from .configuration import Configuration
 from .core.account_requests import prepare_request
 from .core.accounts import Accounts
 from .errors import StartError
-from .open_accounts import open_accounts
+from .open_accounts import open_accounts, open_catalog
 from .storage.catalog import Catalog
 from .storage.data_directory import DataDirectory
 
@@ -37,7 +37,7 @@ def offline_accounts(configuration: Configuration) -> Iterator[OfflineAccounts]:
         raise StartError(f"there is no data directory {configuration.data_dir.absolute()}")
     directory = DataDirectory.open(configuration.data_dir, is_start=False)
     try:
-        catalog = Catalog.open(directory.path / "catalog.sqlite")
+        catalog = open_catalog(directory)
         try:
             accounts = open_accounts(
                 catalog,

@@ -120,8 +120,11 @@ class Catalog:
         self._path = path
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open the file, or make a new one; StorageError if it is damaged, newer or in use."""
+    def open(cls, path: Path, *, may_be_new: bool = True) -> Self:
+        """Open the file; StorageError if it is damaged, newer or in use.
+
+        Where there is none, or an empty one, a new one is made if it may be; else it is damaged.
+        """
         with suppress(OSError):
             # Hashes of passwords are nobody else's to read. Of a wrong path SQLite speaks.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
@@ -133,7 +136,7 @@ class Catalog:
             )
             try:
                 catalog = cls(connection, path)
-                catalog._prepare()
+                catalog._prepare(may_be_new)
             except BaseException:
                 connection.close()
                 raise
@@ -201,12 +204,18 @@ class Catalog:
         """Close the file. What was applied is there already."""
         self._connection.close()
 
-    def _prepare(self) -> None:
+    def _prepare(self, may_be_new: bool) -> None:
         execute = self._connection.execute
         execute("PRAGMA locking_mode = EXCLUSIVE")
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
         (version,) = execute("PRAGMA user_version").fetchone()
+        if not version and not may_be_new:
+            msg = (
+                f"catalog {self._path} is gone or empty, but there is a journal, of whose queues "
+                "and users it told: put it back, or move the journal away, too, to begin anew"
+            )
+            raise CatalogDamagedError(msg)
         if version > SCHEMA_VERSION:
             msg = (
                 f"catalog {self._path} has schema version {version}, "
@@ -226,17 +235,18 @@ class Catalog:
 
 @contextmanager
 def _errors_named(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, with the file's name in them."""
+    """Turn SQLite's errors into ours, in one line, with the file's name in it."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        msg = f"catalog {path}: {error}"
+        msg = f"catalog {path}: {' '.join(str(error).split())}"
         raise StorageError(msg) from error
     except sqlite3.IntegrityError:
         # A change that contradicts what is stored is a fault of the broker's, not of the file.
         raise
-    except sqlite3.DatabaseError as error:
-        msg = f"catalog {path} is damaged: {error}"
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # SQLite quotes what it finds, and that may be no text.
+        msg = f"catalog {path} is damaged: {' '.join(str(error).split())}"
         raise CatalogDamagedError(msg) from error
 
 

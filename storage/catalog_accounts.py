@@ -85,8 +85,8 @@ AccountChange = PutUser | RemoveUser | AddVhost | RemoveVhost | PutPermission | 
 def load_accounts(connection: sqlite3.Connection) -> AccountRows:
     """Read everything."""
     execute = connection.execute
-    users = execute("SELECT name, password_hash, tags FROM users ORDER BY rowid")
-    vhosts = execute("SELECT name FROM vhosts ORDER BY rowid")
+    users = execute("SELECT name, password_hash, tags FROM users ORDER BY rowid").fetchall()
+    vhosts = execute("SELECT name FROM vhosts ORDER BY rowid").fetchall()
     permissions = execute(
         'SELECT "user", vhost, configure, "write", "read" FROM permissions ORDER BY rowid'
     )
@@ -95,7 +95,7 @@ def load_accounts(connection: sqlite3.Connection) -> AccountRows:
         [UserRow(*row) for row in users],
         [name for (name,) in vhosts],
         [PermissionRow(*row) for row in permissions],
-        not marked,
+        not (marked or users or vhosts),
     )
 
 

@@ -66,6 +66,12 @@ class DataDirectory:
             raise
         return cls(path, files, lock, boot_number)
 
+    def has_journal(self) -> bool:
+        """Has a journal ever been begun here? The catalog was there before it."""
+        journal = os.path.join(str(self.path), "journal")
+        names = self._files.list_directory(str(self.path))
+        return "journal" in names and bool(self._files.list_directory(journal))
+
     def close(self) -> None:
         """Give the directory back. Call when journal and catalog are closed."""
         if self._lock >= 0:

@@ -145,6 +145,27 @@ def test_a_file_of_something_else_is_refused_in_one_line(path: Path, content: by
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [None, b""])
+def test_where_there_must_be_a_catalog_none_is_made(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(CatalogDamagedError, match="is gone or empty"):
+            Catalog.open(path, may_be_new=False)
+    Catalog.open(path).close()
+    Catalog.open(path, may_be_new=False).close()
+
+
+def test_damage_of_the_schema_is_one_line(catalog: Catalog, path: Path) -> None:
+    catalog.close()
+    content = path.read_bytes()
+    for octets in (b'"\nABLE queues', b"\xffABLE queue"):
+        path.write_bytes(content.replace(b"TABLE queues", octets))
+        with pytest.raises(CatalogDamagedError, match="is damaged") as caught:
+            Catalog.open(path)
+        assert "\n" not in str(caught.value)
+
+
 def test_damage_within_is_found_when_it_is_opened(catalog: Catalog, path: Path) -> None:
     catalog.apply([AddQueue(queue_row(queue_id)) for queue_id in range(1, 2000)])
     catalog.close()

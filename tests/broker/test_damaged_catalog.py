@@ -1,0 +1,93 @@
+"""A catalog that is gone or damaged: nothing starts on it, nothing of the journal is dropped."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import leveret
+import pytest
+from leveret.amqp_frames.methods import BasicAck, ExchangeDeclare, ExchangeDeclareOk
+from leveret.command_line import main
+from wire import PERSISTENT, Client, publish
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """The directory of a broker that has confirmed a message, and was stopped."""
+    with started(tmp_path) as broker, Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(1, confirms=True)
+        client.declare("orders", durable=True)
+        assert client.ask(1, ExchangeDeclare(exchange="x", type="topic", durable=True)) == (
+            ExchangeDeclareOk()
+        )
+        client.send(publish("orders", b"one", PERSISTENT))
+        client.expect(1, BasicAck(1, False))
+    return tmp_path
+
+
+def started(directory: Path) -> leveret.Broker:
+    return leveret.Broker(
+        data_dir=directory, port=0, log_level="error", log_format="json", password_hash_cost=10
+    )
+
+
+def fault_of(directory: Path) -> str:
+    with pytest.raises(leveret.StartError) as caught:
+        started(directory).start()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("is_left_empty", [False, True])
+def test_a_journal_without_its_catalog_is_left_alone(
+    stopped: Path, is_left_empty: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new catalog would know none of its queues, so their messages would be dropped."""
+    catalog = stopped / "catalog.sqlite"
+    content = catalog.read_bytes()
+    catalog.unlink()
+    if is_left_empty:
+        catalog.touch()
+    assert "is gone or empty, but there is a journal" in fault_of(stopped)
+    # Nor does a command make one, or the next start would.
+    assert main(["user", "list", "--data-dir", str(stopped)]) == 1
+    assert "is gone or empty" in capsys.readouterr().err
+    assert "is gone or empty" in fault_of(stopped)
+    catalog.write_bytes(content)
+    with started(stopped) as broker, Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(1)
+        got = client.get("orders")
+        assert got is not None
+        assert got.body == b"one"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("UPDATE exchanges SET type = 'tropic'", "of type 'tropic'"),
+        ("UPDATE queues SET arguments = x'000000ff0102'", "malformed field table"),
+        ("UPDATE queues SET vhost = 'elsewhere'", "in vhosts that are not there: {'elsewhere'}"),
+        ("UPDATE queues SET name = CAST(x'ff' AS TEXT)", "decode to UTF-8"),
+        ("UPDATE users SET tags = CAST(x'ff' AS TEXT)", "decode to UTF-8"),
+        ("INSERT INTO bindings VALUES ('/', 'no', 'x', 'exchange', '', x'00000000')", "its ends"),
+    ],
+)
+def test_what_does_not_fit_in_a_catalog_stops_the_start_with_one_line(
+    stopped: Path, damage: str, words: str
+) -> None:
+    with sqlite3.connect(stopped / "catalog.sqlite") as connection:
+        connection.execute(damage)
+    connection.close()
+    assert words in fault_of(stopped)
+
+
+def test_accounts_that_are_there_are_not_made_again(stopped: Path) -> None:
+    with sqlite3.connect(stopped / "catalog.sqlite") as connection:
+        connection.execute("DELETE FROM marks")
+    connection.close()
+    with started(stopped) as broker, Client(broker.host, broker.port) as client:
+        client.log_in()
