@@ -76,7 +76,12 @@ class Broker:
         self.node: Node | None = None
 
     def start(self) -> None:
-        """Start, and return when it listens."""
+        """Start, also again after a stop, and return when it listens."""
+        if self._thread is not None and self._thread.is_alive():
+            raise StartError("this broker runs already")
+        self._started.clear()
+        self._start_error = self.failure = None
+        self._loop = self._stopping = None
         self._thread = threading.Thread(target=self._run, name="leveret", daemon=True)
         self._thread.start()
         self._started.wait()

@@ -18,6 +18,7 @@ from typing import Any
 
 from .core.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
+from .logs.secrets import SECRETS
 
 ENVIRONMENT_PREFIX = "LEVERET_"
 # Names the file, so it is no setting itself.
@@ -284,7 +285,9 @@ def _check(name: str, value: object) -> None:
     kind = _kind(name)
     # A bool is an int to Python, but `port = true` is a mistake.
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is not {_KIND_NAMES[kind]}")
+        # A password in digits, without its quotes, is no string; nor is it for the journal to see.
+        shown = "it" if name in SECRETS else repr(value)
+        raise ValueError(f"{shown} is not {_KIND_NAMES[kind]}")
     if isinstance(value, tuple) and not all(isinstance(item, str) for item in value):
         raise ValueError(f"{list(value)!r} is not a list of strings")
     if isinstance(value, int):

@@ -87,6 +87,7 @@ class OperatingSystemFiles:
 
     def __init__(self) -> None:
         self._direct = DirectWrites()
+        self._locks: set[int] = set()
 
     def make_directory(self, directory: str) -> None:
         """Create the directory and its parents, each synced into the one above."""
@@ -133,6 +134,10 @@ class OperatingSystemFiles:
     def close(self, handle: int) -> None:
         """Close; of a locked file, this gives the lock back."""
         self._direct.close(handle)
+        if handle in self._locks:
+            self._locks.remove(handle)
+            # What was forked meanwhile has the file open, too, and would keep the lock.
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
     def sync_directory(self, directory: str) -> None:
@@ -193,6 +198,7 @@ class OperatingSystemFiles:
         except BlockingIOError as error:
             os.close(handle)
             raise FileLockedError(path) from error
+        self._locks.add(handle)
         return handle
 
 

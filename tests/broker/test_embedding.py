@@ -142,6 +142,34 @@ def test_stopping_twice_or_before_the_start_is_no_mistake(tmp_path: Path) -> Non
     broker.stop()
 
 
+def test_a_broker_that_was_stopped_can_be_started_again(tmp_path: Path) -> None:
+    broker = leveret.Broker(
+        data_dir=tmp_path / "data", port=0, log_level="error", password_hash_cost=10
+    )
+    for _ in range(2):
+        with broker:
+            used(broker)
+            with pytest.raises(leveret.StartError, match="this broker runs already"):
+                broker.start()
+    with broker, pytest.raises(leveret.StartError, match="in use by another broker"):
+        leveret.Broker(broker.configuration).start()
+
+
+def test_a_process_that_is_forked_meanwhile_does_not_keep_the_directory(tmp_path: Path) -> None:
+    program = (
+        "import leveret, os, signal\n"
+        "def broker(): return leveret.Broker(data_dir='data', port=0, password_hash_cost=10)\n"
+        "with broker():\n"
+        "    child = os.fork()\n"
+        "    if not child: signal.pause()\n"
+        "try:\n"
+        "    with broker(): print('again')\n"
+        "finally:\n"
+        "    os.kill(child, signal.SIGKILL)\n"
+    )
+    assert output_of(program, tmp_path) == "again\n"
+
+
 def test_a_program_that_forgets_to_stop_its_broker_ends_all_the_same(tmp_path: Path) -> None:
     program = (
         "import leveret\n"
@@ -149,15 +177,21 @@ def test_a_program_that_forgets_to_stop_its_broker_ends_all_the_same(tmp_path: P
         "broker.start()\n"
         "print('done')\n"
     )
+    assert output_of(program, tmp_path) == "done\n"
+
+
+def output_of(program: str, directory: Path) -> str:
+    """What it prints; it must end by itself, with 0."""
     finished = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert (finished.returncode, finished.stdout) == (0, "done\n"), finished.stderr
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
 
 
 def test_importing_the_package_loads_neither_loop_nor_pykka(tmp_path: Path) -> None:

@@ -136,5 +136,9 @@ def test_unfinished_publishes_have_room_for_the_largest_message(tmp_path: Path) 
     assert largest.unfinished_publishes_limit() == 640 << 20
 
 
-def test_the_password_is_not_in_what_is_printed() -> None:
+def test_the_password_is_not_in_what_is_printed(tmp_path: Path) -> None:
     assert "secret" not in repr(Configuration(default_password="secret"))
+    file = written(tmp_path, "default_password = 24681357")
+    with pytest.raises(ConfigurationError) as fault:
+        load({}, {}, file)
+    assert str(fault.value) == f"default_password in {file}: it is not a string"
