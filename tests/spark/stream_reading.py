@@ -28,13 +28,26 @@ def rows(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> li
 
 
 def next_batch(
-    reader: StreamReader, start: dict[str, int]
+    reader: StreamReader, start: dict[str, int], messages: int = 0
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Ask until there is something new, as Spark does."""
+    """Ask until there is something new, as Spark does; not before so many have been delivered.
+
+    They come as the broker sends them: what has come in time is a batch.
+    """
+    if messages:
+        wait_for_deliveries(reader, messages)
     end_s = time.monotonic() + SECONDS_MAX
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) == start:
         assert time.monotonic() < end_s, "nothing came"
     return end, rows(reader, start, end)
+
+
+def wait_for_deliveries(reader: StreamReader, messages: int) -> None:
+    """Return when the reader holds so many that are in no batch yet."""
+    consumers = reader._consume()
+    ranges = consumers.ranges
+    with consumers.changed:
+        assert consumers.changed.wait_for(lambda: ranges.available >= messages, SECONDS_MAX)
 
 
 def logged(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]]:

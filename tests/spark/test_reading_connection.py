@@ -115,7 +115,7 @@ def test_a_stream_goes_on_behind_a_message_that_pika_cannot_decode(
         pass
     channel.close()
     source.publish([1])
-    _, found = next_batch(reader(source, maxRecordsPerTrigger=2, pollTimeoutMs=5000), FIRST)
+    _, found = next_batch(reader(source), FIRST, messages=2)
     assert [(row["body"], row["headers"], row["redelivered"]) for row in found] == [
         (b"0", [("late", "1700000000000")], False),
         (b"1", [], False),

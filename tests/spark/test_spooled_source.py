@@ -76,14 +76,14 @@ def test_a_batch_is_on_the_disk_before_it_is_acked(
         with monkeypatch.context() as patch:
             patch.setattr(DriverFiles, operation, killed)
             with pytest.raises(Killed):
-                next_batch(stream, FIRST)
+                next_batch(stream, FIRST, messages=5)
         stream.stop()
         source.wait_for(5)
     # Only at the last of them was the range there: it is read, and its messages come again.
     last = reader(source, spoolLocation=spool)
     end, found = next_batch(last, FIRST)
     assert [int(row["body"]) for row in found] == list(range(5))
-    _, again = next_batch(last, end)
+    _, again = next_batch(last, end, messages=5)
     assert [(int(row["body"]), row["redelivered"]) for row in again] == [
         (number, True) for number in range(5)
     ]
@@ -194,7 +194,7 @@ def test_a_second_query_on_one_spool_waits_a_moment_and_is_refused(
 ) -> None:
     source.publish(range(5))
     first = reader(source, spoolLocation=spool)
-    next_batch(first, FIRST)
+    next_batch(first, FIRST, messages=5)
     monkeypatch.setattr(spooled_source, "LOCK_WAIT_S", 0.1)
     second = reader(source, spoolLocation=spool)
     with pytest.raises(SourceError, match=f"the spool {spool} is in use by another running query"):
@@ -233,14 +233,14 @@ def test_a_query_that_had_no_spool_may_get_one(
 ) -> None:
     source.publish(range(5))
     without = reader(source)
-    end, _ = next_batch(without, FIRST)
+    end, _ = next_batch(without, FIRST, messages=5)
     without.stop()
     source.wait_for(5)
     # Its last batch was never acked: it is empty when it is run again, and its messages come.
     stream = reader(source, spoolLocation=spool)
     assert rows(stream, FIRST, end) == []
     assert len(logged(capfd, "spark.source.replayed")) == 1
-    further, found = next_batch(stream, end)
+    further, found = next_batch(stream, end, messages=5)
     assert further["n"] == 10
     assert [(int(row["body"]), row["_seq"]) for row in found] == [(n, 5 + n) for n in range(5)]
     stream.commit(end)

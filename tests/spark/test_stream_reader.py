@@ -25,13 +25,13 @@ def test_messages_stay_unacked_until_their_batch_is_the_next_ones_start(
 ) -> None:
     source.publish(range(5))
     first = reader(source)
-    end, found = next_batch(first, FIRST)
+    end, found = next_batch(first, FIRST, messages=5)
     assert [row["body"] for row in found] == [b"0", b"1", b"2", b"3", b"4"]
     first.stop()
     source.wait_for(5)
 
     second = reader(source)
-    end, found = next_batch(second, FIRST)
+    end, found = next_batch(second, FIRST, messages=5)
     assert [row["redelivered"] for row in found] == [True] * 5
     assert second.latestOffset(end, second.getDefaultReadLimit()) == end
     second.stop()
@@ -41,7 +41,7 @@ def test_messages_stay_unacked_until_their_batch_is_the_next_ones_start(
 def test_commit_acks_as_well(source: SourceQueue, reader: ReaderOf) -> None:
     source.publish(range(3))
     stream = reader(source)
-    end, _ = next_batch(stream, FIRST)
+    end, _ = next_batch(stream, FIRST, messages=3)
     stream.commit(end)
     stream.stop()
     assert source.drained() == []
@@ -64,7 +64,7 @@ def test_a_window_as_small_as_a_batch_never_stalls(
 def test_a_batch_has_no_more_bytes_than_asked_for(source: SourceQueue, reader: ReaderOf) -> None:
     source.publish(range(10), size_bytes=1000)
     stream = reader(source, maxBytesPerTrigger=3500)
-    _, found = next_batch(stream, FIRST)
+    _, found = next_batch(stream, FIRST, messages=10)
     assert len(found) == 3
 
 
@@ -84,7 +84,7 @@ def test_a_batch_that_another_process_began_is_empty_and_offsets_go_on(
     assert stream.partitions({"n": 40}, {"n": 50}) == []
     [line] = logged(capfd, "spark.source.replayed")
     assert (line["start"], line["end"]) == (40, 50)
-    end, found = next_batch(stream, {"n": 50})
+    end, found = next_batch(stream, {"n": 50}, messages=3)
     assert end == {"n": 53}
     assert [row["_seq"] for row in found] == [50, 51, 52]
 
@@ -140,7 +140,7 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
     source = SourceQueue(broker.port)
     source.publish(range(30))
     stream = reader(source, maxRecordsPerTrigger=10)
-    start, found = next_batch(stream, FIRST)
+    start, found = next_batch(stream, FIRST, messages=10)
     seen = [int(row["body"]) for row in found]
     broker.kill()
     broker.start()
@@ -163,7 +163,7 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
 def test_heartbeats_go_on_while_spark_asks_nothing(source: SourceQueue, reader: ReaderOf) -> None:
     source.publish(range(3))
     stream = reader(source, heartbeat=1)
-    end, _ = next_batch(stream, FIRST)
+    end, _ = next_batch(stream, FIRST, messages=3)
     # The broker would close a connection that is silent for two seconds.
     threading.Event().wait(3.5)
     assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
@@ -174,7 +174,7 @@ def test_heartbeats_go_on_while_spark_asks_nothing(source: SourceQueue, reader: 
 def test_a_reader_is_pickled_before_it_is_used(source: SourceQueue, reader: ReaderOf) -> None:
     source.publish(range(2))
     stream = pickle.loads(pickle.dumps(reader(source)))
-    _, found = next_batch(stream, FIRST)
+    _, found = next_batch(stream, FIRST, messages=2)
     stream.stop()
     assert len(found) == 2
 
