@@ -57,7 +57,11 @@ class TraceCheck:
         self._channels: dict[ChannelKey, _Channel] = {}
         # Are all messages traced, so that numbers must follow each other?
         self._is_whole = False
-        self._has_lost = False
+        # Boots that have come; those of which events were dropped; those whose begin is in a file
+        # that is gone, as the oldest of a broker that runs for long are.
+        self._boots: set[str] = set()
+        self._lost: set[str] = set()
+        self._cut: set[str] = set()
         # Per boot: the last batch that came, and the last that had when the trace was switched off:
         # of what came until then the trace may not have every hop.
         self._came_to: dict[str, int] = {}
@@ -73,6 +77,8 @@ class TraceCheck:
         for line in lines:
             self.events += 1
             event = line["event"]
+            if line["boot"] not in self._boots:
+                self._begin(line)
             if event == "trace.started":
                 self._is_whole = line.get("one_of") == 1 and not line.get("queues")
                 self._unseen()
@@ -80,15 +86,24 @@ class TraceCheck:
                 self._doubtful_to |= self._came_to
                 self._unseen()
             elif event == "trace.lost":
-                self._has_lost = True
+                self._lost.add(line["boot"])
                 self._is_whole = False
             else:
                 handle = _HANDLERS.get(event)
                 if handle is not None:
                     handle(self, line)
 
+    def _begin(self, line: Line) -> None:
+        """The first event of a boot."""
+        self._boots.add(line["boot"])
+        if line["event"] != "trace.started":
+            self._cut.add(line["boot"])
+            self._is_whole = False
+
     def _fault(self, line: Line, text: str) -> None:
-        self.faults.append(f"{line['time']} boot {line['boot']}: {text}")
+        # Any event may be among those that were dropped, a sync or a channel's end too.
+        if line["boot"] not in self._lost:
+            self.faults.append(f"{line['time']} boot {line['boot']}: {text}")
 
     def _unseen(self) -> None:
         """Numbers may have been given, and answered, that are not in the trace."""
@@ -100,7 +115,11 @@ class TraceCheck:
 
     def _assembled(self, line: Line) -> None:
         channel = self._channel(line)
-        self._came_to[line["boot"]] = line["batch"]
+        boot, batch = line["boot"], line["batch"]
+        if boot in self._cut and boot not in self._came_to:
+            self._doubtful_to[boot] = batch - 1
+        # A transaction's come behind later ones, with its commit.
+        self._came_to[boot] = max(batch, self._came_to.get(boot, 0))
         for first, last in line.get("seq_no", ()):
             if first <= channel.last:
                 self._fault(line, f"{_where(line)}: publish number {first} was given twice")
@@ -136,11 +155,16 @@ class TraceCheck:
                 pass
             elif holds(channel.given, number):
                 wrong = "answered twice"
-            elif not self._has_lost:
+            elif not self._may_have_come(line, channel, number):
                 wrong = f"{word} but never came"
             if wrong:
                 self._fault(line, f"{_where(line)}: publish {number} was {wrong}")
             self._answer(channel, number)
+
+    def _may_have_come(self, line: Line, channel: _Channel, number: int) -> bool:
+        """Before what is there of the trace?"""
+        is_before = not channel.given or number < channel.given[0][0]
+        return line["boot"] in self._cut and is_before
 
     def _answer(self, channel: _Channel, number: int) -> None:
         channel.open.discard(number)
@@ -150,7 +174,7 @@ class TraceCheck:
         """What it had not answered it never will, and says so; its number may be used again."""
         channel = self._channels.pop(_channel_key(line), _Channel())
         silent = channel.open.difference(channel.doubtful, _numbers(line["seq_no"]))
-        if silent and not self._has_lost:
+        if silent:
             self._fault(
                 line, f"{_where(line)}: publish {min(silent)} was never answered nor given up"
             )
@@ -193,7 +217,7 @@ class TraceCheck:
         batch = self._batch(line)
         queue, places = line["queue"], set(_numbers(line["messages"]))
         unknown = places - batch.held.get(queue, set())
-        if unknown and not self._has_lost and not self._is_doubtful(line):
+        if unknown and not self._is_doubtful(line):
             self._fault(
                 line,
                 f"queue {queue!r} delivered message {line['boot']}-{line['batch']}-"
@@ -220,8 +244,10 @@ class TraceCheck:
             del self._batches[boot, number]
 
     def _is_doubtful(self, line: Line) -> bool:
-        number: int = line["batch"]
-        return number <= self._doubtful_to.get(line["boot"], 0)
+        boot, number = line["boot"], line["batch"]
+        if boot in self._cut and boot not in self._came_to:
+            return True
+        return bool(number <= self._doubtful_to.get(boot, 0))
 
     def _batch(self, line: Line) -> _Batch:
         return self._batches.setdefault((line["boot"], line["batch"]), _Batch())

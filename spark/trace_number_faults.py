@@ -39,7 +39,7 @@ def wrong_numbers(events: DataFrame) -> DataFrame:
             *(F.col("first") - 1, F.lit(" are missing")),
         ),
     )
-    return seen.select(*fault(text)).where("fault IS NOT NULL")
+    return seen.where("NOT has_lost").select(*fault(text)).where("fault IS NOT NULL")
 
 
 def wrong_answers(events: DataFrame) -> DataFrame:
@@ -54,16 +54,20 @@ def wrong_answers(events: DataFrame) -> DataFrame:
         F.coalesce(before(number, event == _GIVEN), F.lit(False)).alias("is_open"),
     )
     word = F.when(event == "confirm.sent", "confirmed").otherwise("nacked")
+    # Before what is there of the trace.
+    is_before = F.col("first_given").isNull() | (F.col("number") < F.col("first_given"))
+    may_have_come = F.col("is_cut") & is_before
     of_return = F.when(~F.col("is_open") & F.col("was_given"), "confirmed before its return")
     of_answer = (
         F.when(F.col("was_returned"), F.concat(word, F.lit(" behind its return's own ack")))
         .when(F.col("is_open"), None)
         .when(F.col("was_given"), "answered twice")
-        .when(~F.col("has_lost"), F.concat(word, F.lit(" but never came")))
+        .when(~may_have_come, F.concat(word, F.lit(" but never came")))
     )
     wrong = F.when(event == "message.returned", of_return).otherwise(of_answer)
     text = F.concat(_where(), F.lit(": publish "), "number", F.lit(" was "), wrong)
-    return seen.where(event.isin(*_ANSWERS)).select(*fault(text)).where("fault IS NOT NULL")
+    answers = seen.where(event.isin(*_ANSWERS) & ~F.col("has_lost"))
+    return answers.select(*fault(text)).where("fault IS NOT NULL")
 
 
 def never_answered(events: DataFrame) -> DataFrame:
@@ -101,10 +105,13 @@ def _of_channels(events: DataFrame) -> DataFrame:
     about = F.col("event").isin(_GIVEN, _CLOSED, *_ANSWERS)
     in_channel = Window.partitionBy(*_CHANNEL).orderBy("line").rowsBetween(*BEFORE)
     life = F.coalesce(F.sum((F.col("event") == _CLOSED).cast("int")).over(in_channel), F.lit(0))
-    return with_state(events, about).select(
-        *(*_CHANNEL, "time", "line", "event", "seq_no", "is_whole", "has_lost", "epoch"),
-        life.alias("life"),
+    states = ("is_whole", "has_lost", "is_cut", "epoch")
+    lives = with_state(events, about).select(
+        *(*_CHANNEL, "time", "line", "event", "seq_no", *states), life.alias("life")
     )
+    in_life = Window.partitionBy(*_LIFE).orderBy("line").rowsBetween(*BEFORE)
+    given = F.when(F.col("event") == _GIVEN, F.get(F.get("seq_no", F.lit(0)), F.lit(0)))
+    return lives.withColumn("first_given", F.min(given).over(in_life))
 
 
 def _of_numbers(events: DataFrame) -> DataFrame:

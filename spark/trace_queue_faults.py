@@ -24,7 +24,8 @@ def early_confirms(events: DataFrame) -> DataFrame:
     waits = events.where(F.col("event").isin(*_HELD_BY)).select(
         *queues, "line", "event", F.explode(numbers("waits_for_sync")).alias("place")
     )
-    told = without_doubtful(events, with_state(events, F.col("event") == "confirm.queued"))
+    stated = with_state(events, F.col("event") == "confirm.queued").where("NOT has_lost")
+    told = without_doubtful(events, stated)
     confirms = told.select(
         *queues, "line", "event", "time", F.explode(numbers("messages")).alias("place")
     )
@@ -85,7 +86,7 @@ def strange_deliveries(events: DataFrame) -> DataFrame:
     """Deliveries of what a queue did not have, or had no more."""
     about = F.col("event").isin("message.delivered", "message.settled", *_HELD_BY)
     each = with_state(events, about).select(
-        *("boot", "batch", "queue", "time", "line", "has_lost", "stops", "event"),
+        *("boot", "batch", "queue", "time", "line", "has_lost", "is_cut", "stops", "event"),
         F.explode(numbers("messages")).alias("place"),
         (F.col("reason") == NO_ACK).alias("is_no_ack"),
     )

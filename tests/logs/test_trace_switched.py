@@ -1,4 +1,4 @@
-"""What `trace check` makes of hops that nobody wrote because the trace was off."""
+"""What `trace check` makes of hops that are not there: the trace was off, or they were dropped."""
 
 from __future__ import annotations
 
@@ -51,3 +51,30 @@ def test_a_confirm_of_what_was_synced_while_it_was_off_is_no_fault() -> None:
     assert faults(STARTED, assembled(5, 1, 1), waits, STOPPED, STARTED, confirm) == []
     [fault] = faults(STARTED, assembled(5, 1, 1), waits, confirm)
     assert fault.endswith("confirmed message boot-5-0 before its sync")
+
+
+def test_what_came_before_the_oldest_file_that_is_kept_is_no_fault() -> None:
+    delivery, answer = of_queue("message.delivered", 5), line("confirm.sent", **CHANNEL)
+    rest = [delivery, answer | {"seq_no": [[7, 7]]}, assembled(6, 8, 9), delivery]
+    assert faults(*rest, answer | {"seq_no": [[6, 8]]}) == []
+    later = [of_queue("message.delivered", 7), answer | {"seq_no": [[10, 10]]}]
+    strange, unknown = faults(*rest, *later)
+    assert strange.endswith("delivered message boot-7-0 that it did not have")
+    assert unknown.endswith("publish 10 was confirmed but never came")
+
+
+def test_where_events_were_dropped_nothing_is_sure() -> None:
+    waits = of_queue("message.enqueued", 5, queue_id=1, waits_for_sync=[[0, 0]])
+    lines = [STARTED, assembled(5, 1, 1), waits, of_queue("confirm.queued", 5), assembled(6, 1, 1)]
+    early, twice = faults(*lines)
+    assert early.endswith("before its sync")
+    assert twice.endswith("was given twice")
+    lost = line("trace.lost", dropped=1)
+    assert faults(lines[0], lost, *lines[1:]) == []
+    # Of the broker's other runs it says nothing.
+    assert len(faults(lost | {"boot": "other"}, *lines)) == 2
+
+
+def test_a_transaction_s_batch_comes_behind_later_ones() -> None:
+    came = [STARTED, assembled(9, 1, 1), assembled(5, 2, 2), STOPPED, STARTED]
+    assert faults(*came, of_queue("message.delivered", 9)) == []
