@@ -35,7 +35,7 @@ class ExpiringQueue(LimitedQueue):
     `now_ms` is the time, in milliseconds since the epoch; who calls sets it before each call.
     """
 
-    __slots__ = ("_deadlines", "_is_behind", "_is_new", "_ttl_ms", "now_ms")
+    __slots__ = ("_deadlines", "_is_behind", "_is_empty", "_is_new", "_ttl_ms", "now_ms")
 
     def __init__(
         self, identity: object, durable: bool, delivery_window_bytes_max: int, limits: Limits
@@ -46,6 +46,8 @@ class ExpiringQueue(LimitedQueue):
         # Of the messages that are coming in: deadlines in runs, and how long these are.
         self._deadlines: list[tuple[int, int]] = []
         self._is_new = False
+        # Was nothing ready before these?
+        self._is_empty = False
         # Has more expired than this call has dropped?
         self._is_behind = False
 
@@ -88,6 +90,7 @@ class ExpiringQueue(LimitedQueue):
     def publish(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """As any queue. What expires at once has had its chance to be delivered."""
         self._expire_head(effects)
+        self._is_empty = not self.ready.message_count
         first = self.next_entry_id
         self._deadlines.clear()
         super().publish(batch, indexes, effects)
@@ -118,8 +121,9 @@ class ExpiringQueue(LimitedQueue):
         self._count(batch, indexes)
 
     def _deliver_new(self, effects: Effects) -> None:
-        # Consumers have room only if nothing was ready before, so nothing old is delivered.
-        self._is_new = not self._is_behind
+        # What is old may have expired behind the head. As a rule consumers have no room then; but
+        # there may be room that is not known here yet: a channel's credit, a connection's way out.
+        self._is_new = self._is_empty
         super()._deliver_new(effects)
         self._is_new = False
 

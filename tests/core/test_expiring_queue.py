@@ -7,6 +7,7 @@ from array import array
 import pytest
 from batches import delivered_to, numbered
 from leveret.amqp_frames.batch import TTL_NONE, Batch
+from leveret.amqp_frames.field_table import table_of
 from leveret.core.consumers import ChannelCredit, Consumer
 from leveret.core.effects import Effects
 from leveret.core.expiring_queue import EXPIRED_ROWS_MAX, ExpiringQueue, spans_of
@@ -147,6 +148,23 @@ def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
     ((_, deliveries),) = effects.delivered
     entries = [delivery.span.first_entry_id for delivery in deliveries]
     assert entries == [count + 1, count + 2]
+
+
+def test_room_that_the_queue_learns_of_with_a_publish_is_not_for_what_has_expired() -> None:
+    arguments = table_of({"x-single-active-consumer": True, "x-message-ttl": 60_000})
+    queue = make_queue("the queue", True, arguments, WINDOW)
+    assert isinstance(queue, ExpiringQueue)
+    queue.now_ms = NOW_MS
+    consumer = consume(queue, 0)
+    consumer.channel_credit.limit = consumer.channel_credit.in_use = 3
+    publish(queue, with_ttls(TTL_NONE, 5, TTL_NONE))
+    queue.now_ms += 10
+    # The channel has acked what it had of another queue, and will say so.
+    consumer.channel_credit.in_use = 0
+    effects = publish(queue, with_ttls(0))
+    entry_ids = [each.span.first_entry_id for each in delivered_to(effects, consumer)]
+    assert entry_ids == [1, 3]
+    assert effects.settled_entries == [(2, 2), (4, 4)]
 
 
 def test_a_get_looks_past_all_that_has_expired() -> None:
