@@ -51,7 +51,7 @@ def details(line: Line, known: Collection[str] = _SHOWN_BEFORE) -> str:
             continue
         if name == "duration_ns":
             shown.append(f"took {value / 1e6:.3f} ms")
-        elif name == "batches":
+        elif name == "batches" and value:
             others = len(value) - 1
             shown.append(f"with {others} other traced batch{'es' if others != 1 else ''}")
         elif isinstance(value, list) and value and isinstance(value[0], list):

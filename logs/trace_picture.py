@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final
 
+from .trace_explain import printable
 from .trace_figures import Latency, QueueFigures, TraceFigures
 from .trace_report import rate, report, shown_rate, summary
 
@@ -237,7 +238,7 @@ def _text(
 ) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" fill="{color}" '
-        f'text-anchor="{anchor}">{escape(text)}{_title(full)}</text>'
+        f'text-anchor="{anchor}">{escape(printable(text))}{_title(full)}</text>'
     )
 
 
@@ -259,7 +260,8 @@ def _rect(x: float, y: float, width: float, height: float, color: str, told: str
 
 def _title(told: str) -> str:
     """What is shown where the pointer rests."""
-    return f"<title>{escape(told)}</title>" if told else ""
+    # What is no letter on a terminal is none in a page, and some of it breaks the whole picture.
+    return f"<title>{escape(printable(told))}</title>" if told else ""
 
 
 def _duration(nanoseconds: float) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
-from isal import igzip
+from isal import igzip, igzip_lib
 
 Line = dict[str, Any]
 PACKED = ".gz"
@@ -23,16 +25,18 @@ def trace_files(paths: Iterable[Path]) -> list[Path]:
     """The files themselves, and those of directories, oldest first; TraceFilesError if none."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            plain = sorted(path.glob("trace-*.jsonl"))
-            names = {each.name for each in plain}
-            # A broker that was killed while it compressed a file leaves it in both forms.
-            packed = [each for each in path.glob("trace-*.jsonl.gz") if each.stem not in names]
-            found += sorted([*plain, *packed])
-        elif path.exists():
-            found.append(path)
-        else:
-            raise TraceFilesError(f"there is no trace {path}; `leveret trace on` begins one")
+        with _told(path):
+            if path.is_dir():
+                # What may not be looked into would seem to be empty.
+                names = {name for name in os.listdir(path) if name.startswith("trace-")}
+                plain = {name for name in names if name.endswith(".jsonl")}
+                # A broker that was killed while it compressed a file leaves it in both forms.
+                packed = {n for n in names if n.endswith(".jsonl.gz") and n[:-3] not in plain}
+                found += [path / name for name in sorted(plain | packed)]
+            elif path.exists():
+                found.append(path)
+            else:
+                raise TraceFilesError(f"there is no trace {path}; `leveret trace on` begins one")
     if not found:
         raise TraceFilesError(f"no trace files in {', '.join(map(str, paths))}")
     return found
@@ -50,12 +54,13 @@ def read_trace(
     that is no event is told to `on_bad_line` with its number and left out. `progress` is told the
     share that is read, now and then.
     """
-    total = max(sum(path.stat().st_size for path in still_there(files)), 1)
+    total = max(sum(map(_bytes, still_there(files))), 1)
     done = 0
     for listed in files:
         for path in still_there([listed]):
+            size = _bytes(path)
             yield from _read(path, wants, on_bad_line, progress, done, total)
-            done += path.stat().st_size
+            done += size
 
 
 def still_there(files: Iterable[Path]) -> list[Path]:
@@ -76,7 +81,7 @@ def _read(
     total: int,
 ) -> Iterator[Line]:
     try:
-        with path.open("rb") as stored:
+        with _told(path), path.open("rb") as stored:
             for number, data in enumerate(_lines_of(path, stored), 1):
                 if progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
                     progress((done + stored.tell()) / total)
@@ -90,8 +95,24 @@ def _read(
     except EOFError:
         # Copied before it was whole: what is there is read.
         return
-    except igzip.BadGzipFile as fault:
-        raise TraceFilesError(f"{path} cannot be read: {fault}") from None
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """TraceFilesError if it may not be read, or is damaged within."""
+    try:
+        yield
+    except (OSError, igzip_lib.IsalError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        raise TraceFilesError(f"{path} cannot be read: {why}") from None
+
+
+def _bytes(path: Path) -> int:
+    """Its size; 0 if a broker that runs has just packed or dropped it."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def parsed_line(data: bytes) -> Line | None:
@@ -116,7 +137,7 @@ def holds(spans: Iterable[list[int]], number: int) -> bool:
 def ends_within_a_line(path: Path) -> bool:
     """Is its last line torn?"""
     last = b"\n"
-    with path.open("rb") as stored:
+    with _told(path), path.open("rb") as stored:
         if path.suffix != PACKED and path.stat().st_size:
             stored.seek(-1, 2)
         file = _lines_of(path, stored)

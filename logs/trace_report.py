@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from .trace_explain import printable
 from .trace_figures import Latency, QueueFigures, TraceFigures
 
 _GAP = "  "
@@ -43,13 +44,13 @@ def _rates(figures: TraceFigures) -> Iterable[Sequence[str]]:
     for queue in figures.queues:
         counts = (queue.enqueued, queue.confirmed, queue.delivered, queue.settled)
         shown = (shown_rate(rate(count, figures)) for count in counts)
-        yield (queue.queue, *shown, f"{queue.enqueued:,}")
+        yield (printable(queue.queue), *shown, f"{queue.enqueued:,}")
 
 
 def _queue_latencies(queues: Iterable[QueueFigures]) -> Iterable[Sequence[str]]:
     yield ("queue", "hop", "messages", *_QUANTILE_HEADS)
     for queue in queues:
-        yield (queue.queue, "confirm", *_latency(queue.confirm))
+        yield (printable(queue.queue), "confirm", *_latency(queue.confirm))
         yield ("", "deliver", *_latency(queue.deliver))
 
 

@@ -8,6 +8,8 @@ file that was compressed between two looks is read in that form.
 from __future__ import annotations
 
 import gzip
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
@@ -18,8 +20,15 @@ READ_BYTES_MAX = 1 << 20
 class TraceTail:
     """The lines that are added to the trace in `directory`, which need not be there yet."""
 
-    def __init__(self, directory: Path, from_begin: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        from_begin: bool = False,
+        on_damage: Callable[[Path, Exception], None] | None = None,
+    ) -> None:
         self._directory = directory
+        # Told of a packed file whose rest cannot be read, and is left out.
+        self._on_damage = on_damage
         self._file: IO[bytes] | None = None
         # The name, without .gz, of the file that is read, or was read last.
         self._name = ""
@@ -35,8 +44,10 @@ class TraceTail:
             assert self._file is not None
             # Asked for first: what is read behind that is the rest, if there is a newer file.
             has_newer = bool(self._newer())
-            data = self._file.read(READ_BYTES_MAX)
-            if data:
+            data = self._read(self._file)
+            if data is None:
+                self.close()
+            elif data:
                 *whole, self._torn = (self._torn + data).split(b"\n")
                 if whole:
                     return whole
@@ -44,6 +55,15 @@ class TraceTail:
                 self.close()
             else:
                 return []
+
+    def _read(self, file: IO[bytes]) -> bytes | None:
+        """None if what is there cannot be unpacked."""
+        try:
+            return file.read(READ_BYTES_MAX)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as fault:
+            if self._on_damage is not None:
+                self._on_damage(self._directory / self._name, fault)
+            return None
 
     def close(self) -> None:
         """Let go of the file."""

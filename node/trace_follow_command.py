@@ -8,6 +8,8 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from .logs.trace_follow import Follower, Wanted, readable
@@ -46,22 +48,27 @@ def follow_command(parsed: argparse.Namespace) -> int:
     directory = parsed.data_dir / "traces"
     try:
         wanted.check()
-    except TraceFilesError as fault:
-        sys.stderr.write(f"leveret: {fault}\n")
-        return 1
-    if not directory.exists():
-        sys.stderr.write(f"leveret: waiting for {directory}; `leveret trace on` begins a trace\n")
-    tail = TraceTail(directory, parsed.from_begin)
-    try:
-        _follow(tail, Follower(wanted))
+        if not directory.exists():
+            _say(f"waiting for {directory}; `leveret trace on` begins a trace")
+        with closing(TraceTail(directory, parsed.from_begin, _tell_damage)) as tail:
+            _follow(tail, Follower(wanted))
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
         # Else the interpreter complains when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    finally:
-        tail.close()
+    except (TraceFilesError, OSError) as fault:
+        _say(str(fault))
+        return 1
     return 0
+
+
+def _tell_damage(path: Path, fault: Exception) -> None:
+    _say(f"{path} is damaged, its rest is left out: {fault}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"leveret: {text}\n")
 
 
 def _follow(tail: TraceTail, follower: Follower) -> None:

@@ -87,3 +87,9 @@ def test_names_of_clients_do_not_reach_the_terminal_as_they_are() -> None:
         "03:04:05.678901  channel  message.routed        c:1 channel 1 b-1 messages=0-2 "
         "queues=['a\\x1b[2J'] routing_key='k\\n'"
     )
+
+
+def test_a_transaction_without_batches_is_told_without_a_count_of_others() -> None:
+    line = {**PLACE, "event": "transaction.rolled_back", "batches": [], "publishes": 0}
+    line |= {"time": "2026-01-02T03:04:05.678901+00:00", "actor": "channel", "t_ns": 1}
+    assert readable(line).endswith("transaction.rolled_back c:1 channel 1 batches=[] publishes=0")

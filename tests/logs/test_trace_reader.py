@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
+from leveret.logs.trace_reader import TraceFilesError, ends_within_a_line, read_trace, trace_files
 
 LINES = [json.dumps({"t_ns": n, "boot": "b", "event": "e"}).encode() + b"\n" for n in range(1000)]
 
@@ -52,6 +52,33 @@ def test_what_is_not_packed_though_its_name_says_so_is_one_clear_line(tmp_path: 
 
     with pytest.raises(TraceFilesError, match=r"the trace cannot be read: .*trace-1.jsonl.gz"):
         figures_of([path])
+
+
+def test_a_packed_file_that_is_damaged_within_is_one_clear_line(tmp_path: Path) -> None:
+    packed = pack(tmp_path / "trace-1.jsonl", b"".join(LINES))
+    data = bytearray(packed.read_bytes())
+    data[200:210] = b"\xff" * 10
+    packed.write_bytes(data)
+    for read in (lambda: list(read_trace([packed])), lambda: ends_within_a_line(packed)):
+        with pytest.raises(TraceFilesError, match=r"trace-1.jsonl.gz cannot be read: "):
+            read()
+
+
+def test_what_may_not_be_read_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "trace-1.jsonl").mkdir()
+    with pytest.raises(TraceFilesError, match=r"trace-1.jsonl cannot be read: Is a directory"):
+        list(read_trace(trace_files([tmp_path])))
+    with pytest.raises(TraceFilesError, match="cannot be read: File name too long"):
+        trace_files([tmp_path / ("x" * 300)])
+
+
+def test_a_file_that_is_packed_and_dropped_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace-1.jsonl"
+    path.write_bytes(b"".join(LINES))
+    lines = read_trace(trace_files([tmp_path]))
+    assert next(lines)["t_ns"] == 0
+    path.unlink()
+    assert sum(1 for _ in lines) == len(LINES) - 1
 
 
 def test_progress_goes_up_to_the_end(tmp_path: Path) -> None:

@@ -62,6 +62,14 @@ def test_the_picture_is_one_whole_drawing_that_loads_nothing() -> None:
         assert not any(word in rest for word in ("http", "<script", "<link", "@import"))
 
 
+def test_names_of_clients_reach_neither_the_terminal_nor_the_drawing_as_they_are() -> None:
+    drawn = figures("a\x1b[2J\tb")
+    [rates] = [line for line in report(drawn).splitlines() if line.endswith(" 1,000")]
+    assert rates.startswith("a\\x1b[2J\\tb  ")
+    # A control character would make it no XML at all.
+    assert "a\\x1b[2J\\tb" in "".join(ElementTree.fromstring(svg(drawn)).itertext())
+
+
 @pytest.mark.parametrize("names", [[], [f"queue-{n}" for n in range(QUEUES_MAX + 5)]])
 def test_no_queue_and_too_many_make_a_picture_all_the_same(names: list[str]) -> None:
     drawn = svg(figures(*names))

@@ -74,3 +74,18 @@ def test_from_the_begin_all_files_are_read_also_one_that_is_compressed_in_that_m
     tail = TraceTail(tmp_path, from_begin=True)
     assert [tail.lines() for _ in range(3)] == [[b"one"], [b"two"], []]
     tail.close()
+
+
+def test_a_packed_file_that_is_damaged_is_told_of_and_the_next_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace-1.jsonl"
+    path.write_text("one\n" * 10_000)
+    compress(path)
+    packed = path.with_name("trace-1.jsonl.gz")
+    packed.write_bytes(packed.read_bytes()[:-20])
+    (tmp_path / "trace-2.jsonl").write_text("two\n")
+    told: list[Path] = []
+    tail = TraceTail(tmp_path, from_begin=True, on_damage=lambda path, _fault: told.append(path))
+    while (lines := tail.lines())[-1] != b"two":
+        assert set(lines) == {b"one"}
+    assert told == [path]
+    tail.close()
