@@ -14,6 +14,8 @@ from isal import igzip, igzip_lib
 
 Line = dict[str, Any]
 PACKED = ".gz"
+# The stub of the second has it for an instance.
+_UNREADABLE = cast("tuple[type[Exception], ...]", (OSError, igzip_lib.IsalError))
 _LINES_BETWEEN_PROGRESS = 10_000
 
 
@@ -102,7 +104,7 @@ def _told(path: Path) -> Iterator[None]:
     """TraceFilesError if it may not be read, or is damaged within."""
     try:
         yield
-    except (OSError, igzip_lib.IsalError) as fault:
+    except _UNREADABLE as fault:
         why = getattr(fault, "strerror", None) or fault
         raise TraceFilesError(f"{path} cannot be read: {why}") from None
 
