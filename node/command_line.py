@@ -67,9 +67,21 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; give the exit code."""
+    _open_standard_streams()
     parsed = _parser().parse_args(arguments)
     code: int = parsed.run(parsed)
     return code
+
+
+def _open_standard_streams() -> None:
+    """Those that the process was begun without, as with `<&- >&- 2>&-`.
+
+    Or the first files that it opens would have their numbers: libuv aborts when it closes such a
+    one, and what is printed would be written into the journal.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as it runs
 
 
 def _run_serve(parsed: argparse.Namespace) -> int:

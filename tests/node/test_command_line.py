@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from insides import wait_until
 from leveret.command_line import SWITCH_INTERVAL_SECONDS, main
+from leveret.control_client import NoBrokerError, ask_broker
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
 
@@ -105,6 +108,22 @@ def test_the_listening_line_comes_at_every_log_level(tmp_path: Path) -> None:
     process.terminate()
     _, errors = process.communicate(timeout=30)
     assert errors == ""
+
+
+def test_it_runs_and_ends_without_any_standard_stream(tmp_path: Path) -> None:
+    """As a job that a shell leaves behind; libuv aborted at the first socket with such a number."""
+    arguments = f"{sys.executable} -m leveret serve --port 0 --data-dir data <&- >&- 2>&-"
+    process = subprocess.Popen(["/bin/sh", "-c", f"exec {arguments}"], cwd=tmp_path, env=CLEAN)
+
+    def answers() -> bool:
+        assert process.poll() is None
+        with suppress(NoBrokerError):
+            return bool(ask_broker(tmp_path / "data", "status", {}))
+        return False
+
+    wait_until(answers)
+    process.terminate()
+    assert process.wait(30) == 0
 
 
 def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
