@@ -53,7 +53,9 @@ class Opening:
         reason = refusal(self._header)
         if reason is not None:
             raise ValueError(reason)
-        return self._header[len(PROTOCOL_HEADER) :]
+        # The connection does not keep the read that it came in.
+        header, self._header = self._header, b""
+        return header[len(PROTOCOL_HEADER) :]
 
     def _log_in(self, user: str, password: str | None) -> None:
         tell(self._context.logins, LogIn(self._reader, self._peer.host, user, password))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from ..amqp_frames.decoder import Decoder
 from ..core.accounts import Accounts
@@ -15,6 +16,10 @@ from ..logs.trace import Trace
 from .messages import Ref
 from .open_connection import OpenConnection
 from .runtime import Runtime
+
+# Until frame_max is agreed: what is offered counts for those only who have logged in. RabbitMQ
+# takes 4096 octets, which long properties of a client may exceed.
+OPENING_FRAME_BYTES_MAX: Final = 131_072
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ class NodeContext:
     def new_decoder(self) -> Decoder:
         """For what a new connection brings."""
         return Decoder(
-            self.limits.frame_max_bytes,
+            min(self.limits.frame_max_bytes, OPENING_FRAME_BYTES_MAX),
             self.message_size_max_bytes,
             self.unfinished_publishes_bytes_max,
         )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import leveret
 import pytest
+from insides import readers
 from leveret.actors import reader
-from leveret.amqp_frames.constants import PROTOCOL_HEADER
+from leveret.actors.node_context import OPENING_FRAME_BYTES_MAX
+from leveret.amqp_frames.constants import FRAME_ERROR, HEARTBEAT_FRAME, PROTOCOL_HEADER
 from leveret.amqp_frames.field_table import encode_table
 from leveret.amqp_frames.methods import (
+    BasicAck,
     ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
@@ -22,7 +27,7 @@ from leveret.amqp_frames.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
-from wire import Client, methods_of
+from wire import Client, methods_of, publish
 
 REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism {}. "
@@ -203,6 +208,31 @@ def test_limits_outside_the_offer_are_refused(
         client.expect(0, ConnectionClose(530, text, 10, 30))
         client.send_methods(0, ConnectionCloseOk())
         client.expect_closed()
+
+
+@pytest.mark.parametrize("settings", [{"frame_max_bytes": 1 << 20}])
+def test_large_frames_are_for_those_who_have_logged_in(broker: leveret.Broker) -> None:
+    with stranger(broker) as client:
+        client.offer(password="x" * OPENING_FRAME_BYTES_MAX)
+        assert client.expect_type(0, ConnectionClose).reply_code == FRAME_ERROR
+    with stranger(broker) as client:
+        client.log_in()
+        client.open_channel(1, confirms=True)
+        client.declare("q")
+        client.send(publish("q", bytes(1_000_000), frame_max_bytes=1 << 20))
+        client.expect(1, BasicAck(1, False))
+
+
+def test_a_connection_does_not_keep_the_read_that_its_header_came_in(
+    broker: leveret.Broker,
+) -> None:
+    with stranger(broker) as client:
+        client.send(PROTOCOL_HEADER, HEARTBEAT_FRAME * 10_000)
+        client.expect_type(0, ConnectionStart)
+        [reader_ref] = readers(broker)
+        inside: Any = reader_ref.actor_inbox.actor
+        kept = [each for each in gc.get_referents(vars(inside._opening)) if type(each) is bytes]
+        assert max(map(len, kept), default=0) < 1000
 
 
 # --- Opening
