@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 COUNT_HEADER: Final = "x-delivery-count"
+# A bigint's.
+COUNT_MAX: Final = (1 << 63) - 1
 # The last second of the year 9999, in which Spark's and Python's calendars end.
 TIMESTAMP_MAX_S: Final = 253_402_300_799
 # Fewer rows than this are not worth a task of their own.
@@ -206,7 +208,9 @@ def _count(headers: Mapping[Any, Any]) -> int | None:
     count = headers.get(COUNT_HEADER)
     # It may as well be a publisher's own header, with whatever in it.
     # Pika's integers of 64 bits are of a type of its own, which is an int.
-    return int(count) if isinstance(count, int) and not isinstance(count, bool) else None
+    if not isinstance(count, int) or isinstance(count, bool) or count > COUNT_MAX:
+        return None
+    return int(count)
 
 
 def _microseconds(timestamp: int | None) -> int | None:

@@ -219,10 +219,8 @@ class Window:
                 self._settle_returned(publish, *self._returned.pop(each))
             elif not is_ack:
                 self._settle_nacked(publish, now)
-            elif publish.is_dead_letter:
-                self.tally.deadlettered += 1
             else:
-                self.tally.confirmed += 1
+                self._settle_acked(publish)
         for sent, count in latencies.items():
             self.tally.latencies.add(now - sent, count)
 
@@ -233,6 +231,14 @@ class Window:
             self._others_by_id[message_id] -= 1
         else:
             del self._others_by_id[message_id]
+
+    def _settle_acked(self, publish: Publish) -> None:
+        if publish.is_dead_letter:
+            self.tally.deadlettered += 1
+        else:
+            self.tally.confirmed += 1
+        if self._tries:
+            self._tries.pop((publish.row, publish.is_dead_letter), None)
 
     def _settle_returned(self, publish: Publish, code: int, text: str) -> None:
         if publish.is_dead_letter:

@@ -46,6 +46,15 @@ def test_an_ack_of_zero_and_multiple_is_of_all() -> None:
     assert (len(window), window.tally.confirmed) == (0, 2)
 
 
+def test_of_a_row_that_is_confirmed_in_the_end_nothing_is_kept() -> None:
+    window = sent(Policy(), publish(0), publish(1))
+    window.nacked(2, multiple=True, now=0.0)
+    assert len(window.take(10.0)) == 2
+    window.acked(4, multiple=True, now=10.0)
+    assert (len(window), window.tally.nacked_retried, window.tally.confirmed) == (0, 2, 2)
+    assert not window._tries
+
+
 def test_a_return_only_marks_and_the_ack_settles() -> None:
     window = sent(Policy(), publish(0), publish(1))
     window.returned(of(0), 312, "NO_ROUTE")
