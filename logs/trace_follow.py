@@ -19,6 +19,8 @@ from .trace_reader import Line, TraceFilesError, holds
 BATCHES_MAX: Final = 100_000
 _BEFORE_ROUTED: Final = ("frame.received", "command.assembled", "permission.granted")
 _ANSWERS: Final = ("confirm.sent", "confirm.nacked")
+# It names the numbers that it leaves without an answer.
+_NEVER_ANSWERED: Final = "channel.closed"
 
 Spans = list[list[int]]
 BatchKey = tuple[str, int]
@@ -85,6 +87,8 @@ class Follower:
         if event == "message.refused":
             # It has no route; what waited may be about messages before it.
             return self._before(batch, data, line) if self._is_wanted(line) else []
+        # All of the batch has been routed; what still waits is nobody's.
+        batch.waiting = []
         return [(data, line)] if self._is_wanted_hop(batch, line) else []
 
     def _routed(self, batch: _Batch, data: bytes, line: Line) -> list[tuple[bytes, Line]]:
@@ -141,10 +145,9 @@ class Follower:
             batches = (self._batches.get((line["boot"], number)) for number in line["batches"])
             return any(batch is not None and batch.wanted for batch in batches)
         if event in _ANSWERS:
-            key = line["boot"], line["connection"], line["channel"]
-            said = self._numbers.get(key, set()).intersection(expanded(line["seq_no"]))
-            self._numbers.get(key, set()).difference_update(said)
-            return bool(said)
+            return self._is_wanted_answer(line)
+        if event == _NEVER_ANSWERED and self._is_wanted_answer(line):
+            return True
         queues, connections, keys, _ = self._wanted
         named = {line.get("queue"), *line.get("queues", ())}
         return event.startswith("trace.") or (
@@ -152,6 +155,16 @@ class Follower:
             and (not queues or not queues.isdisjoint(named))
             and (not connections or line.get("connection") in connections)
         )
+
+    def _is_wanted_answer(self, line: Line) -> bool:
+        """Is a wanted message's number in it, which is then answered, or never will be?"""
+        key = line["boot"], line["connection"], line["channel"]
+        numbers = self._numbers.get(key, set())
+        said = numbers.intersection(expanded(line["seq_no"]))
+        numbers -= said
+        if not numbers or line["event"] == _NEVER_ANSWERED:
+            self._numbers.pop(key, None)
+        return bool(said)
 
     def _batch(self, key: BatchKey) -> _Batch:
         batch = self._batches.get(key)

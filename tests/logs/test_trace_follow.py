@@ -73,6 +73,25 @@ def test_what_was_published_before_anybody_followed_is_known_by_its_queue() -> N
     assert shown(Wanted(routing_keys=frozenset(["orders"])), *lines) == []
 
 
+def test_the_end_of_a_channel_is_shown_if_it_leaves_a_wanted_message_unanswered() -> None:
+    def closed(*spans: list[int]) -> Line:
+        return {**PLACE, "event": "channel.closed", "seq_no": list(spans)}
+
+    wanted = Wanted(queues=frozenset(["orders"]))
+    ends = [closed([5, 5], [7, 7]), closed([5, 8]), closed()]
+    assert [shown(wanted, *PUBLISHED, end)[-1] == end for end in ends] == [False, True, False]
+
+
+def test_what_is_not_wanted_is_not_kept() -> None:
+    follower = Follower(Wanted(queues=frozenset(["orders"])))
+    others = about("message.enqueued", 1, [0, 0], queue="other")
+    closed = {**PLACE, "event": "channel.closed", "seq_no": []}
+    for line in (*PUBLISHED[:3], others, closed):
+        assert follower.take(b"", line) == []
+    [batch] = follower._batches.values()
+    assert (batch.waiting, follower._numbers) == ([], {})
+
+
 def test_no_more_batches_are_remembered_than_that() -> None:
     follower = Follower(Wanted(queues=frozenset(["orders"])))
     for number in range(BATCHES_MAX + 10):
