@@ -59,6 +59,10 @@ class Broker:
     ) -> None:
         if isinstance(settings.get("data_dir"), str):
             settings["data_dir"] = Path(settings["data_dir"])
+        # Lists are written as in leveret.toml.
+        for name, value in settings.items():
+            if isinstance(value, list):
+                settings[name] = tuple(value)
         # A program asks its broker by its own means: no port of HTTP, unless it says so.
         self.configuration = configuration or Configuration(**{"http_listener": "off"} | settings)
         self._files = files

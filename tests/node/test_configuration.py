@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leveret import Broker
 from leveret.configuration import Configuration, load, setting_names
 from leveret.errors import ConfigurationError
 
@@ -142,3 +143,9 @@ def test_the_password_is_not_in_what_is_printed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as fault:
         load({}, {}, file)
     assert str(fault.value) == f"default_password in {file}: it is not a string"
+
+
+def test_a_program_may_write_lists_as_the_file_has_them() -> None:
+    assert Broker(trace_queues=["orders"]).configuration.trace_queues == ("orders",)
+    with pytest.raises(ConfigurationError, match="is not a list of strings"):
+        Broker(trace_queues=[1])
