@@ -47,6 +47,8 @@ class Found(NamedTuple):
     lives: list[Life]
     # In the order of the trace, with the number of the life that each belongs to.
     events: list[tuple[int, Line]]
+    # The broker's last run that the trace tells of, if of this message or not.
+    last_boot: str
 
     def message_id(self, life: int = 0) -> str:
         """As `leveret trace explain` takes it."""
@@ -120,7 +122,9 @@ class _Finder:
 
     def read(self, files: Sequence[Path], progress: Progress | None) -> Found:
         # Batch numbers go on from run to run, so a message that was recovered is the same one.
+        last_boot = ""
         for line in read_trace(files, progress=progress):
+            last_boot = line["boot"]
             for life in self._lives_in(line):
                 self._lives[life].events.append(line)
                 self._events.append((life, line))
@@ -131,7 +135,7 @@ class _Finder:
                 "traced, or its file is gone"
             )
         place_of = self._connection, self._channel, self._seq_no
-        return Found(self._boot, *place_of, self._lives, self._events)
+        return Found(self._boot, *place_of, self._lives, self._events, last_boot)
 
     def _lives_in(self, line: Line) -> list[int]:
         """The lives that the event is about; takes in what it says of them."""

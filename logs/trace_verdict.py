@@ -14,6 +14,9 @@ _LEFT = {
     "message.evicted": "had to leave",
     "message.rejected": "was rejected",
 }
+_DONE = "is done"
+_REPEATS = "is a duplicate and was not enqueued"
+_MUST_REPEAT = "whether it is kept is unknown to its publisher, which must publish it again."
 _REPLIED = "passed to the channel whose reply consumer its key names"
 
 
@@ -22,7 +25,7 @@ def verdict(found: Found) -> str:
     sentences = (
         _origin(found),
         _publisher_s_side(found),
-        _queues_side(found.lives[0]),
+        _queues_side(found.lives[0], found.last_boot),
         *_letters(found),
     )
     # Reply texts quote what clients have sent.
@@ -63,11 +66,16 @@ def _publisher_s_side(found: Found) -> str:
     if "channel.closed" in by_name:
         closed = by_name["channel.closed"]
         return (
-            f"Never answered because its channel ended first ({_reply(closed)}): whether it is "
-            "kept is unknown to its publisher, which must publish it again. It waited for "
-            f"{_owing(life, closed) or 'nothing'}."
+            f"Never answered because its channel ended first ({_reply(closed)}): {_MUST_REPEAT} "
+            f"It waited for {_owing(life, closed) or 'nothing'}."
         )
-    return f"Still waiting for {_owing(life) or 'the channel to say it'}."
+    waited_for = _owing(life) or "the channel to say it"
+    if routed["boot"] != found.last_boot:
+        return (
+            f"Never answered because the broker ended first: {_MUST_REPEAT} It waited for "
+            f"{waited_for}."
+        )
+    return f"Still waiting for {waited_for}."
 
 
 def _unnumbered(life: Life, key: str) -> str:
@@ -159,37 +167,47 @@ def _owing(life: Life, end: Line | None = None) -> str:
     )
 
 
-def _queues_side(life: Life) -> str:
+def _queues_side(life: Life, last_boot: str) -> str:
     """For each queue, what became of it there."""
     state: dict[str, str] = {}
     attempts: dict[str, int] = {}
+    boots: dict[str, str] = {}
+    on_disk: set[str] = set()
     for line in life.events:
         event, queue = line["event"], line.get("queue")
         if queue is None or event == "message.dead_lettered":
             continue
+        boots[queue] = line["boot"]
+        if event == "message.recovered" or holds(line.get("waits_for_sync", ()), life.place):
+            on_disk.add(queue)
         if event == "message.enqueued":
             state[queue] = "is ready"
         elif event == "message.duplicate":
-            state[queue] = "is a duplicate and was not enqueued"
+            state[queue] = _REPEATS
         elif event == "message.recovered":
             state[queue] = "came back from the journal at a start and is ready"
             attempts[queue] = line["attempt"]
         elif event == "message.delivered":
             attempts[queue] = line["attempt"]
             # Without acks it is done when it is on its way.
-            if state.get(queue) != f"is done ({NO_ACK})":
+            if state.get(queue) != f"{_DONE} ({NO_ACK})":
                 state[queue] = "is with a consumer"
         elif event == "message.requeued":
             state[queue] = f"is ready again ({line['reason']})"
         elif event in _LEFT:
             state[queue] = f"{_LEFT[event]} ({line['reason']}) and is not settled yet"
         elif event == "message.settled":
-            state[queue] = f"is done ({line['reason']})"
+            state[queue] = f"{_DONE} ({line['reason']})"
     sentences = []
     for queue, what in state.items():
         count = attempts.get(queue, 0)
         times = f" after {count} deliver{'y' if count == 1 else 'ies'}" if count else ""
+        has_ended = boots[queue] != last_boot and not what.startswith((_DONE, _REPEATS))
+        if has_ended and queue not in on_disk:
+            what, times = "was in memory only, and went when the broker ended", ""
         sentences.append(f"In queue {queue!r} it {what}{times}.")
+        if has_ended and queue in on_disk:
+            sentences.append("The broker was started again since; the trace tells no more of it.")
     return " ".join(sentences)
 
 
@@ -223,7 +241,7 @@ def _letters(found: Found) -> Iterator[str]:
             f"Its dead letter {found.message_id(number)} (queue {line['queue']!r}: "
             f"{line['reason']}) goes to queue {queues}."
         )
-        yield _queues_side(life)
+        yield _queues_side(life, found.last_boot)
     for life in found.lives:
         for line in life.named("letter.dropped"):
             yield (

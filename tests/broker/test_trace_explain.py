@@ -152,6 +152,16 @@ def test_recovered_after_a_restart(tmp_path: Path, explain: Callable[[int], str]
     with traced(tmp_path) as broker, client_of(broker) as client:
         client.declare("queue", durable=True)
         client.publish_all("queue", b"x", properties=PERSISTENT)
+        client.publish_all("queue", b"y")
+    with traced(tmp_path, trace_queues=("other",)):
+        pass
+    assert explain(1).endswith(
+        "In queue 'queue' it is ready. The broker was started again since; the trace tells no "
+        "more of it."
+    )
+    assert explain(2).endswith(
+        "In queue 'queue' it was in memory only, and went when the broker ended."
+    )
     with traced(tmp_path):
         pass
     assert explain(1) == (
