@@ -40,6 +40,8 @@ class DeadLetterPublisher(LoopActor):
         """Take dead messages, what queues answer, a wake-up, or None: go on with what waits."""
         letters = self._letters
         if isinstance(message, PublishDead):
+            # First: what the queue refused it will say, too, and that is no answer any more.
+            letters.refused(message.queue, message.dead)
             for dead in message.dead:
                 self._waiting.append((message.queue, dead))
                 self._waiting_count += len(dead[0])
@@ -65,6 +67,7 @@ class DeadLetterPublisher(LoopActor):
 
     def on_idle(self) -> None:
         """Have settled what is safe, one tell for each queue."""
+        self._tracing.answered_for(self._letters.answered)
         safe = self._tracing.safe
         if self._letters.settled:
             for source, entry_ids in self._letters.settled.items():

@@ -14,7 +14,7 @@ from itertools import groupby
 from ..amqp_frames.batch import Batch, Indexes
 from ..core.dead_letters import DeadBatch, Origin
 from ..core.definitions import QueueDefinition
-from ..core.pending_letters import Dead
+from ..core.pending_letters import Dead, Letter
 from ..logs.sampling import ranges
 from ..logs.trace import Trace
 from .queue_tracing import received
@@ -127,6 +127,12 @@ class DeadLetterTracing:
             owed.pop(index, None)
         if not owed:
             self._owed.pop(letters, None)
+
+    def answered_for(self, letters: list[tuple[Letter, bool]]) -> None:
+        """What was made of letters that queues have refused is safe, or stranded: take them out."""
+        while letters:
+            (batch, index), is_safe = letters.pop()
+            (self.confirmed if is_safe else self.failed)(batch, (index,))
 
     def _answered(self, letters: Batch, indexes: Sequence[int], reason: str) -> None:
         owed = self._owed.get(letters)

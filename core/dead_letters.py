@@ -8,6 +8,8 @@ in between brings the original back, so a message may be in both places, never i
 What becomes of a dead letter that a queue will not have:
 - no exchange of that name, no queue for the key, or a cycle of queues: dropped, as RabbitMQ does;
 - its target was deleted meanwhile, or refuses new messages because it is full: dropped there;
+- its target refuses it with reject-publish-dlx: it becomes a dead letter of that queue, and the
+  original waits for that one;
 - its target has failed: nothing is settled. The message is stranded: it is made a dead letter anew
   once that queue has been deleted, and a restart brings the original back to its queue.
 """
@@ -29,7 +31,7 @@ from .death_headers import REJECTED, Death, headers_of_dead, is_cycle, name_of, 
 from .definitions import QueueDefinition
 from .division import durable_indexes
 from .exchange_table import ExchangeTable
-from .pending_letters import Dead, PendingLetters, Stranded
+from .pending_letters import Dead, OwedLetters, PendingLetters
 from .span import Span
 
 # In the frames of dead letters; a consumer's channel with this number gets them as they are.
@@ -67,12 +69,8 @@ class _Rewritten(NamedTuple):
     queues: tuple[QueueDefinition, ...]
 
 
-class DeadLetters:
-    """All dead letters that are on their way; each stays in its queue's vhost.
-
-    `settled` collects, by source queue, the entry ids whose messages are safe elsewhere or
-    dropped; who tells the queues takes them out.
-    """
+class DeadLetters(OwedLetters):
+    """All dead letters that are on their way; each stays in its queue's vhost."""
 
     def __init__(
         self,
@@ -80,19 +78,12 @@ class DeadLetters:
         next_batch_number: Callable[[], int],
     ) -> None:
         """`find_table` gives the routing table of a vhost, None if there is no such vhost."""
+        super().__init__()
         self._find_table = find_table
         self._next_batch_number = next_batch_number
-        self._pending: dict[Batch, PendingLetters] = {}
-        self.settled: dict[QueueDefinition, array[int]] = {}
-        # What waits for a queue that has failed; who retries it takes it out.
-        self.stranded: list[Stranded] = []
         # Vhost, source and target in which a message was dropped because it goes round; each once.
         self.cycles: list[tuple[str, str, str]] = []
         self._cycles_known: set[tuple[str, str, str]] = set()
-
-    def __len__(self) -> int:
-        """How many dead letters some queue still owes."""
-        return sum(pending.open_count for pending in self._pending.values())
 
     def publish(
         self,
@@ -110,18 +101,20 @@ class DeadLetters:
         pieces: list[bytes] = []
         told: dict[QueueDefinition, array[int]] = {}
         for span, reason in dead:
+            is_letter = not span.first_entry_id and span.batch in self._pending
             for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
                 queues = rewritten.queues
                 place += 1
                 if origins is not None:
                     is_entry = span.first_entry_id > 0
                     origins.append(Origin(span.batch, index, reason, queues, is_entry))
+                refused = (span.batch, index) if is_letter else None
                 if not queues:
-                    self._settle(source, entry_id)
+                    self._is_over(source, entry_id, refused)
                     continue
                 for queue in queues:
                     told.setdefault(queue, array("I")).append(len(pending.owed))
-                pending.add(place, entry_id, len(queues))
+                pending.add(place, entry_id, len(queues), refused)
                 batch = span.batch
                 content = reframe_content(
                     batch.wire,
@@ -132,6 +125,7 @@ class DeadLetters:
                     rewritten.properties,
                 )
                 pieces += (rewritten.method, content)
+        self._answer_for_refused()
         if not pieces:
             return None
         letters = decode_publishes(b"".join(pieces))
@@ -141,51 +135,6 @@ class DeadLetters:
         pending.told(indexes, len(letters))
         self._pending[letters] = pending
         return DeadBatch(letters, indexes)
-
-    def confirm(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
-        """The queue has these dead letters, or they are not to be in it any more.
-
-        Returns those of them that it had owed.
-        """
-        pending = self._pending.get(batch)
-        if pending is None:
-            return []
-        owed = pending.owed
-        heard = pending.heard(queue, indexes)
-        for index in heard:
-            if owed[index] > 0:
-                owed[index] -= 1
-                if not owed[index]:
-                    pending.open_count -= 1
-                    self._settle(pending.source, pending.entry_ids[index])
-        self._forget_if_done(batch, pending)
-        return heard
-
-    def failed(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
-        """The queue's actor died owing these: their originals are stranded, and not settled.
-
-        Returns those of them that it had owed.
-        """
-        pending = self._pending.get(batch)
-        if pending is None:
-            return []
-        heard = pending.heard(queue, indexes)
-        for index in heard:
-            if pending.owed[index] > 0:
-                pending.owed[index] = -1
-                pending.open_count -= 1
-                original = pending.original(index)
-                self.stranded.append(Stranded(queue, pending.source, original))
-        self._forget_if_done(batch, pending)
-        return heard
-
-    def _forget_if_done(self, batch: Batch, pending: PendingLetters) -> None:
-        if not pending.open_count:
-            del self._pending[batch]
-
-    def _settle(self, source: QueueDefinition, entry_id: int) -> None:
-        if entry_id:
-            self.settled.setdefault(source, array("Q")).append(entry_id)
 
     # --- One message's new form and way
 

@@ -22,7 +22,7 @@ from .effects import Effects, EntryRange
 from .in_flight import Delivery
 from .limits import Limits
 from .message_queue import MessageQueue
-from .span import Span
+from .span import RefusedSpan, Span
 
 # Above every count and size: no limit.
 _UNLIMITED: Final = 1 << 62
@@ -136,7 +136,7 @@ class LimitedQueue(MessageQueue):
             effects.rejected = rejected
             if self._dead_letters_rejected and self.dead_letters:
                 # It never had an entry, so there is nothing to settle.
-                effects.dead.append((Span(batch, rejected, 0, 0, stored=False), MAXLEN))
+                effects.dead.append((RefusedSpan(batch, rejected), MAXLEN))
 
     def _fitting(self, batch: Batch, indexes: Indexes, position: int) -> int:
         """How many of the messages from this position on may come in now."""

@@ -1,4 +1,8 @@
-"""What queues still owe of one batch of dead letters, and which messages those were made of."""
+"""What queues still owe of dead letters, and which messages those were made of.
+
+A queue that refuses a letter and makes a dead letter of it, with reject-publish-dlx, is not the end
+of the way: the new letter stands for the old one, and answers for it when its own queues have it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..amqp_frames.batch import Indexes
+from ..amqp_frames.batch import Batch, Indexes
 from .definitions import QueueDefinition
 from .span import Span
 
 # Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
 Dead = tuple[Span, str]
+# A dead letter: its batch, and its place there.
+Letter = tuple[Batch, int]
 
 
 class Stranded(NamedTuple):
@@ -28,9 +34,19 @@ class PendingLetters:
     0 as the id: the journal does not know the original. -1 as the count: one of its queues failed.
     `owing` has an octet per message for each queue, 1 while that queue owes it: a queue that
     speaks twice is heard once. `places` are those of the originals, counted through `dead`.
+    `stands_for` has the originals that are letters themselves, which their source has refused.
     """
 
-    __slots__ = ("dead", "entry_ids", "open_count", "owed", "owing", "places", "source")
+    __slots__ = (
+        "dead",
+        "entry_ids",
+        "open_count",
+        "owed",
+        "owing",
+        "places",
+        "source",
+        "stands_for",
+    )
 
     def __init__(self, source: QueueDefinition, dead: Sequence[Dead]) -> None:
         self.source = source
@@ -40,9 +56,12 @@ class PendingLetters:
         self.owed: array[int] = array("i")
         self.owing: dict[QueueDefinition, bytearray] = {}
         self.open_count = 0
+        self.stands_for: dict[int, Letter] = {}
 
-    def add(self, place: int, entry_id: int, queue_count: int) -> None:
+    def add(self, place: int, entry_id: int, queue_count: int, refused: Letter | None) -> None:
         """A dead letter of the message at this place is to go to so many queues."""
+        if refused is not None:
+            self.stands_for[len(self.owed)] = refused
         self.places.append(place)
         self.entry_ids.append(entry_id)
         self.owed.append(queue_count)
@@ -73,3 +92,109 @@ class PendingLetters:
                 return span.part(place, place + 1), reason
             place -= len(span)
         raise AssertionError(f"dead letter {index} has no original")
+
+
+class OwedLetters:
+    """All dead letters that some queue owes, and what becomes of their originals.
+
+    `settled` collects, by source queue, the entry ids whose messages are safe elsewhere or
+    dropped; who tells the queues takes them out.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[Batch, PendingLetters] = {}
+        self.settled: dict[QueueDefinition, array[int]] = {}
+        # What waits for a queue that has failed; who retries it takes it out.
+        self.stranded: list[Stranded] = []
+        # Letters that queues have refused, for which others have answered since: is it safe, or
+        # stranded? Who traces them takes them out.
+        self.answered: list[tuple[Letter, bool]] = []
+        # Those of which it is safe what was made of them, to be answered for.
+        self._safe: list[Letter] = []
+
+    def __len__(self) -> int:
+        """How many dead letters some queue still owes."""
+        return sum(pending.open_count for pending in self._pending.values())
+
+    def confirm(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
+        """The queue has these dead letters, or they are not to be in it any more.
+
+        Returns those of them that it had owed.
+        """
+        pending = self._pending.get(batch)
+        if pending is None:
+            return []
+        heard = pending.heard(queue, indexes)
+        self._confirmed(batch, pending, heard)
+        self._answer_for_refused()
+        return heard
+
+    def _confirmed(self, batch: Batch, pending: PendingLetters, indexes: Sequence[int]) -> None:
+        owed = pending.owed
+        for index in indexes:
+            if owed[index] > 0:
+                owed[index] -= 1
+                if not owed[index]:
+                    pending.open_count -= 1
+                    refused = pending.stands_for.get(index)
+                    self._is_over(pending.source, pending.entry_ids[index], refused)
+        self._forget_if_done(batch, pending)
+
+    def refused(self, queue: QueueDefinition, dead: Sequence[Dead]) -> None:
+        """The queue does not take these; if they are letters, what is made of them answers for it.
+
+        So their originals stay until that is safe, and what the queue says itself counts no more.
+        """
+        for span, _reason in dead:
+            pending = None if span.first_entry_id else self._pending.get(span.batch)
+            if pending is not None:
+                pending.heard(queue, span.indexes)
+
+    def _answer_for_refused(self) -> None:
+        """What was made of letters that a queue has refused is safe: as if it had taken them."""
+        while self._safe:
+            batch, index = letter = self._safe.pop()
+            pending = self._pending.get(batch)
+            if pending is not None:
+                self._confirmed(batch, pending, (index,))
+                self.answered.append((letter, True))
+
+    def failed(self, queue: QueueDefinition, batch: Batch, indexes: Indexes) -> list[int]:
+        """The queue's actor died owing these: their originals are stranded, and not settled.
+
+        Returns those of them that it had owed.
+        """
+        pending = self._pending.get(batch)
+        if pending is None:
+            return []
+        heard = pending.heard(queue, indexes)
+        for index in heard:
+            self._strand(queue, (batch, index))
+        return heard
+
+    def _strand(self, queue: QueueDefinition, letter: Letter | None) -> None:
+        """Strand the first original, of which this letter was made on whatever way."""
+        while letter is not None:
+            batch, index = letter
+            pending = self._pending.get(batch)
+            if pending is None or pending.owed[index] <= 0:
+                return
+            pending.owed[index] = -1
+            pending.open_count -= 1
+            letter = pending.stands_for.get(index)
+            if letter is None:
+                self.stranded.append(Stranded(queue, pending.source, pending.original(index)))
+            else:
+                self.answered.append((letter, False))
+            self._forget_if_done(batch, pending)
+
+    def _forget_if_done(self, batch: Batch, pending: PendingLetters) -> None:
+        if not pending.open_count:
+            self._pending.pop(batch, None)
+
+    def _is_over(self, source: QueueDefinition, entry_id: int, refused: Letter | None) -> None:
+        """The original is safe elsewhere, or dropped."""
+        if entry_id:
+            self.settled.setdefault(source, array("Q")).append(entry_id)
+        elif refused is not None:
+            self._safe.append(refused)

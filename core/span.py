@@ -48,6 +48,19 @@ class Span:
         return batch.wire_bytes() * len(indexes) // len(batch)
 
 
+class RefusedSpan(Span):
+    """Messages that a queue did not take, on their way to its dead-letter exchange: no entries."""
+
+    __slots__ = ()
+
+    def __init__(self, batch: Batch, indexes: Indexes) -> None:
+        super().__init__(batch, indexes, 0, 0, stored=False)
+
+    def part(self, low: int, high: int) -> Span:
+        """As of any row, but for the entry ids."""
+        return RefusedSpan(self.batch, self.indexes[low:high])
+
+
 class ExpiringSpan(Span):
     """A row whose messages all expire at `deadline_ms`, in milliseconds since the epoch."""
 

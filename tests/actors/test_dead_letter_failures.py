@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gated_files import GatedFiles
 from insides import context_of, fail, on_loop, queue_actor, wait_until
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
+    BasicDeliver,
     BasicNack,
     BasicReject,
     QueueBind,
@@ -117,13 +119,13 @@ def test_a_target_that_fails_and_is_deleted_at_once_lets_nothing_go_that_another
         assert got is not None
         settled: list[object] = []
         publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
-        settle = publisher._letters._settle
+        is_over = publisher._letters._is_over
 
-        def noted(source: object, entry_id: int) -> None:
+        def noted(source: object, entry_id: int, refused: object) -> None:
             settled.append(entry_id)
-            settle(source, entry_id)
+            is_over(source, entry_id, refused)
 
-        publisher._letters._settle = noted
+        publisher._letters._is_over = noted
         files.hold()
         client.send_methods(1, BasicReject(got.delivery_tag, False))
         client.wait_for_counts("other", (1, 0))
@@ -187,6 +189,38 @@ def test_a_target_that_is_full_and_rejects_drops_the_dead_letter(tmp_path: Path)
         client.wait_for_counts("dead", (1, 0))
         client.wait_for_counts("q", (0, 0))
     assert left_in(data_dir, "q", "dead") == [0, 1]
+
+
+def test_what_a_full_target_dead_letters_in_its_turn_stays_until_that_is_on_disk(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles()
+    data_dir, crashed = tmp_path / "data", tmp_path / "crashed"
+    count = 3 * DEAD_LETTERS_PER_ROUND_MIN
+    with (
+        leveret.Broker(data_dir=data_dir, port=0, log_level="error", files=files) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in().open_channel(1, confirms=True)
+        full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx"}
+        onward = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "last"}
+        client.declare("q", durable=True, arguments=TO_DEAD)
+        client.declare("dead", durable=True, arguments=table_of(full | onward))
+        client.declare("last", durable=True)
+        client.publish_all("q", *(b"%d" % n for n in range(count)), properties=PERSISTENT)
+        client.consume("q")
+        for _ in range(count):
+            client.expect_type(1, BasicDeliver)
+            client.read_content(1)
+        files.hold()
+        client.send_methods(1, BasicNack(0, True, False))
+        client.wait_for_counts("last", (count, 0))
+        files.wait_until_syncing()
+        shutil.copytree(data_dir, crashed, ignore=shutil.ignore_patterns("*.sock"))
+        files.release()
+        wait_until(lambda: is_drained(broker))
+    assert left_in(crashed, "q", "dead") == [count, 0]
+    assert left_in(data_dir, "q", "dead", "last") == [0, 0, count]
 
 
 @pytest.mark.parametrize(

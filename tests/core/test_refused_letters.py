@@ -1,0 +1,108 @@
+"""Dead letters that their queue refuses with reject-publish-dlx: what is made of them answers."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+
+import pytest
+from batches import batch_of
+from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.field_table import table_of
+from leveret.core.dead_letters import DeadLetters
+from leveret.core.definitions import QueueDefinition
+from leveret.core.pending_letters import Letter, OwedLetters, PendingLetters
+from leveret.core.span import RefusedSpan, Span
+from wire import publish
+
+
+@pytest.fixture
+def letters(commands) -> DeadLetters:
+    return DeadLetters({"/": commands.table}.get, itertools.count(7).__next__)
+
+
+@pytest.fixture
+def source(commands) -> QueueDefinition:
+    commands.declare_exchange("dlx")
+    arguments = table_of({"x-dead-letter-exchange": "dlx"})
+    return commands.declare_queue("source", durable=True, arguments=arguments)
+
+
+def refused_by(commands, letters, source) -> tuple[QueueDefinition, Batch, RefusedSpan]:
+    """Two messages of `source` are dead letters for "full", which refuses the first."""
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "last"}
+    full = commands.declare_queue("full", durable=True, arguments=table_of(arguments))
+    commands.bind("full", "dlx", "k")
+    span = Span(batch_of(publish("k"), publish("k")), range(2), 11, 1, stored=True)
+    made = letters.publish(source, [(span, "rejected")], 5)
+    refused = RefusedSpan(made.batch, array("I", [0]))
+    letters.refused(full, [(refused, "maxlen")])
+    # It says so, too; that is no answer.
+    assert letters.confirm(full, made.batch, [0]) == []
+    return full, made.batch, refused
+
+
+def test_what_a_queue_refuses_to_dead_letter_it_is_settled_when_that_letter_is_safe(
+    commands, letters, source
+) -> None:
+    other = commands.declare_queue("other", durable=True)
+    commands.bind("other", "dlx", "k")
+    full, batch, refused = refused_by(commands, letters, source)
+    last = commands.declare_queue("last", durable=True)
+    onward = letters.publish(full, [(refused, "maxlen")], 5)
+    assert list(onward.told) == [last]
+    letters.confirm(other, batch, [0, 1])
+    assert letters.settled == {}
+    assert letters.confirm(full, batch, [1]) == [1]
+    assert list(letters.settled.pop(source)) == [12]
+    letters.confirm(last, onward.batch, [0])
+    assert list(letters.settled.pop(source)) == [11]
+    assert letters.answered == [((batch, 0), True)]
+    assert len(letters) == 0
+
+
+def test_what_a_queue_refuses_and_has_no_way_for_is_dropped(commands, letters, source) -> None:
+    full, batch, refused = refused_by(commands, letters, source)
+    assert letters.publish(full, [(refused, "maxlen")], 5) is None
+    assert list(letters.settled.pop(source)) == [11]
+    letters.confirm(full, batch, [1])
+    assert list(letters.settled.pop(source)) == [12]
+    assert len(letters) == 0
+
+
+def test_what_a_failed_queue_owes_of_what_another_refused_strands_the_first_original(
+    commands, letters, source
+) -> None:
+    full, batch, refused = refused_by(commands, letters, source)
+    last = commands.declare_queue("last", durable=True)
+    onward = letters.publish(full, [(refused, "maxlen")], 5)
+    letters.failed(last, onward.batch, [0])
+    ((where, whose, (span, reason)),) = letters.stranded
+    assert (where, whose, span.first_entry_id, reason) == (last, source, 11, "rejected")
+    assert letters.answered == [((batch, 0), False)]
+    letters.confirm(full, batch, [1])
+    assert list(letters.settled.pop(source)) == [12]
+    assert len(letters) == 0
+
+
+def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, source) -> None:
+    full = commands.declare_queue("full")
+    owed = OwedLetters()
+    refused: Letter | None = None
+    for _ in range(2_000):
+        batch = batch_of(publish("k"))
+        pending = owed._pending[batch] = PendingLetters(source, [])
+        pending.add(0, 0 if refused else 11, 1, refused)
+        pending.told({full: range(1)}, 1)
+        refused = batch, 0
+    for each in list(owed._pending)[:-1]:
+        owed.refused(full, [(RefusedSpan(each, range(1)), "maxlen")])
+    assert owed.confirm(full, batch, [0]) == [0]
+    assert list(owed.settled.pop(source)) == [11]
+    assert len(owed) == 0
+
+
+def test_no_part_of_what_a_queue_refused_has_an_entry() -> None:
+    refused = RefusedSpan(batch_of(publish("k"), publish("k"), publish("k")), range(3))
+    part = refused.part(1, 3).part(1, 2)
+    assert (part.first_entry_id, part.stored, list(part.indexes)) == (0, False, [2])
