@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ _GATHER_SECONDS = 0.05
 # So many events are rendered and written in one go; a file may end so many behind its size.
 _BLOCK_EVENTS = 1_000
 _SUFFIX = ".jsonl"
+# Of names that are in the order of their files' begins.
+_MOMENT = "%Y%m%dT%H%M%S%f"
 _COPY_BYTES = 1 << 18
 _GZIP_WINDOW_BITS = 31
 # A file that is being compressed; one that is there at the start was left by a killed broker.
@@ -196,16 +198,29 @@ class TraceFiles:
     def _open_file(self) -> io.FileIO:
         if self._is_over():
             self._end_file()
+        if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
+            # Somebody has removed it: what is written there nobody finds.
+            self._close()
         if self._file is None:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
             self._tidy()
             self._number += 1
-            when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+            when = self._moment()
             name = f"trace-{when}-{self._trace.boot_id}-{self._number:06d}{_SUFFIX}"
             self._path = self._directory / name
             self._file = create_file(self._path)
             self._written_bytes = 0
             self._opened_at = self._clock()
         return self._file
+
+    def _moment(self) -> str:
+        """When the file begins: behind all that are there, also if the clock was set back."""
+        moment = datetime.now(UTC).strftime(_MOMENT)
+        latest = max((path.name for path in self._directory.glob("trace-*")), default="")
+        with contextlib.suppress(ValueError, IndexError):
+            before = datetime.strptime(latest.split("-")[1], _MOMENT)
+            moment = max(moment, (before + timedelta(microseconds=1)).strftime(_MOMENT))
+        return moment
 
     def _tidy(self) -> None:
         """Compress what earlier runs have left, and drop the oldest above what is kept."""

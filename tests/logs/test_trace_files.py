@@ -17,6 +17,7 @@ from leveret.logs.trace import PLACE_RANGES_MAX, Trace, TraceError, TraceFilter
 from leveret.logs.trace_files import TraceFiles
 from leveret.logs.trace_loss import LOSS_LOG_SECONDS_MIN, TraceLoss
 from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
+from leveret.logs.trace_tail import TraceTail
 
 
 def trace_to(directory: Path, buffer_events_max: int = 100_000, **limits: int) -> Trace:
@@ -79,6 +80,36 @@ def test_what_a_killed_broker_left_is_compressed_and_half_compressed_files_go(
     assert new.suffix == ".jsonl"
     boots = [line["boot"] for line in read_trace(trace_files([tmp_path]))]
     assert boots == ["before", "boot", "boot"]
+
+
+def test_a_clock_that_was_set_back_puts_no_file_before_older_ones(tmp_path: Path) -> None:
+    before = tmp_path / "trace-29990101T000000999999-before-000001.jsonl"
+    before.write_text('{"t_ns":1,"event":"x","boot":"before"}\n')
+    tail = TraceTail(tmp_path)
+    trace = trace_to(tmp_path)
+    trace.start(TraceFilter(), "test")
+    trace.close()
+    assert [path.name[:27] for path in trace_files([tmp_path])][1] == "trace-29990101T000001000000"
+    assert [b'"boot":"boot"' in line for line in tail.lines()] == [True, True]
+    tail.close()
+
+
+def test_a_file_that_somebody_removes_is_begun_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "traces"
+    trace = trace_to(directory)
+    assert isinstance(trace.sink, TraceFiles)
+    directory.mkdir()
+    trace.is_on = True
+    for number in range(3):
+        trace.write("message.persisted", "queue", batch=number)
+        assert trace.sink._write_waiting()
+        if number < 2:
+            [path] = directory.iterdir()
+            path.unlink()
+        if number == 1:
+            directory.rmdir()
+    assert [line["batch"] for line in read_trace(trace_files([directory]))] == [2]
+    trace.sink._close()
 
 
 def test_switching_off_and_on_leaves_no_more_files_than_are_kept(tmp_path: Path) -> None:
