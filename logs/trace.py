@@ -136,5 +136,9 @@ class Trace:
             return
         entries.append((at_ns or self.now_ns(), event, actor, fields))
         spans = fields.get("messages") or fields.get("seq_no")
+        # There may be many of these in few of those.
+        parts = fields.get("waits_for_sync") or fields.get("singles")
+        if isinstance(parts, list) and (not isinstance(spans, list) or len(parts) > len(spans)):
+            spans = parts
         if isinstance(spans, list) and len(spans) > PLACE_RANGES_MAX:
             entries.extend(repeat(None, len(spans) // PLACE_RANGES_MAX))

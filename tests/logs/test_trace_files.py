@@ -241,20 +241,23 @@ def test_a_loss_is_logged_at_once_then_rarely_and_its_rest_when_it_is_over() -> 
     assert said == ['1, "dropped_total": 1}', '10, "dropped_total": 11}', '5, "dropped_total": 16}']
 
 
-def test_an_event_with_many_ranges_takes_up_several_places_of_the_buffer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["messages", "seq_no", "waits_for_sync", "singles"])
+def test_an_event_with_many_ranges_takes_up_several_places_of_the_buffer(
+    field: str, tmp_path: Path
+) -> None:
     trace = trace_to(tmp_path, buffer_events_max=50)
     assert trace.sink is not None
     trace.is_on = True
     places = [[2 * place, 2 * place] for place in range(10 * PLACE_RANGES_MAX)]
     for number in range(8):
-        trace.write("message.persisted", "queue", batch=number, messages=places)
+        trace.write("message.persisted", "queue", batch=number, **{field: places})
     # 11 places each: the fifth still found one.
     assert (len(trace.entries), trace.loss.count) == (55, 3)
     trace.sink.start()
     trace.close()
     lines = list(read_trace(trace_files([tmp_path])))
     assert [line["batch"] for line in lines if "batch" in line] == [0, 1, 2, 3, 4]
-    assert all(line["messages"] == places for line in lines if "batch" in line)
+    assert all(line[field] == places for line in lines if "batch" in line)
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1.5, 1e-320])
