@@ -22,9 +22,8 @@ TUNE_AT = HANDSHAKE.index(wire.tune_ok())
 OPEN_AT = HANDSHAKE.index(wire.method(0, wire.OPEN, wire.short("/") + b"\0\0"))
 
 
-def closed_after(client: SocketClient) -> float:
-    """Read until the broker closes the socket; the seconds that took."""
-    started = time.monotonic()
+def closed_after(client: SocketClient, started: float) -> float:
+    """Read until the broker closes the socket; the seconds since, from before it was opened."""
     client.rest()
     return time.monotonic() - started
 
@@ -44,15 +43,16 @@ def closed_after(client: SocketClient) -> float:
 def test_half_a_handshake_and_silence_ends_in_a_closed_socket(
     said: bytes, attacked: BrokerProcess
 ) -> None:
+    started = time.monotonic()
     client = SocketClient(attacked.port, opens=False)
     client.send(said)
-    assert HANDSHAKE_SECONDS[0] < closed_after(client) < HANDSHAKE_SECONDS[1]
+    assert HANDSHAKE_SECONDS[0] < closed_after(client, started) < HANDSHAKE_SECONDS[1]
 
 
 def test_a_handshake_octet_by_octet_has_no_more_time_than_any(attacked: BrokerProcess) -> None:
+    started = time.monotonic()
     client = SocketClient(attacked.port, opens=False)
     client.socket.settimeout(0.05)
-    started = time.monotonic()
     try:
         for at in range(len(HANDSHAKE)):
             client.send(HANDSHAKE[at : at + 1])
@@ -78,10 +78,10 @@ def test_half_a_frame_and_silence_ends_when_heartbeats_are_missed(
     said: bytes, attacked: BrokerProcess
 ) -> None:
     client = SocketClient(attacked.port, heartbeat=1)
+    started = time.monotonic()
     client.open_channel()
     client.send(said)
     frames = []
-    started = time.monotonic()
     try:
         while True:
             frames.append(client.frame())
@@ -110,6 +110,9 @@ def test_a_session_octet_by_octet_is_served_and_costs_no_memory(attacked: Broker
     with memory_bounded(attacked, 4 * MIB, "a session octet by octet"):
         for at in range(len(session)):
             client.send(session[at : at + 1])
+            if at < len(HANDSHAKE):
+                # It has a second for these; what a wait takes on a busy machine is not sure.
+                continue
             try:
                 received += client.socket.recv(10_000)
             except TimeoutError:
@@ -129,5 +132,5 @@ def test_five_hundred_silent_connections_cost_little_and_then_nothing(
         for number, client in enumerate(silent):
             client.send(HANDSHAKE[: number % len(HANDSHAKE)])
         for client in silent:
-            assert closed_after(client) < HANDSHAKE_SECONDS[1]
+            assert closed_after(client, time.monotonic()) < HANDSHAKE_SECONDS[1]
             client.abandon()
