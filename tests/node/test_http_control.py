@@ -225,9 +225,9 @@ class TestShort:
     def test_a_request_that_does_not_come_is_told_408_and_closed(
         self, begun: bytes, socket_to: Callable[[], socket.socket]
     ) -> None:
+        since = time.monotonic()
         slow = socket_to()
         slow.sendall(begun)
-        since = time.monotonic()
         assert read_all(slow).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
         assert 0.25 < time.monotonic() - since < 5
 
