@@ -32,6 +32,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess
     broker = BrokerProcess(
         tmp_path_factory.mktemp("attacked"),
         handshake_timeout_ms=1000,
+        # Or the first login could take longer than that, on a machine that is busy.
+        password_hash_cost=10,
         close_timeout_ms=1000,
         publish_window_bytes_max=4 << 20,
     ).listening()
