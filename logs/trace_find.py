@@ -36,6 +36,10 @@ class Life(NamedTuple):
         """Its events of this name."""
         return [line for line in self.events if line["event"] == event]
 
+    def has_been_in(self, queue: str) -> bool:
+        """Has the queue done anything with it?"""
+        return any(line.get("queue") == queue for line in self.events)
+
 
 class Found(NamedTuple):
     """The message that was asked for, and behind it those that it became."""
@@ -162,6 +166,8 @@ class _Finder:
         if "batches" in line:
             batches = line["batches"]
             return [number for (of, _), number in self._numbers.items() if of in batches]
+        if event == "queue.failed":
+            return [n for n, life in enumerate(self._lives) if life.has_been_in(line["queue"])]
         if self._is_unanswered and self._is_answer(line):
             self._is_unanswered = False
             return [0]

@@ -16,6 +16,8 @@ _LEFT = {
 }
 _DONE = "is done"
 _REPEATS = "is a duplicate and was not enqueued"
+_GONE = (_DONE, _REPEATS)
+_COMES_BACK = "comes back at the broker's next start, for its queue has failed"
 _MUST_REPEAT = "whether it is kept is unknown to its publisher, which must publish it again."
 _REPLIED = "passed to the channel whose reply consumer its key names"
 
@@ -198,11 +200,14 @@ def _queues_side(life: Life, last_boot: str) -> str:
             state[queue] = f"{_LEFT[event]} ({line['reason']}) and is not settled yet"
         elif event == "message.settled":
             state[queue] = f"{_DONE} ({line['reason']})"
+        elif event == "queue.failed" and not state.get(queue, _DONE).startswith(_GONE):
+            is_kept = queue in on_disk
+            state[queue] = _COMES_BACK if is_kept else f"{_DONE} (in memory only, its queue failed)"
     sentences = []
     for queue, what in state.items():
-        count = attempts.get(queue, 0)
+        count = 0 if what == _COMES_BACK else attempts.get(queue, 0)
         times = f" after {count} deliver{'y' if count == 1 else 'ies'}" if count else ""
-        has_ended = boots[queue] != last_boot and not what.startswith((_DONE, _REPEATS))
+        has_ended = boots[queue] != last_boot and not what.startswith(_GONE)
         if has_ended and queue not in on_disk:
             what, times = "was in memory only, and went when the broker ended", ""
         sentences.append(f"In queue {queue!r} it {what}{times}.")

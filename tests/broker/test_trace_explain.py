@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from leveret.amqp_frames.methods import (
 from leveret.command_line import main
 from leveret.logs.trace_tail import TraceTail
 from replies import ASKING, REPLY_TO
-from traced import client_of, explanation, traced, wait_for_events
+from traced import client_of, explained, explanation, traced, wait_for_events
 from wire import PERSISTENT, publish
 
 
@@ -167,6 +168,30 @@ def test_recovered_after_a_restart(tmp_path: Path, explain: Callable[[int], str]
     assert explain(1) == (
         "Confirmed because queue 'queue' has it after its fsync. In queue 'queue' it came back "
         "from the journal at a start and is ready."
+    )
+
+
+def test_a_broker_that_ended_owing_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamp = {"t_ns": 1, "time": "2026-01-02T03:04:05.678901+00:00", "actor": "channel"}
+    about = {**stamp, "boot": "a", "batch": 1, "messages": [[0, 0]]}
+    place = {"connection": "127.0.0.1:1", "channel": 1}
+    route = {"exchange": "", "routing_key": "queue", "queues": ["queue"]}
+    lines = [
+        about | place | {"event": "command.assembled", "seq_no": [[1, 1]]},
+        about | place | route | {"event": "message.routed"},
+        about | {"event": "message.enqueued", "queue": "queue", "waits_for_sync": [[0, 0]]},
+        stamp | {"boot": "b", "event": "trace.started", "one_of": 1, "queues": []},
+    ]
+    (tmp_path / "data" / "traces").mkdir(parents=True)
+    file = tmp_path / "data" / "traces" / "trace-1.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert explained(tmp_path, capsys, "a-1-0")[-1] == (
+        "Never answered because the broker ended first: whether it is kept is unknown to its "
+        "publisher, which must publish it again. It waited for queue 'queue' (the sync of its "
+        "disk). In queue 'queue' it is ready. The broker was started again since; the trace tells "
+        "no more of it."
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from insides import fail, queue_actor, wait_until
 from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import BasicNack, QueueDelete, QueuePurge, QueuePurgeOk
-from traced import client_of, trace_of, traced
+from traced import client_of, explanation, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client
 
 Line = dict[str, Any]
@@ -204,14 +204,22 @@ def test_a_purge_and_a_delete_say_what_went_with_them(tmp_path: Path) -> None:
     assert (deleted["ready_before"], deleted["unacked_before"]) == (1, 1)
 
 
-def test_a_queue_that_fails_says_so_and_settles_nothing(tmp_path: Path) -> None:
+def test_a_queue_that_fails_says_so_and_settles_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with traced(tmp_path) as broker, client_of(broker) as client:
         client.declare("queue", durable=True)
         client.publish_all("queue", b"1", properties=PERSISTENT)
+        client.publish_all("queue", b"2")
         actor = queue_actor(broker, "queue")
         fail(actor)
         wait_until(lambda: not actor.is_alive())
     lines = trace_of(tmp_path)
     [failed] = [line for line in lines if line["event"] == "queue.failed"]
-    assert failed["ready_before"] == 1
+    assert failed["ready_before"] == 2
     assert of_queue(lines) == []
+    said = [explanation(tmp_path, capsys, number)[-1] for number in (1, 2)]
+    assert said[0].endswith(
+        "In queue 'queue' it comes back at the broker's next start, for its queue has failed."
+    )
+    assert said[1].endswith("In queue 'queue' it is done (in memory only, its queue failed).")
