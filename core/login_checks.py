@@ -80,7 +80,9 @@ class LoginChecks:
 
     def ask(self, asker: object, host: str, user: str, password: str) -> bool | None:
         """Is it the user's password? None: `asker` is told when it has been checked."""
-        if len(_octets(user)) > _USER_BYTES_MAX or len(_octets(password)) > PASSWORD_BYTES_MAX:
+        size = len(_octets(password))
+        # An empty one lets nobody in, whatever is stored, as in RabbitMQ.
+        if not 0 < size <= PASSWORD_BYTES_MAX or len(_octets(user)) > _USER_BYTES_MAX:
             return False
         digest = self._digest(user, password)
         known = self._users.get(user)

@@ -176,7 +176,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "tls_version_min": ("1.2", "1.3"),
 }
 _MAY_BE_EMPTY = {
-    "default_password",
     "loopback_users",
     "trace_queues",
     "tls_certificate",

@@ -125,6 +125,12 @@ def test_what_is_too_long_to_be_right_takes_no_room_among_those_that_wait() -> N
     assert checks.ask("asker", "here", "ann", "p" * PASSWORD_BYTES_MAX) is None
 
 
+def test_an_empty_password_lets_nobody_in() -> None:
+    checks, _ = new()
+    assert checks.ask("asker", "here", "ann", "") is False
+    assert is_idle(checks)
+
+
 def test_addresses_take_turns_so_that_who_guesses_delays_himself() -> None:
     checks, _ = new()
     for number in range(5):

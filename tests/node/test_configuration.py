@@ -98,6 +98,7 @@ def test_a_fault_in_the_file_is_one_line_that_names_it(
         ),
         ({"LEVERET_PORT": "tcp"}, "LEVERET_PORT: 'tcp' is not a whole number"),
         ({"LEVERET_PORT": "-1"}, "LEVERET_PORT: -1 is not between 0 and 65535"),
+        ({"LEVERET_DEFAULT_PASSWORD": ""}, "LEVERET_DEFAULT_PASSWORD: must not be empty"),
         ({"LEVERET_LOG_FORMAT": "xml"}, "LEVERET_LOG_FORMAT: 'xml' is not one of auto, "),
     ],
 )
