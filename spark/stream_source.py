@@ -107,13 +107,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _wait_for_rest(self, consumers: Consumers) -> None:
         """Wait for a message, or until there will be none of those that were there; lock held."""
         ranges, idle_s = consumers.ranges, self._options.idle_timeout_ms / 1000
-        while not (ranges.available or (consumers.are_settled and ranges.remaining == 0)):
+
+        def is_decided() -> bool:
+            return ranges.available > 0 or (consumers.are_settled and ranges.remaining == 0)
+
+        while not is_decided():
             silent_s = time.monotonic() - consumers.arrived_at_s
             if consumers.are_settled and silent_s >= idle_s:
                 # Somebody else has taken them, or they expired.
                 consumers.warn(SPARK_SOURCE_NOT_DRAINED, messages=ranges.remaining)
                 return
-            consumers.wait_for(lambda: bool(ranges.available), idle_s)
+            consumers.wait_for(is_decided, idle_s)
             consumers.check()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:

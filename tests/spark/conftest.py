@@ -114,7 +114,9 @@ def reader() -> Iterator[Callable[..., StreamReader]]:
     with ExitStack() as stack:
 
         def make(source: SourceQueue, /, **options: object) -> StreamReader:
-            given = source.options | {name: str(value) for name, value in options.items()}
+            named = {name: str(value) for name, value in options.items()}
+            # On a busy machine a broker may be silent for longer than the default's second.
+            given = source.options | {"idleTimeoutMs": "30000"} | named
             made = stream_reader(given, read_schema())
             stack.callback(made.stop)
             return made

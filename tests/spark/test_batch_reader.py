@@ -29,7 +29,9 @@ ReaderOf = Callable[..., BatchReader]
 
 
 def reader(source: SourceQueue, /, **options: object) -> BatchReader:
-    given = source.options | {name: str(value) for name, value in options.items()}
+    named = {name: str(value) for name, value in options.items()}
+    # On a busy machine a broker may be silent for longer than the default's second.
+    given = source.options | {"idleTimeoutMs": "30000"} | named
     del given["pollTimeoutMs"]
     return pickle.loads(pickle.dumps(batch_reader(given, read_schema())))
 
