@@ -37,17 +37,25 @@ def _first_tag(held: _Range) -> int:
 _TAKEN = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
 # So many taken places at the front are cut off in one go.
 _CUT_COUNT = 64
+# So many holes there may be at least before they are closed.
+_HOLES_MAX = 64
 
 
 class Unacked:
-    """Ascending, disjoint ranges of tags; taking from the front is the fast case."""
+    """Ascending, disjoint ranges of tags; taking from the front is the fast case.
 
-    __slots__ = ("_head", "_ranges", "count")
+    A range that is taken whole, elsewhere, stays as a hole, its first tag above its last: to close
+    each at once would move all that is behind it, a million of which one worker was late.
+    """
+
+    __slots__ = ("_head", "_hole_count", "_ranges", "count")
 
     def __init__(self) -> None:
         self._ranges: list[_Range] = []
         # Those before this place are taken; they are cut off now and then.
         self._head = 0
+        # Behind the head; at the head there is none.
+        self._hole_count = 0
         self.count = 0
 
     def add(self, first_tag: int, delivery: Delivery) -> None:
@@ -59,11 +67,13 @@ class Unacked:
 
     def holds(self, first_tag: int, last_tag: int) -> bool:
         """Is any of these tags held?"""
+        self._close_holes()
         place = bisect_right(self._ranges, last_tag, lo=self._head, key=_first_tag) - 1
         return place >= self._head and self._ranges[place].last >= first_tag
 
     def not_held(self, first_tag: int, last_tag: int) -> tuple[int, int] | None:
         """The lowest and the highest of these tags that are not held; None if all are."""
+        self._close_holes()
         ranges, head = self._ranges, self._head
         place = max(head, bisect_right(ranges, first_tag, lo=head, key=_first_tag) - 1)
         while place < len(ranges) and ranges[place].first <= first_tag:
@@ -89,17 +99,15 @@ class Unacked:
 
     def take_all(self) -> list[Part]:
         """Remove everything that is held."""
-        parts = [
-            (held.delivery, held.low, held.low + held.last - held.first + 1)
-            for held in self._ranges[self._head :]
-        ]
+        parts = list(self)
         self._ranges.clear()
-        self._head = 0
+        self._head = self._hole_count = 0
         self.count = 0
         return parts
 
     def put_back(self, parts: Sequence[Part]) -> None:
         """Hold again what was taken, under its old tags."""
+        self._close_holes()
         ranges = self._ranges[self._head :]
         for delivery, low, high in parts:
             first_tag = delivery.first_tag
@@ -118,6 +126,9 @@ class Unacked:
             raise _unknown(tag)
         parts: list[Part] = []
         for held in ranges[head : place + 1]:
+            if held.first > held.last:
+                self._hole_count -= 1
+                continue
             last = min(held.last, tag)
             count = last - held.first + 1
             parts.append((held.delivery, held.low, held.low + count))
@@ -161,7 +172,7 @@ class Unacked:
                 if place == self._head:
                     self._drop_head(place + 1)
                 else:
-                    del self._ranges[place]
+                    self._leave_hole(held)
             return
         if last_tag < held.last:
             low = held.low + last_tag + 1 - held.first
@@ -169,8 +180,25 @@ class Unacked:
             self._ranges.insert(place + 1, rest)
         held.last = first_tag - 1
 
+    def _leave_hole(self, taken: _Range) -> None:
+        taken.delivery = _TAKEN.delivery
+        self._hole_count += 1
+        if self._hole_count > max(_HOLES_MAX, (len(self._ranges) - self._head) // 2):
+            self._close_holes()
+
+    def _close_holes(self) -> None:
+        if self._hole_count:
+            # In place: `take_range` may be going through it.
+            self._ranges[:] = [
+                held for held in self._ranges[self._head :] if held.first <= held.last
+            ]
+            self._head = self._hole_count = 0
+
     def _drop_head(self, head: int) -> None:
         ranges = self._ranges
+        while self._hole_count and head < len(ranges) and ranges[head].first > ranges[head].last:
+            self._hole_count -= 1
+            head += 1
         if head == len(ranges) or (head >= _CUT_COUNT and head * 2 >= len(ranges)):
             del ranges[:head]
             self._head = 0
@@ -181,7 +209,8 @@ class Unacked:
 
     def __iter__(self) -> Iterator[Part]:
         for held in self._ranges[self._head :]:
-            yield held.delivery, held.low, held.low + held.last - held.first + 1
+            if held.first <= held.last:
+                yield held.delivery, held.low, held.low + held.last - held.first + 1
 
 
 def runs_of_tags(tags: Sequence[int], multiples: bytearray) -> Iterator[tuple[int, int, bool]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from batches import numbered
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leveret.amqp_frames.errors import SoftError
+from leveret.core import unacked as unacked_module
 from leveret.core.in_flight import Delivery
 from leveret.core.span import Span
 from leveret.core.unacked import Part, Unacked
@@ -89,6 +92,15 @@ class UnackedMachine(RuleBasedStateMachine):
         assert self.unacked.count == len(self.held) - len(taken)
         self.unacked.put_back(parts)
 
+    @rule(data=st.data(), count=st.integers(1, 15))
+    def ask(self, data: st.DataObject, count: int) -> None:
+        first = self.tag(data)
+        tags = range(first, first + count)
+        assert self.unacked.holds(tags[0], tags[-1]) == any(tag in self.held for tag in tags)
+        absent = [tag for tag in tags if tag not in self.held]
+        expected = (absent[0], absent[-1]) if absent else None
+        assert self.unacked.not_held(tags[0], tags[-1]) == expected
+
     @invariant()
     def what_is_held_is_the_models(self) -> None:
         flat = [(delivery, at) for delivery, low, high in self.unacked for at in range(low, high)]
@@ -96,5 +108,19 @@ class UnackedMachine(RuleBasedStateMachine):
         assert self.unacked.count == len(self.held)
 
 
+class ClosingMachine(UnackedMachine):
+    """The same, with holes that are closed as soon as half of the ranges are such."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = patch.object(unacked_module, "_HOLES_MAX", 0)
+        self._patch.start()
+
+    def teardown(self) -> None:
+        self._patch.stop()
+
+
 TestUnacked = UnackedMachine.TestCase
 TestUnacked.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestClosing = ClosingMachine.TestCase
+TestClosing.settings = settings(deadline=None, max_examples=30, stateful_step_count=40)
