@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..amqp_frames.batch import MethodFrame
 from ..amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
 from ..amqp_frames.decoder import Event
 from ..amqp_frames.errors import HardError
@@ -25,6 +26,8 @@ from .runtime import tell
 # What a client may send ahead of the answer to its login, in events: one read brings tens of
 # thousands of small frames, each of which takes ten times its octets in memory.
 HELD_BACK_MAX: Final = 1_000
+# And in octets of methods: in memory a table may be a hundred times its own.
+HELD_BACK_METHODS_BYTES_MAX: Final = 16_384
 
 
 class Opening:
@@ -36,6 +39,7 @@ class Opening:
         self._reader = reader
         self._header = b""
         self._held_back: list[Event] = []
+        self._held_back_bytes = 0
         # The connection's channels by number; None while a channel.close waits for its close-ok.
         self.channels: dict[int, Ref | None] = {}
         # Once a vhost is open.
@@ -84,7 +88,10 @@ class Opening:
         HardError if that is more than anybody needs.
         """
         if self.awaits_login:
-            if len(self._held_back) == HELD_BACK_MAX:
+            if isinstance(event, MethodFrame):
+                self._held_back_bytes += event.frame_bytes
+            is_too_much = self._held_back_bytes > HELD_BACK_METHODS_BYTES_MAX
+            if is_too_much or len(self._held_back) == HELD_BACK_MAX:
                 self._held_back.clear()
                 raise HardError(RESOURCE_ERROR, "too many frames ahead of the login's answer")
             self._held_back.append(event)

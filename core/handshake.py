@@ -44,6 +44,11 @@ CAPABILITIES = (
     "direct_reply_to",
 )
 
+# Of a client's properties, what anybody asks for. The rest may be a hundred times its octets in
+# memory, and comes before the login.
+_CLIENT_CAPABILITIES = (*CAPABILITIES, "return_delivery_tag")
+_CLIENT_NAMES = ("product", "version", "connection_name")
+
 
 class State(Enum):
     """What the server waits for."""
@@ -174,7 +179,7 @@ class Handshake:
         )
 
     def _start_ok(self, method: ConnectionStartOk) -> Method | None:
-        self.client_properties = method.client_properties
+        self.client_properties = _kept(method.client_properties)
         self._mechanism = method.mechanism
         credentials = credentials_of(method)
         if credentials is not None:
@@ -202,6 +207,21 @@ class Handshake:
         _check("frame_max", method.frame_max, self._offered.frame_max_bytes, FRAME_BYTES_MIN)
         _check("channel_max", method.channel_max, self._offered.channel_max, 1)
         self.limits = Limits(method.frame_max, method.channel_max, method.heartbeat)
+
+
+def _kept(properties: Table) -> Table:
+    kept = {}
+    for name in _CLIENT_NAMES:
+        field = properties.get(name)
+        if field is not None and isinstance(field.value, (str, bytes)):
+            kept[name] = field
+    capabilities = properties.get("capabilities")
+    if capabilities is not None and isinstance(capabilities.value, dict):
+        announced = capabilities.value
+        known = {name: announced[name] for name in _CLIENT_CAPABILITIES if name in announced}
+        flags = {name: field for name, field in known.items() if isinstance(field.value, bool)}
+        kept["capabilities"] = capabilities._replace(value=flags)
+    return kept
 
 
 def _check(name: str, value: int, offered: int, lowest: int) -> None:

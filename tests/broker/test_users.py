@@ -11,7 +11,7 @@ import leveret
 import pytest
 from insides import context_of, wait_until
 from leveret.actors import logins
-from leveret.actors.connection_opening import HELD_BACK_MAX
+from leveret.actors.connection_opening import HELD_BACK_MAX, HELD_BACK_METHODS_BYTES_MAX
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     ChannelOpen,
@@ -100,13 +100,21 @@ def test_what_is_sent_ahead_of_the_answer_to_a_login_is_taken_behind_it(
         client.expect(1, ChannelOpenOk())
 
 
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        # In number, in octets of methods all together, and of one.
+        methods_of(0, *[ConnectionOpen()] * (HELD_BACK_MAX + 1)),
+        methods_of(0, *[ConnectionOpen(virtual_host="v" * 200)] * 80),
+        methods_of(0, ConnectionStartOk(response=bytes(HELD_BACK_METHODS_BYTES_MAX))),
+    ],
+)
 def test_no_more_is_kept_ahead_of_that_answer_than_anybody_needs(
-    broker: leveret.Broker, checks: SlowChecks
+    broker: leveret.Broker, checks: SlowChecks, ahead: bytes
 ) -> None:
     checks.gate.clear()
     with Client(broker.host, broker.port) as client:
         start_ok = ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US")
-        ahead = methods_of(0, *[ConnectionOpen()] * (HELD_BACK_MAX + 1))
         client.send(PROTOCOL_HEADER, methods_of(0, start_ok) + ahead)
         client.expect_type(0, ConnectionStart)
         text = "RESOURCE_ERROR - too many frames ahead of the login's answer"

@@ -1,0 +1,35 @@
+"""What is kept of what a client says of itself."""
+
+from __future__ import annotations
+
+from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.methods import ConnectionStartOk
+from leveret.core.handshake import Handshake, Limits
+from leveret.core.peer import Peer
+
+
+def test_of_a_client_s_properties_what_is_asked_for_is_kept() -> None:
+    handshake = Handshake(
+        Limits(131_072, 2047, 60),
+        "1.2.3",
+        lambda _user, _password: None,
+        lambda _user, _vhost: None,
+        Peer("127.0.0.1:1"),
+    )
+    said = {
+        "product": "a client",
+        "version": [1],
+        "platform": "any",
+        "capabilities": {
+            "basic.nack": True,
+            "connection.blocked": False,
+            "publisher_confirms": "yes",
+            "of its own": True,
+        },
+    }
+    handshake.receive(ConnectionStartOk(table_of(said), "PLAIN", b"\0guest\0guest", "en_US"))
+    assert handshake.client_properties == table_of(
+        {"product": "a client", "capabilities": {"basic.nack": True, "connection.blocked": False}}
+    )
+    assert handshake.capability("basic.nack")
+    assert not handshake.capability("connection.blocked")
