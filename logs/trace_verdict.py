@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .trace_check import NO_ACK
 from .trace_explain import printable
@@ -18,6 +18,7 @@ _DONE = "is done"
 _REPEATS = "is a duplicate and was not enqueued"
 _GONE = (_DONE, _REPEATS)
 _COMES_BACK = "comes back at the broker's next start, for its queue has failed"
+_UNCONFIRMED = "its channel was not in confirm mode"
 _MUST_REPEAT = "whether it is kept is unknown to its publisher, which must publish it again."
 _REPLIED = "passed to the channel whose reply consumer its key names"
 
@@ -56,9 +57,8 @@ def _publisher_s_side(found: Found) -> str:
     if not found.seq_no:
         return _unnumbered(life, key)
     if "confirm.nacked" in by_name:
-        reasons = life.named("confirm.rejected")
-        why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in reasons)
-        return f"Nacked because a queue will not have it ({why or 'why is not in the trace'})."
+        why = _reasons(life.named("confirm.rejected")) or "why is not in the trace"
+        return f"Nacked because a queue will not have it ({why})."
     if "confirm.sent" in by_name:
         if "message.replied" in by_name:
             return f"Confirmed, and {_REPLIED}."
@@ -84,12 +84,15 @@ def _unnumbered(life: Life, key: str) -> str:
     """Nobody is told of a publish outside confirm mode."""
     if life.named("message.dropped"):
         return (
-            f"Dropped because no queue is bound for {key} (not mandatory). Nobody was told: its "
-            "channel was not in confirm mode."
+            f"Dropped because no queue is bound for {key} (not mandatory). Nobody was told: "
+            f"{_UNCONFIRMED}."
         )
     if life.named("message.replied"):
         return f"{_REPLIED.capitalize()}; not to be confirmed."
-    return "Not to be confirmed: its channel was not in confirm mode."
+    rejected = life.named("confirm.rejected")
+    if rejected:
+        return f"Not taken ({_reasons(rejected)}). Nobody was told: {_UNCONFIRMED}."
+    return f"Not to be confirmed: {_UNCONFIRMED}."
 
 
 def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
@@ -99,6 +102,8 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
         how = f"Returned because no queue is bound for {key} and it was mandatory"
     elif "message.dropped" in by_name:
         how = f"Dropped because no queue is bound for {key} (not mandatory)"
+    elif "message.replied" in by_name and not by_name["message.routed"]["queues"]:
+        how = _REPLIED.capitalize()
     else:
         how = ""
     if "transaction.committed" in by_name:
@@ -107,7 +112,7 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
         return f"Committed with its transaction, because {_all_have_it(life)}."
     rejected = life.named("confirm.rejected")
     if rejected:
-        why = "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in rejected)
+        why = _reasons(rejected)
         return f"Its transaction failed because a queue will not have it ({why})."
     if "transaction.failed" in by_name:
         return (
@@ -119,6 +124,10 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
     if how:
         return f"{how}. Its transaction's commit is not answered."
     return f"Its transaction's commit is not answered.{waits}"
+
+
+def _reasons(rejected: Sequence[Line]) -> str:
+    return "; ".join(f"queue {line['queue']!r}: {line['reason']}" for line in rejected)
 
 
 def _reply(closed: Line) -> str:

@@ -171,22 +171,44 @@ def test_recovered_after_a_restart(tmp_path: Path, explain: Callable[[int], str]
     )
 
 
+STAMP = {"t_ns": 1, "time": "2026-01-02T03:04:05.678901+00:00", "actor": "channel"}
+ABOUT = {**STAMP, "boot": "a", "batch": 1, "messages": [[0, 0]]}
+PLACE = {"connection": "127.0.0.1:1", "channel": 1}
+ROUTE = {"event": "message.routed", "exchange": "", "routing_key": "queue"}
+
+
+def write_trace(directory: Path, *lines: dict[str, object]) -> None:
+    traces = directory / "data" / "traces"
+    traces.mkdir(parents=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (traces / "trace-1.jsonl").write_text(text)
+
+
+def test_a_direct_reply_in_a_transaction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(
+        tmp_path,
+        ABOUT | PLACE | {"event": "command.assembled", "transaction": True},
+        ABOUT | PLACE | ROUTE | {"queues": []},
+        ABOUT | PLACE | {"event": "message.replied", "reason": "its key names a reply consumer"},
+        STAMP | PLACE | {"boot": "a", "event": "transaction.committed", "batches": [1]},
+    )
+    assert explained(tmp_path, capsys, "a-1-0")[-1] == (
+        "Passed to the channel whose reply consumer its key names; its transaction was committed."
+    )
+
+
 def test_a_broker_that_ended_owing_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stamp = {"t_ns": 1, "time": "2026-01-02T03:04:05.678901+00:00", "actor": "channel"}
-    about = {**stamp, "boot": "a", "batch": 1, "messages": [[0, 0]]}
-    place = {"connection": "127.0.0.1:1", "channel": 1}
-    route = {"exchange": "", "routing_key": "queue", "queues": ["queue"]}
-    lines = [
-        about | place | {"event": "command.assembled", "seq_no": [[1, 1]]},
-        about | place | route | {"event": "message.routed"},
-        about | {"event": "message.enqueued", "queue": "queue", "waits_for_sync": [[0, 0]]},
-        stamp | {"boot": "b", "event": "trace.started", "one_of": 1, "queues": []},
-    ]
-    (tmp_path / "data" / "traces").mkdir(parents=True)
-    file = tmp_path / "data" / "traces" / "trace-1.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_trace(
+        tmp_path,
+        ABOUT | PLACE | {"event": "command.assembled", "seq_no": [[1, 1]]},
+        ABOUT | PLACE | ROUTE | {"queues": ["queue"]},
+        ABOUT | {"event": "message.enqueued", "queue": "queue", "waits_for_sync": [[0, 0]]},
+        STAMP | {"boot": "b", "event": "trace.started", "one_of": 1, "queues": []},
+    )
     assert explained(tmp_path, capsys, "a-1-0")[-1] == (
         "Never answered because the broker ended first: whether it is kept is unknown to its "
         "publisher, which must publish it again. It waited for queue 'queue' (the sync of its "

@@ -162,14 +162,21 @@ def test_outside_confirm_mode_nobody_is_told(
     with traced(tmp_path) as broker, Client(broker.host, broker.port) as client:
         client.log_in().open_channel(1)
         client.declare("queue")
+        full = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})
+        client.declare("full", arguments=full)
         client.send(publish("queue", b"x", TRANSIENT) + publish("nowhere", b"y", TRANSIENT))
-        client.wait_for_counts("queue", (1, 0))
+        client.send(publish("full", b"z"))
+        client.nothing_more()
     assert explanation(tmp_path, capsys)[-1] == (
         "Not to be confirmed: its channel was not in confirm mode. In queue 'queue' it is ready."
     )
     assert explanation(tmp_path, capsys, 2)[-1] == (
         "Dropped because no queue is bound for routing key 'nowhere' on the default exchange (not "
         "mandatory). Nobody was told: its channel was not in confirm mode."
+    )
+    assert explanation(tmp_path, capsys, 3)[-1] == (
+        "Not taken (queue 'full': the queue is full). Nobody was told: its channel was not in "
+        "confirm mode."
     )
 
 
