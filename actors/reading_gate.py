@@ -17,7 +17,8 @@ class ReadingGate:
 
     Closed while too many publishes wait inside the broker, or while the client does not take what
     is written to it: it would only ask for more. Or while it publishes though there is an alarm.
-    Never while the connection is closing: the close-ok must be heard.
+    While the connection is opening or closing for a round of the event loop at most, or for its
+    login: the close-ok must be heard.
     """
 
     def __init__(self, transport: ReadableTransport, window: PublishWindow) -> None:
@@ -51,15 +52,13 @@ class ReadingGate:
 
     def balance(self, is_running: bool, awaits_login: bool = False) -> None:
         """Pause or resume, if what is waiting has come to ask for it."""
-        must_pause = awaits_login or (
-            is_running
-            and (
-                self._window.is_closed
-                or self.is_write_blocked
-                or self.is_alarmed
-                or self.is_resting
-            )
-        )
+        if self._transport.is_closing():
+            # A rest may end behind the socket's own end.
+            return
+        must_pause = awaits_login or self.is_resting
+        if is_running:
+            is_full = self._window.is_closed or self.is_write_blocked
+            must_pause = must_pause or is_full or self.is_alarmed
         if must_pause and not self.is_paused:
             self._transport.pause_reading()
         elif self.is_paused and not must_pause:

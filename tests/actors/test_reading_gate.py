@@ -14,6 +14,10 @@ class Socket:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.is_closed = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def pause_reading(self) -> None:
         self.calls.append("pause")
@@ -32,19 +36,21 @@ def gate(transport: Socket) -> ReadingGate:
     return ReadingGate(transport, PublishWindow(1000))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("is_running", [True, False])
 def test_after_a_burst_of_full_reads_everything_else_has_its_turn(
-    gate: ReadingGate, transport: Socket
+    gate: ReadingGate, transport: Socket, is_running: bool
 ) -> None:
+    """Also while the connection opens or closes: who floods then has not even logged in."""
     reads = 0
     while not gate.received(FULL_READ_BYTES):
         reads += 1
         assert reads * FULL_READ_BYTES < BURST_BYTES_MAX
-    gate.balance(is_running=True)
+    gate.balance(is_running=is_running)
     assert transport.calls == ["pause"]
     # What the event loop still hands over is no second burst.
     assert not any(gate.received(FULL_READ_BYTES) for _ in range(10))
     gate.is_resting = False
-    gate.balance(is_running=True)
+    gate.balance(is_running=is_running)
     assert transport.calls == ["pause", "resume"]
 
 
@@ -64,6 +70,17 @@ def test_a_rest_that_is_over_does_not_open_what_is_closed_for_another_reason(
     gate.is_write_blocked = False
     gate.balance(is_running=True)
     assert transport.calls == ["pause", "resume"]
+
+
+def test_what_is_closing_is_neither_paused_nor_resumed(
+    gate: ReadingGate, transport: Socket
+) -> None:
+    gate.is_resting = True
+    gate.balance(is_running=True)
+    transport.is_closed = True
+    gate.is_resting = False
+    gate.balance(is_running=True)
+    assert transport.calls == ["pause"]
 
 
 def test_it_says_why_it_is_closed_for_longer_than_a_round() -> None:
