@@ -17,6 +17,7 @@ from .trace_reader import Line, TraceFilesError, holds, read_trace
 _MESSAGE_ID = re.compile(r"([0-9a-f]+)-(\d+)-(\d+)")
 # What gives a publish its number, or would have.
 _NUMBERED = ("command.assembled", "message.refused")
+_GIVES_NUMBER = ("frame.received", *_NUMBERED, "message.dead_lettered")
 _NUMBERED_BYTES = tuple(f'"{event}"'.encode() for event in _NUMBERED)
 _ANSWERS = ("confirm.sent", "confirm.nacked", "channel.closed")
 
@@ -36,9 +37,10 @@ class Life(NamedTuple):
         """Its events of this name."""
         return [line for line in self.events if line["event"] == event]
 
-    def has_been_in(self, queue: str) -> bool:
-        """Has the queue done anything with it?"""
-        return any(line.get("queue") == queue for line in self.events)
+    def is_of(self, failed: Line) -> bool:
+        """Has the queue done anything with it in that run?"""
+        place = failed["queue"], failed["boot"]
+        return any((line.get("queue"), line["boot"]) == place for line in self.events)
 
 
 class Found(NamedTuple):
@@ -115,8 +117,12 @@ class _Finder:
 
     def __init__(self, boot: str, message: Message) -> None:
         self._boot = boot
-        self._lives = [Life(*message, [])]
-        self._numbers: dict[Message, int] = {message: 0}
+        self._begin(*message)
+
+    def _begin(self, batch: int, place: int) -> None:
+        self._lives = [Life(batch, place, [])]
+        # The lives that may go on.
+        self._numbers: dict[Message, int] = {(batch, place): 0}
         self._events: list[tuple[int, Line]] = []
         self._connection, self._channel, self._seq_no = "", 0, 0
         # Its number is given again when its channel has been closed and opened anew.
@@ -125,14 +131,14 @@ class _Finder:
         self._published_in = ""
 
     def read(self, files: Sequence[Path], progress: Progress | None) -> Found:
-        # Batch numbers go on from run to run, so a message that was recovered is the same one.
         last_boot = ""
         for line in read_trace(files, progress=progress):
             last_boot = line["boot"]
+            self._part_from(line)
             for life in self._lives_in(line):
                 self._lives[life].events.append(line)
                 self._events.append((life, line))
-        if not self._events:
+        if not self._is_met():
             batch, place = self._lives[0].batch, self._lives[0].place
             raise TraceFilesError(
                 f"nothing of message {self._boot}-{batch}-{place} is in this trace: it was not "
@@ -140,6 +146,26 @@ class _Finder:
             )
         place_of = self._connection, self._channel, self._seq_no
         return Found(self._boot, *place_of, self._lives, self._events, last_boot)
+
+    def _is_met(self) -> bool:
+        """Has the run that is asked for told of the message?"""
+        return any(line["boot"] == self._boot for line in self._lives[0].events)
+
+    def _part_from(self, line: Line) -> None:
+        """What one run gives the number of another run's message is another message.
+
+        Batch numbers go on behind those that the journal knows: what is recovered keeps its own,
+        and those of what was in memory only may be given again.
+        """
+        if line["event"] not in _GIVES_NUMBER:
+            return
+        given = line.get("letter_batch", line["batch"])
+        for number, life in enumerate(self._lives):
+            if life.batch == given and life.events and life.events[0]["boot"] != line["boot"]:
+                if not number and not self._is_met():
+                    self._begin(given, life.place)
+                    return
+                self._numbers.pop((given, life.place), None)
 
     def _lives_in(self, line: Line) -> list[int]:
         """The lives that the event is about; takes in what it says of them."""
@@ -167,7 +193,7 @@ class _Finder:
             batches = line["batches"]
             return [number for (of, _), number in self._numbers.items() if of in batches]
         if event == "queue.failed":
-            return [n for n, life in enumerate(self._lives) if life.has_been_in(line["queue"])]
+            return [n for n, life in enumerate(self._lives) if life.is_of(line)]
         if self._is_unanswered and self._is_answer(line):
             self._is_unanswered = False
             return [0]

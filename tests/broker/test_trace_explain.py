@@ -22,7 +22,7 @@ from leveret.amqp_frames.methods import (
 from leveret.command_line import main
 from leveret.logs.trace_tail import TraceTail
 from replies import ASKING, REPLY_TO
-from traced import client_of, explained, explanation, traced, wait_for_events
+from traced import client_of, explained, explanation, trace_of, traced, wait_for_events
 from wire import PERSISTENT, publish
 
 
@@ -197,6 +197,25 @@ def test_a_direct_reply_in_a_transaction(
     assert explained(tmp_path, capsys, "a-1-0")[-1] == (
         "Passed to the channel whose reply consumer its key names; its transaction was committed."
     )
+
+
+def test_a_number_that_another_run_gives_again_is_another_message_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for queue in ("one", "two", "three"):
+        with traced(tmp_path) as broker, client_of(broker) as client:
+            client.declare(queue)
+            client.publish_all(queue, b"x")
+    routed = [line for line in trace_of(tmp_path) if line["event"] == "message.routed"]
+    assert len({line["boot"] for line in routed}) == 3
+    assert {line["batch"] for line in routed} == {1}
+    ended = "was in memory only, and went when the broker ended"
+    for line, then in zip(routed, (ended, ended, "is ready"), strict=True):
+        [queue] = line["queues"]
+        assert explained(tmp_path, capsys, f"{line['boot']}-1-0")[-1] == (
+            f"Confirmed because queue '{queue}' has it in memory, as it promises. In queue "
+            f"'{queue}' it {then}."
+        )
 
 
 def test_a_broker_that_ended_owing_the_answer(
