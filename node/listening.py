@@ -11,7 +11,7 @@ from .configuration import Configuration
 from .errors import StartError, listening_fault
 from .logs.events import BROKER_LISTENING, CERTIFICATES_REFUSED, CERTIFICATES_RENEWED
 from .tls import tls_context
-from .tls_server import TlsServer
+from .tls_server import BACKLOG_CONNECTIONS, TlsServer
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -38,7 +38,7 @@ class Listening:
         host, port = configuration.host, configuration.port
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(listener), host, port
+                lambda: Connection(listener), host, port, backlog=BACKLOG_CONNECTIONS
             )
             self.host, self.port = self._server.sockets[0].getsockname()[:2]
             addresses = {"address": f"{self.host}:{self.port}"}

@@ -19,8 +19,9 @@ from .logs.events import CONNECTION_REFUSED, LISTENER_FAILING
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-# As asyncio's servers have it.
-BACKLOG_CONNECTIONS = 100
+# Clients that may wait to be accepted, if the system allows so many. One that comes when there are
+# more tries again after a second, or three, or seven: as when all come back to a broker at once.
+BACKLOG_CONNECTIONS = 1024
 # No more file descriptors: accepting is tried again after so long.
 ACCEPT_RETRY_SECONDS = 1.0
 # What OpenSSL says of octets that are no TLS at all.
