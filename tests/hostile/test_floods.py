@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import frames_by_hand as wire
 import pytest
 from broker_process import BrokerProcess
-from broker_watch import MIB, memory_bounded
+from broker_watch import MIB, memory_bounded, until
 from socket_client import RefusedError, SocketClient
 
 pytestmark = pytest.mark.usefixtures("bystander")
@@ -108,3 +109,12 @@ def test_connections_that_come_and_go_leave_nothing(attacked: BrokerProcess) -> 
                 client.close()
             else:
                 client.abandon()
+
+
+def test_the_memory_that_a_password_is_checked_in_is_given_back(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path).listening()
+    before = broker.resident_bytes()
+    SocketClient(broker.port).close()
+    # A check takes 16 MiB.
+    until(lambda: broker.resident_bytes() - before < 4 * MIB, "it is not given back")
+    broker.kill()
