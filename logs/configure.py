@@ -9,8 +9,9 @@ What this module promises:
   forge a line or reach a terminal's escape codes;
 - secrets are masked by the name of their field and by how they look (`secrets.py`), and tracebacks
   are printed without local variables;
-- a log that cannot be written (a closed pipe, a full disk) does not stop the broker: the lines are
-  counted, and the count is the first thing that is logged when writing works again.
+- a log that cannot be written (a closed pipe, a full disk, a pipe that nobody reads) does not stop
+  the broker: the lines are counted, and the count is the first thing that is logged when writing
+  works again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
+import stat
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -29,6 +33,11 @@ from .secrets import MASK, SECRETS, masked
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+# A pipe that is full may be read the next moment; a line waits for that, but rarely: the event loop
+# waits with it.
+_WAIT_MS = 100
+_WAITS_APART_SECONDS = 10.0
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "console", "json")
@@ -119,11 +128,15 @@ class _Output:
 
     def __init__(self, stream: TextIO, lost_line: Callable[[int], str]) -> None:
         self._write = structlog.WriteLogger(stream).msg
+        self._room = _Room(stream)
         self._lost_line = lost_line
         self._lost = 0
 
     def msg(self, line: str) -> None:
         try:
+            if not self._room.is_there():
+                self._lost += 1
+                return
             if self._lost:
                 self._write(self._lost_line(self._lost))
                 self._lost = 0
@@ -133,3 +146,38 @@ class _Output:
             self._lost += 1
 
     debug = info = warning = error = critical = exception = msg
+
+
+class _Room:
+    """Whether a stream takes a line at once; one of no more than a page, as lines are."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._descriptor = _stallable(stream)
+        self._waited_at = float("-inf")
+
+    def is_there(self) -> bool:
+        """Also if it is known that it takes nothing any more: it says so itself."""
+        if self._descriptor is None or _takes(self._descriptor, 0):
+            return True
+        now = time.monotonic()
+        if now - self._waited_at < _WAITS_APART_SECONDS:
+            return False
+        self._waited_at = now
+        return _takes(self._descriptor, _WAIT_MS)
+
+
+def _stallable(stream: TextIO) -> int | None:
+    """The descriptor of a pipe, a socket or a terminal; None of a file, which never waits."""
+    try:
+        descriptor = stream.fileno()
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except (AttributeError, OSError, ValueError):
+        # No descriptor, as of text in memory.
+        return None
+    return None if is_file else descriptor
+
+
+def _takes(descriptor: int, wait_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(wait_ms))

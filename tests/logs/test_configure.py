@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import os
 import pty
+import termios
 from typing import Any
 
 import structlog
@@ -112,6 +114,46 @@ def test_a_log_that_cannot_be_written_stops_nobody_and_counts_what_is_lost() -> 
     log.info("broker.stopped")
     assert [line["event"] for line in lines(stream)] == ["log.lost", "broker.stopped"]
     assert lines(stream)[0]["lines"] == 2
+
+
+def test_a_log_that_nobody_reads_stops_nobody_and_counts_what_is_lost() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(writing, "w") as stream:
+        log = service_log(stream=stream)
+        for _ in range(1000):
+            log.info("connection.refused", reason="x" * 200)
+        kept = read_all(reading).count(b"connection.refused")
+        assert 0 < kept < 1000
+        log.info("broker.stopped")
+        lost, stopped = read_all(reading).splitlines()
+    os.close(reading)
+    assert json.loads(lost)["lines"] == 1000 - kept
+    assert json.loads(stopped)["event"] == "broker.stopped"
+
+
+def test_a_terminal_that_is_held_with_ctrl_s_stops_nobody() -> None:
+    ours, terminal = pty.openpty()
+    with open(terminal, "w") as stream:
+        log = service_log(stream=stream)
+        termios.tcflow(terminal, termios.TCOOFF)
+        log.info("connection.opened")
+        log.info("connection.closed")
+        termios.tcflow(terminal, termios.TCOON)
+        log.info("broker.stopped")
+        lost, stopped = os.read(ours, 4096).splitlines()
+    os.close(ours)
+    assert b"log.lost lines=2" in lost
+    assert b"broker.stopped" in stopped
+
+
+def read_all(descriptor: int) -> bytes:
+    """What is there now."""
+    told = b""
+    with contextlib.suppress(BlockingIOError):
+        while more := os.read(descriptor, 1 << 20):
+            told += more
+    return told
 
 
 def test_a_closed_stream_stops_nobody() -> None:
