@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -214,14 +215,14 @@ def test_a_stalled_disk_holds_nobody_and_what_it_takes_later_says_what_is_missin
     while trace.loss.count < 100:
         number += 1
         trace.write("message.persisted", "queue", batch=number)
-    assert len(trace.entries) == 1_000
+    assert len(trace.entries) <= 1_000
     trace.is_on = False
     with open(reading, "rb") as file:
-        lines: list[bytes] = []
-        while not lines or b"trace.lost" not in lines[-1]:
-            lines.append(file.readline())
-        assert len(lines) == 1 + number - 100 + 1
-        assert b'"dropped":100}' in lines[-1]
+        # It is told of once, or twice if the thread had its turn in between.
+        lines: list[dict[str, int]] = []
+        while sum(line.get("dropped", 0) for line in lines) < 100:
+            lines.append(json.loads(file.readline()))
+        assert sum("dropped" not in line for line in lines) == 1 + number - 100
         trace.close()
 
 
