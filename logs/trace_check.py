@@ -12,6 +12,8 @@ BatchKey = tuple[str, int]
 ChannelKey = tuple[str, str, int]
 # The reason of a settling that comes before its delivery.
 NO_ACK = "no ack wanted"
+# The reason of a trace that was not switched on with its broker.
+ASKED_FOR = "asked for"
 
 
 @dataclass
@@ -96,7 +98,8 @@ class TraceCheck:
     def _begin(self, line: Line) -> None:
         """The first event of a boot."""
         self._boots.add(line["boot"])
-        if line["event"] != "trace.started":
+        # It may have been on, and off again, in a file that is gone.
+        if line["event"] != "trace.started" or line.get("reason") == ASKED_FOR:
             self._cut.add(line["boot"])
             self._is_whole = False
 

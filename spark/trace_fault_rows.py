@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..logs.trace_check import ASKED_FOR
 from .trace_reading import LINE
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def with_state(events: DataFrame, about: Column) -> DataFrame:
 def _changes(events: DataFrame) -> tuple[list[Row], list[str]]:
     """What is told of the trace itself and what a cut boot begins with, in order; those boots."""
     told = F.col("event").isin("trace.started", "trace.stopped", "trace.lost")
-    change = F.struct("line", "boot", "event", "one_of", "queues")
+    change = F.struct("line", "boot", "event", "one_of", "queues", "reason")
     boots = events.groupBy("boot").agg(
         F.min_by(change, "line").alias("first"),
         F.collect_list(F.when(told, change)).alias("told"),
@@ -75,10 +76,11 @@ def _changes(events: DataFrame) -> tuple[list[Row], list[str]]:
     found, cut = [], []
     for row in boots.collect():
         found += row["told"]
-        if row["first"]["event"] != "trace.started":
+        first = row["first"]
+        if first["event"] != "trace.started" or first["reason"] == ASKED_FOR:
             cut.append(row["boot"])
             # What it is itself is told behind it.
-            found.append(Row(**{**row["first"].asDict(), "event": ""}))
+            found.append(Row(**{**first.asDict(), "event": ""}))
     return sorted(found, key=lambda row: (tuple(row["line"]), row["event"])), cut
 
 

@@ -63,6 +63,13 @@ def test_what_came_before_the_oldest_file_that_is_kept_is_no_fault() -> None:
     assert unknown.endswith("publish 10 was confirmed but never came")
 
 
+def test_a_trace_that_was_switched_on_later_may_have_been_on_before() -> None:
+    lines = [of_queue("message.delivered", 4), assembled(5, 1, 1), of_queue("message.delivered", 6)]
+    [later] = faults(STARTED | {"reason": "asked for"}, *lines)
+    assert later.endswith("delivered message boot-6-0 that it did not have")
+    assert len(faults(STARTED | {"reason": "configured"}, *lines)) == 2
+
+
 def test_where_events_were_dropped_nothing_is_sure() -> None:
     waits = of_queue("message.enqueued", 5, queue_id=1, waits_for_sync=[[0, 0]])
     lines = [STARTED, assembled(5, 1, 1), waits, of_queue("confirm.queued", 5), assembled(6, 1, 1)]

@@ -72,6 +72,8 @@ def incomplete(lines: Sequence[Line]) -> list[list[Line]]:
         as_boot(lines[of(lines, event) :], f"cut{number}")
         for number, event in enumerate(("confirm.queued", "confirm.sent", "message.delivered"))
     ]
+    again = as_boot(lines, "cut")
+    cut.append([again[0] | {"reason": "asked for"}, *again[of(again, "message.delivered") :]])
     lost = as_boot(lines, "lost")
     lost[of(lost, "journal.synced")] |= {"event": "trace.lost", "dropped": 1}
     return [*cut, lost]
