@@ -59,7 +59,15 @@ def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
         finally:
             session.stop()
     except (PySparkException, Py4JError) as fault:
-        raise SparkError(str(fault).strip().splitlines()[0]) from fault
+        raise SparkError(told(str(fault))) from fault
+
+
+def told(fault: str) -> str:
+    """What of Spark's text says what is wrong: py4j's first line is only what was called."""
+    first, *others = fault.strip().splitlines()
+    if others and others[0].startswith(": "):
+        return others[0].removeprefix(": ")
+    return first
 
 
 def settings_of(master: str, memory: str) -> dict[str, str]:
