@@ -67,9 +67,13 @@ class Unacked:
 
     def holds(self, first_tag: int, last_tag: int) -> bool:
         """Is any of these tags held?"""
-        self._close_holes()
-        place = bisect_right(self._ranges, last_tag, lo=self._head, key=_first_tag) - 1
-        return place >= self._head and self._ranges[place].last >= first_tag
+        ranges = self._ranges
+        place = bisect_right(ranges, last_tag, lo=self._head, key=_first_tag) - 1
+        if place >= self._head and ranges[place].first > ranges[place].last:
+            # What is held may be anywhere before the hole.
+            self._close_holes()
+            place = bisect_right(ranges, last_tag, key=_first_tag) - 1
+        return place >= self._head and ranges[place].last >= first_tag
 
     def not_held(self, first_tag: int, last_tag: int) -> tuple[int, int] | None:
         """The lowest and the highest of these tags that are not held; None if all are."""
