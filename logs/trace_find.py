@@ -61,6 +61,11 @@ class Found(NamedTuple):
         return f"{self.boot}-{self.lives[life].batch}-{self.lives[life].place}"
 
 
+def is_message_id(text: str) -> bool:
+    """Does it look like one?"""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
 def find_by_id(files: Sequence[Path], message_id: str, progress: Progress | None = None) -> Found:
     """All about the message of that id; TraceFilesError if the trace has nothing of it."""
     match = _MESSAGE_ID.fullmatch(message_id)

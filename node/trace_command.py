@@ -13,7 +13,7 @@ from .configuration import load
 from .errors import ConfigurationError
 from .logs.trace_check import TraceCheck
 from .logs.trace_explain import timeline
-from .logs.trace_find import Found, find_by_id, find_by_seq_no
+from .logs.trace_find import Found, find_by_id, find_by_seq_no, is_message_id
 from .logs.trace_reader import TraceFilesError, read_trace, trace_files
 from .logs.trace_verdict import verdict
 from .progress import Progress
@@ -82,6 +82,9 @@ def explain_command(parsed: argparse.Namespace) -> int:
 
 
 def _find(parsed: argparse.Namespace) -> Found:
+    if parsed.message_id is None and parsed.files and is_message_id(str(parsed.files[-1])):
+        # What stands behind --files is taken for one of them.
+        parsed.message_id = str(parsed.files.pop())
     files = _files(parsed)
     with Progress("reading the trace") as progress:
         if parsed.message_id is not None:

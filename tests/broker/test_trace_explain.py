@@ -199,6 +199,16 @@ def test_a_direct_reply_in_a_transaction(
     )
 
 
+def test_an_id_may_stand_behind_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(tmp_path, ABOUT | {"event": "message.recovered", "queue": "queue", "attempt": 0})
+    files = str(tmp_path / "data" / "traces")
+    for arguments in (["a-1-0", "--files", files], ["--files", files, "a-1-0"]):
+        assert main(["trace", "explain", *arguments]) == 0
+        assert "came back from the journal" in capsys.readouterr().out
+
+
 def test_a_number_that_another_run_gives_again_is_another_message_s(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
