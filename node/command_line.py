@@ -110,7 +110,7 @@ def _administer(parsed: argparse.Namespace) -> int:
         administration.administer(parsed, configuration)
     except (StartError, AccountError, StorageError, OSError) as fault:
         return _say(fault, EXIT_FAILED)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         # At the prompt for a password.
         return EXIT_FAILED
     return 0

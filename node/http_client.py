@@ -31,7 +31,11 @@ def password_of(user: str, file: Path | None) -> str:
             raise RequestError(f"{file}: cannot be read: {fault}") from None
     if PASSWORD_VARIABLE in os.environ:
         return os.environ[PASSWORD_VARIABLE]
-    return getpass.getpass(f"Password of {user}: ")
+    try:
+        return getpass.getpass(f"Password of {user}: ")
+    except EOFError:
+        text = f"nobody gives {user}'s password: {PASSWORD_VARIABLE} or --password-file can"
+        raise RequestError(text) from None
 
 
 def ask_trace(
@@ -41,7 +45,9 @@ def ask_trace(
     method = _TRACE_METHODS[action]
     body = json.dumps(arguments).encode() if method == "PUT" else None
     connection = HTTPConnection(*_address(url), timeout=TIMEOUT_SECONDS)
-    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    # What is no UTF-8 is somebody's, too, if not this broker's.
+    octets = f"{user}:{password}".encode("utf-8", "surrogateescape")
+    credentials = base64.b64encode(octets).decode()
     try:
         connection.request(method, "/api/trace", body, {"Authorization": f"Basic {credentials}"})
         response = connection.getresponse()

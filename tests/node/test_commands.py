@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from leveret.administration import DONE
+from leveret.command_line import main
 from leveret.core.account_requests import REQUESTS
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
@@ -42,3 +43,15 @@ def test_the_trace_is_looked_for_where_the_other_commands_look(
     )
     assert done.returncode == 1
     assert str(data_dir) in done.stderr
+
+
+def test_where_nobody_can_be_asked_for_the_password_the_command_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", nobody)
+    assert main(["trace", "status", "--url", "http://127.0.0.1:1"]) == 1
+    said = "nobody gives guest's password: LEVERET_PASSWORD or --password-file can"
+    assert capsys.readouterr().err == f"leveret: {said}\n"
