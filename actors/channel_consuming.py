@@ -237,7 +237,7 @@ class Consuming:
     def _offer_credit(self) -> None:
         """Room in the channel's credit may be any of its queues' to use."""
         for queue in set(self._queues_by_tag.values()):
-            tell(handle_of(queue), CreditChanged())
+            tell(handle_of(queue), CreditChanged(self._channel.actor_ref))
 
     def counts(self) -> dict[str, object]:
         """What a report says of the consuming half."""

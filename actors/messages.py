@@ -313,8 +313,10 @@ class GetAnswer(NamedTuple):
 class CreditChanged(NamedTuple):
     """Channel or Writer -> Queue: the channel's global prefetch, or the outlet, has room again.
 
-    To a channel, whose basic.get has waited for it, too.
+    To a channel, whose basic.get has waited for it, too. None: it is the outlet, of all channels.
     """
+
+    channel: Ref | None = None
 
 
 class ChannelDown(NamedTuple):

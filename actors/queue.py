@@ -136,7 +136,7 @@ class Queue(LoopActor):
             effects.settled_entries.extend(message.ranges)
             self._tracing.letters_safe(message.traced)
         elif isinstance(message, CreditChanged):
-            messages.dispatch(effects)
+            messages.dispatch(effects, message.channel)
         elif isinstance(message, ChannelDown):
             self._answers.forget(message.channel)
             self._tracing.given_back(messages, message.channel)

@@ -10,6 +10,7 @@ there is a window of the whole connection, too (outlet.py).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from .outlet import Outlet, OutletShare
@@ -165,12 +166,14 @@ class Line:
 class Consumers:
     """The consumers of one queue, in a line for each priority among them."""
 
-    __slots__ = ("_by_key", "_lines", "_queue", "_turn", "_window_bytes_max")
+    __slots__ = ("_by_channel", "_by_key", "_lines", "_queue", "_turn", "_window_bytes_max")
 
     def __init__(self, window_bytes_max: int, queue: object = None) -> None:
         """`queue` stands for their queue where it must wait for a connection's outlet."""
         self._queue = queue
         self._by_key: dict[tuple[object, bytes], Consumer] = {}
+        # Those that stand in lines.
+        self._by_channel: dict[object, dict[Consumer, None]] = {}
         # The highest priority first; as a rule there is one line.
         self._lines: list[Line] = []
         # Counts the times that one was served.
@@ -183,6 +186,7 @@ class Consumers:
     def add(self, consumer: Consumer) -> None:
         """Let it take part."""
         self._by_key[consumer.channel, consumer.consumer_tag] = consumer
+        self._by_channel.setdefault(consumer.channel, {})[consumer] = None
         line = consumer.line = self._line_of(consumer.priority)
         line.member_count += 1
         line.stand(consumer)
@@ -198,6 +202,10 @@ class Consumers:
         """Take one out, if it is there."""
         consumer = self._by_key.pop((channel, consumer_tag), None)
         if consumer is not None:
+            own = self._by_channel[channel]
+            del own[consumer]
+            if not own:
+                del self._by_channel[channel]
             line = consumer.line
             assert line is not None
             line.leave(consumer)
@@ -231,7 +239,7 @@ class Consumers:
         """It has got less busy, or may have room again."""
         if len(self._lines) > 1 and consumer.channel_credit.limit:
             # The room is its whole channel's, and one of a higher priority goes before it.
-            self.all_changed()
+            self.channel_changed(consumer.channel)
         place = consumer.place
         if place is not None and place[0] <= consumer.in_flight:
             # Not behind its due, and if before it, that is found when its turn comes.
@@ -241,9 +249,19 @@ class Consumers:
             assert line is not None
             line.stand(consumer)
 
+    def channel_changed(self, channel: object) -> None:
+        """Any of the channel's may have room again: its credit is no single consumer's.
+
+        Only these: a thousand others, each with its channel's credit used up, would all be asked.
+        """
+        self._stand_again(self._by_channel.get(channel, ()))
+
     def all_changed(self) -> None:
-        """Any may have room again: a channel's credit is no single consumer's."""
-        for consumer in self._by_key.values():
+        """Any may have room again."""
+        self._stand_again(self._by_key.values())
+
+    def _stand_again(self, consumers: Iterable[Consumer]) -> None:
+        for consumer in consumers:
             if consumer.place is None:
                 line = consumer.line
                 assert line is not None

@@ -106,13 +106,16 @@ class MessageQueue:
             effects.confirmed = indexes
         return stored
 
-    def dispatch(self, effects: Effects) -> None:
-        """Look anew at who has room: there is a new consumer, or a channel's credit has changed."""
+    def dispatch(self, effects: Effects, channel: object | None = None) -> None:
+        """Look anew at who has room: all, or those of the channel whose credit has changed."""
         if self.spent:
             spent, self.spent = self.spent, []
             for span in spent:
                 self._leave(span, DELIVERY_LIMIT, effects)
-        self.consumers.all_changed()
+        if channel is None:
+            self.consumers.all_changed()
+        else:
+            self.consumers.channel_changed(channel)
         self._dispatch(effects)
 
     def _dispatch(self, effects: Effects) -> None:

@@ -40,8 +40,11 @@ class SingleActiveConsumers(Consumers):
     def changed(self, consumer: Consumer) -> None:
         """Nothing to note: the active one is looked at anew each time."""
 
-    def all_changed(self) -> None:
+    def channel_changed(self, channel: object) -> None:
         """Nothing to note, either."""
+
+    def all_changed(self) -> None:
+        """Nor here."""
 
     def next(self) -> tuple[Consumer, int, int] | None:
         """The active one, if it has room, chosen among itself."""

@@ -204,3 +204,28 @@ def test_the_least_busy_is_next_and_of_equals_the_one_served_longest_ago(
             served[one] = one.turn
             consumers.add(one)
         assert_lines_are_kept_short(consumers)
+
+
+def test_room_in_a_channels_credit_is_looked_for_among_its_own() -> None:
+    consumers = Consumers(WINDOW)
+    credits = [ChannelCredit() for _ in range(3)]
+    for number, credit in enumerate(credits):
+        credit.limit = credit.in_use = 1
+        for tag in (b"\1t", b"\1u"):
+            consumers.add(consumer(f"channel {number}", tag, credit=credit))
+    assert consumers.next() is None
+    credits[1].in_use = credits[2].in_use = 0
+    consumers.channel_changed("channel 1")
+    choice = consumers.next()
+    assert choice is not None
+    assert (choice[0].channel, choice[1:]) == ("channel 1", (1, 2))
+    credits[1].in_use = 1
+    assert consumers.next() is None
+    consumers.channel_changed("channel 2")
+    choice = consumers.next()
+    assert choice is not None
+    assert choice[0].channel == "channel 2"
+    for tag in (b"\1t", b"\1u"):
+        consumers.remove("channel 2", tag)
+    consumers.channel_changed("channel 2")
+    assert consumers.next() is None
