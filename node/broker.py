@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,9 @@ class Broker:
         """Start, also again after a stop, and return when it listens."""
         if self._thread is not None and self._thread.is_alive():
             raise StartError("this broker runs already")
+        # The program may go to another directory meanwhile.
+        directory = self.configuration.data_dir.absolute()
+        self.configuration = replace(self.configuration, data_dir=directory)
         self._started.clear()
         self._start_error = self.failure = None
         self._loop = self._stopping = None

@@ -155,6 +155,24 @@ def test_a_broker_that_was_stopped_can_be_started_again(tmp_path: Path) -> None:
         leveret.Broker(broker.configuration).start()
 
 
+def test_a_program_may_go_to_another_directory_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = leveret.Broker(
+        data_dir="data", port=0, log_level="error", segment_bytes_max=1 << 20, password_hash_cost=10
+    )
+    with broker:
+        monkeypatch.chdir("/")
+        with Client(broker.host, broker.port).log_in() as client:
+            client.open_channel(1, confirms=True)
+            client.declare("q", durable=True)
+            # Each begins a segment of the journal.
+            client.publish_all("q", *[bytes(1 << 20)] * 3, properties=PERSISTENT)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data"]
+    assert broker.failure is None
+
+
 def test_a_process_that_is_forked_meanwhile_does_not_keep_the_directory(tmp_path: Path) -> None:
     program = (
         "import leveret, os, signal\n"
