@@ -244,7 +244,8 @@ class Queue(LoopActor):
         consumers.add(consumer)
         # First: deliveries come behind consume-ok.
         tell(message.channel, ConsumerAdded(consumer))
-        self._messages.dispatch(effects)
+        # Nobody else has more room than before: a thousand who have none need not be asked.
+        self._messages.dispatch(effects, consumer.channel)
 
     def _purge(self, message: Purge) -> None:
         self._tracing.purged(self._messages)
