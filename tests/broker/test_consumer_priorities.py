@@ -17,6 +17,7 @@ from leveret.amqp_frames.methods import (
     BasicQos,
     BasicQosOk,
 )
+from leveret.core.consumers import Consumers
 from wire import Client
 
 Connect = Callable[..., Client]
@@ -128,6 +129,24 @@ def test_room_in_a_channel_s_global_prefetch_is_its_highest_priority_s_first(
     expect(consumer, 3, b"3", "high")
     consumer.send_methods(1, BasicAck(1))
     expect(consumer, 4, b"4", "high")
+
+
+def test_who_comes_is_served_and_of_those_without_room_nobody_is_asked(
+    client: Client, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.declare("q")
+    client.publish_all("q", *b"1 2 3 4".split())
+    asked: list[Consumers] = []
+    monkeypatch.setattr(Consumers, "all_changed", asked.append)
+    consumers = [connect() for _ in range(3)]
+    for place, consumer in enumerate(consumers):
+        consumer.open_channel()
+        assert consumer.ask(1, BasicQos(0, 1, place == 1)) == BasicQosOk()
+        consumer.consume("q")
+        expect(consumer, 1, b"%d" % (place + 1))
+    consumers[1].send_methods(1, BasicAck(1))
+    expect(consumers[1], 2, b"4")
+    assert asked == []
 
 
 def test_pika_sees_the_capability_and_its_consumers_go_by_priority(broker: leveret.Broker) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -17,7 +16,6 @@ from leveret.amqp_frames.methods import (
     BasicQosOk,
     BasicReject,
 )
-from leveret.core.consumers import Consumers
 from wire import Client
 
 Connect = Callable[..., Client]
@@ -276,24 +274,6 @@ def test_a_consumer_without_room_is_passed_over(client: Client, connect: Connect
         _delivered(free)
     full.nothing_more()
     free.nothing_more()
-
-
-def test_who_comes_is_served_and_of_those_without_room_nobody_is_asked(
-    client: Client, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client.declare("q")
-    client.publish_all("q", *bodies(4))
-    asked: list[Consumers] = []
-    monkeypatch.setattr(Consumers, "all_changed", asked.append)
-    consumers = [connect() for _ in range(3)]
-    for place, consumer in enumerate(consumers):
-        consumer.open_channel()
-        qos(consumer, 1, whole_channel=place == 1)
-        consumer.consume("q")
-        consumer.expect_delivery(deliver(1), b"%d" % (place + 1))
-    consumers[1].send_methods(1, BasicAck(1))
-    consumers[1].expect_delivery(deliver(2), b"4")
-    assert asked == []
 
 
 def test_two_consumers_of_one_channel_get_the_queue_in_its_order(client: Client) -> None:
