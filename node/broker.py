@@ -78,6 +78,7 @@ class Broker:
         self._start_error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._is_to_stop = False
         self.node: Node | None = None
 
     def start(self) -> None:
@@ -90,17 +91,23 @@ class Broker:
         self._started.clear()
         self._start_error = self.failure = None
         self._loop = self._stopping = None
-        self._thread = threading.Thread(target=self._run, name="leveret", daemon=True)
-        self._thread.start()
+        self._is_to_stop = False
+        thread = threading.Thread(target=self._run, name="leveret", daemon=True)
+        thread.start()
+        self._thread = thread
         self._started.wait()
         if self._start_error is not None:
-            self._thread.join()
+            thread.join()
             if isinstance(self._start_error, StorageError | OSError):
                 raise StartError(str(self._start_error)) from self._start_error
             raise self._start_error
 
     def stop(self) -> None:
-        """Stop gracefully, and return when everything is closed."""
+        """Stop gracefully, and return when everything is closed.
+
+        Also while it starts, as a signal's handler may: it stops when it has started.
+        """
+        self._is_to_stop = True
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
             # RuntimeError: it has ended by itself.
@@ -134,6 +141,8 @@ class Broker:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        if self._is_to_stop:
+            self._stopping.set()
         node = self.node = Node(self.configuration, self._log, self._fatal, self._files)
         await node.start()
         self.host, self.port, self.tls_port = node.host, node.port, node.tls_port

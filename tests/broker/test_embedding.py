@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import leveret
 import psutil
@@ -17,6 +19,7 @@ import pytest
 import structlog
 from insides import fail, queue_actor
 from leveret.amqp_frames.methods import BasicAck
+from leveret.broker import run_on_event_loop
 from wire import PERSISTENT, Client, publish
 
 
@@ -153,6 +156,30 @@ def test_a_broker_that_was_stopped_can_be_started_again(tmp_path: Path) -> None:
                 broker.start()
     with broker, pytest.raises(leveret.StartError, match="in use by another broker"):
         leveret.Broker(broker.configuration).start()
+
+
+def test_a_stop_while_it_starts_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def late(main: Coroutine[Any, Any, None]) -> None:
+        begun.set()
+        assert stopped.wait(15)
+        run_on_event_loop(main)
+
+    monkeypatch.setattr("leveret.broker.run_on_event_loop", late)
+    broker = leveret.Broker(data_dir=tmp_path, port=0, log_level="error", password_hash_cost=10)
+    starting = threading.Thread(target=broker.start, daemon=True)
+    starting.start()
+    assert begun.wait(15)
+    stopping = threading.Thread(target=broker.stop, daemon=True)
+    stopping.start()
+    stopping.join(0.05)
+    stopped.set()
+    for thread in (starting, stopping):
+        thread.join(15)
+        assert not thread.is_alive()
 
 
 def test_a_program_may_go_to_another_directory_meanwhile(
