@@ -232,8 +232,7 @@ class Queue(LoopActor):
             if message.token is LEASE_ENDS:
                 self._lease.woken(len(messages.consumers))
             elif self._expiry is not None:
-                self._expiry.woken()
-                messages.dispatch(effects)
+                self._expiry.woken(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
         consumers, consumer = self._messages.consumers, message.consumer

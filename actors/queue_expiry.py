@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from ..core.effects import Effects
 from ..core.expiring_queue import ExpiringQueue
 from .messages import Ref, WakeAt
 from .node_context import NodeContext
@@ -40,6 +41,7 @@ class QueueExpiry:
         when = self._context.runtime.scheduler.time() + seconds
         tell(self._context.ticker, WakeAt(when, self._actor, HEAD_EXPIRES))
 
-    def woken(self) -> None:
+    def woken(self, effects: Effects) -> None:
         """The ticker has woken the actor, perhaps for a head that has gone."""
         self._wakes_at_ms = _NEVER_MS
+        self._messages.expire(effects)

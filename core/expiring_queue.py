@@ -129,6 +129,10 @@ class ExpiringQueue(LimitedQueue):
 
     # --- What must go
 
+    def expire(self, effects: Effects) -> None:
+        """Time has passed. Nobody has more room by that, so nobody is asked for it."""
+        self._dispatch(effects)
+
     def _has_next(self, effects: Effects) -> bool:
         if not self._is_new and (self._is_behind or not self._expire_head(effects)):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from unittest.mock import patch
 
 import pytest
 from batches import delivered_to, numbered
@@ -165,6 +166,31 @@ def test_room_that_the_queue_learns_of_with_a_publish_is_not_for_what_has_expire
     entry_ids = [each.span.first_entry_id for each in delivered_to(effects, consumer)]
     assert entry_ids == [1, 3]
     assert effects.settled_entries == [(2, 2), (4, 4)]
+
+
+def test_when_time_has_passed_who_has_no_room_is_not_asked_again() -> None:
+    queue = expiring()
+    consumer = consume(queue, 1)
+    publish(queue, with_ttls(TTL_NONE, 5, TTL_NONE))
+    assert queue.in_flight.message_count == 1
+    queue.now_ms += 10
+    with patch.object(Consumer, "room", side_effect=AssertionError("asked")):
+        effects = Effects()
+        queue.expire(effects)
+    assert effects.settled_entries == [(2, 2)]
+    assert consumer.place is None
+
+
+def test_when_time_has_passed_what_waited_behind_is_delivered() -> None:
+    queue = expiring()
+    publish(queue, with_ttls(*range(1, EXPIRED_ROWS_MAX + 2), TTL_NONE))
+    consumer = consume(queue, 1)
+    queue.now_ms += EXPIRED_ROWS_MAX + 1
+    for delivered in ([], [EXPIRED_ROWS_MAX + 2]):
+        effects = Effects()
+        queue.expire(effects)
+        found = [each.span.first_entry_id for each in delivered_to(effects, consumer)]
+        assert found == delivered
 
 
 def test_a_get_looks_past_all_that_has_expired() -> None:
