@@ -164,9 +164,13 @@ MUTATIONS: tuple[Mutation, ...] = (
 def mutated(chance: random.Random, count: int, number: int = 0) -> bytes:
     """The session with so many mutations at random places.
 
-    Sessions of different numbers, up to 9999, have exclusive queues of different names.
+    Sessions of different numbers, up to 9999, have exclusive queues of different names, and bind
+    them by different keys: a queue that a mutation lets stay gets little of what others publish.
     """
-    data = bytearray(SESSION.replace(b"queue", b"q%04d" % number))
+    session = SESSION.replace(b"queue", b"q%04d" % number).replace(
+        b"key", b"%03d" % (number % 1000)
+    )
+    data = bytearray(session)
     for _ in range(count):
         if data:
             chance.choice(MUTATIONS)(data, chance, chance.randrange(len(data)))

@@ -97,10 +97,13 @@ def test_every_mutated_session_is_answered_or_cut_off(
     ends: Counter[str] = Counter()
     mutations = 0
     with memory_bounded(attacked, GROWTH_BYTES_MAX, f"{sessions} mutated sessions"):
-        for _ in range(0, sessions, AT_ONCE):
+        for first in range(0, sessions, AT_ONCE):
             counts = [chance.randint(1, mutations_max) for _ in range(AT_ONCE)]
             mutations += sum(counts)
-            data = [mutated(chance, count, slot) for slot, count in enumerate(counts)]
+            data = [
+                mutated(chance, count, number % 10_000)
+                for number, count in enumerate(counts, first)
+            ]
             ends.update(map(closing_code, exchange(control, attacked.port, data)))
             assert bystander.failure is None
     assert mutations >= 100_000
