@@ -1,19 +1,30 @@
 # Everything here works on a fresh clone with Python 3.11 or later; the first call makes .venv.
 #
 #   make run      a broker on 127.0.0.1:5672 (LEVERET_PORT=5673 make run: there), data in ./leveret-data
-#   make test     all tests but the long ones
+#   make test     all tests but the long ones; says what it installs for them before it does, and
+#                 with TOOLS=no installs nothing: tests that lack a tool are skipped and say why
+#   make check    in under a minute, for each change: rules, codec, journal, trace and style, with a
+#                 tenth of the random examples. Left out is whatever needs a socket, another
+#                 process or a JVM: live brokers, clients, differential and crash runs, Spark
 #   make soak     the long ones: many rounds of kill -9, the long figures
 #   make bench    side by side with RabbitMQ, which must be installed; BENCH='--rounds 1' goes along;
 #                 then limits, what the trace costs, the same over TLS, and what expiring
-#                 messages cost those who publish
+#                 messages cost those who publish. BENCH='--only real real-200x1' runs these rows and
+#                 nothing else, BENCH='--only real --brokers leveret' without RabbitMQ. Two commits:
+#                 python -m benchmarks.compare DIR_A DIR_B
+#   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
 PYTHON ?= python3
+# no: the system is left as it is, and so are Celery, PySpark and amqplib.
+TOOLS ?= yes
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 INSTALLED := .venv/installed
+CHECK_RULES := tests/core tests/amqp_frames tests/test_tidy.py
+CHECK_DISK := tests/storage tests/logs
 
-.PHONY: run test soak bench lint types tools clean
+.PHONY: run test check check-rules check-disk soak bench trips lint types tools clean
 .DELETE_ON_ERROR:
 
 run: $(INSTALLED)
@@ -24,17 +35,32 @@ run: $(INSTALLED)
 test: $(INSTALLED) tools
 	$(PYTEST) -m "not soak"
 
+# Two halves beside each other, each on a processor of its own.
+check: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-rules check-disk
+
+check-rules: $(INSTALLED)
+	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" $(CHECK_RULES)
+
+check-disk: $(INSTALLED)
+	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" $(CHECK_DISK)
+
 soak: $(INSTALLED) tools
 	$(PYTEST) -m soak -s
 
 bench: $(INSTALLED)
 	@status=0; \
 	$(BIN)/python -m benchmarks.side_by_side --json build/bench.json $(BENCH) || status=$$?; \
+	[ -z '$(findstring --only,$(BENCH))' ] || exit $$status; \
 	$(BIN)/python -m benchmarks.limits || status=$$?; \
 	$(BIN)/python -m benchmarks.trace_cost || status=$$?; \
 	$(BIN)/python -m benchmarks.side_by_side --tls || status=$$?; \
 	$(BIN)/python -m benchmarks.expiry_cost || status=$$?; \
 	exit $$status
+
+# The files that a publish, an ack, a declare and a dead letter pass through, in order.
+trips: $(INSTALLED)
+	$(BIN)/python -m benchmarks.trips $(TRIPS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -49,21 +75,18 @@ types: $(INSTALLED)
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.11'; exit 1; }
-	@.ci/tools venv
-	$(PYTHON) -m venv .venv
+	@[ '$(TOOLS)' = no ] || PYTHON='$(PYTHON)' .ci/tools venv
+	@# One that is there keeps its Python: another one's files in between would break it.
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=77'
 	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
 # What some tests call, if it can be had: AMQP clients in C, Celery, amqplib for Node, PySpark with Java,
-# and strace. What
-# cannot be installed skips its tests, with the reason. RabbitMQ, for tests/differential and `make bench`,
-# is not installed by this: its package starts a server.
+# the oldest Pykka allowed, and strace. RabbitMQ, for tests/differential and `make bench`, is not among them: its package starts
+# a server.
 tools: $(INSTALLED)
-	@.ci/tools clients
-	@.ci/tools celery
-	@.ci/tools node
-	@.ci/tools spark
+	@[ '$(TOOLS)' = no ] || .ci/tools clients celery node spark pykka
 
 clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info

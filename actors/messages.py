@@ -1,4 +1,4 @@
-"""The whole vocabulary of the actors: what they tell each other.
+"""All messages that actors send each other.
 
 Immutable, and in batches: one message per socket read and target, never one per AMQP message. In
 the order of a publish's life, then of a delivery's, then the commands. Queues are named by their
@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 
 from pykka import ActorRef
 
-from ..amqp_frames.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.errors import AmqpError
+from ..amqp_frames.messages.batch import Batch, ChannelInput, Indexes
 from ..amqp_frames.methods import Method
-from ..core.access import Access
-from ..core.consumers import Consumer
+from ..core.channel.unacked import Part
+from ..core.connection.channel_credit import ChannelCredit
+from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
+from ..core.dead_letters.pending import Dead
 from ..core.definitions import QueueDefinition
-from ..core.in_flight import Delivery
-from ..core.login_checks import PasswordCheck
-from ..core.outlet import OutletShare
-from ..core.pending_letters import Dead
-from ..core.unacked import Part
-from ..storage.identity_runs import Identities
+from ..core.queue.consumers import Consumer
+from ..core.queue.in_flight import Delivery
+from ..core.topology.access import Access
+from ..core.users.login_checks import PasswordCheck
+from ..core.users.login_results import LoginResult
+from ..storage.journal.identity_runs import Identities
 
 Ref = ActorRef[Any]
 
@@ -66,7 +68,7 @@ class LogIn(NamedTuple):
 class LoginAnswer(NamedTuple):
     """Logins -> Reader, HttpConnection."""
 
-    is_allowed: bool
+    result: LoginResult
 
 
 class PasswordChecked(NamedTuple):
@@ -81,14 +83,14 @@ class WriteStalled(NamedTuple):
 
 
 class AlarmCleared(NamedTuple):
-    """DiskWatch -> Listener and Readers: publishers may be read again."""
+    """DiskWatch -> Listener, Readers, DeadLetterPublisher, Broker: there is room again."""
 
 
 # --- Reader -> Channel
 
 
 class Input(NamedTuple):
-    """What one read brought: publishes, then acks."""
+    """The input of one read: publishes, then acks."""
 
     channel_input: ChannelInput
 
@@ -139,6 +141,57 @@ class Persisted(NamedTuple):
     appends: Sequence[Append]
 
 
+class Unstored(NamedTuple):
+    """Journal -> Queue: there is no room on the disk for these appends, and nothing of them there.
+
+    Their publishers are nacked, and the queue takes the messages out again.
+    """
+
+    appends: Sequence[Append]
+
+
+# --- Room on the disk
+
+
+class WatchedBy(NamedTuple):
+    """DiskWatch -> Journal, Catalog: this actor learns of the state of the disk."""
+
+    watch: Ref
+
+
+class LookAtDisk(NamedTuple):
+    """Journal -> DiskWatch: much was written since the last look, or segments were removed."""
+
+
+class DiskFull(NamedTuple):
+    """Journal, Catalog -> DiskWatch: a write has met a full disk. `reason` names the file."""
+
+    reason: str
+
+
+class SeekRoom(NamedTuple):
+    """DiskWatch -> Journal: so much is free; refill the reserve, and write the records that wait
+    for room.
+
+    `full_count`: how often a full disk had been met by then.
+    """
+
+    free_bytes: int
+    full_count: int = 0
+
+
+class DiskHasRoom(NamedTuple):
+    """Journal -> DiskWatch: the reserve has what there is room for, and nothing waits.
+
+    `full_count` is that of the SeekRoom: a result from before the disk was full proves nothing.
+    """
+
+    full_count: int = 0
+
+
+# --- Queue -> Channel
+
+
 class Confirm(NamedTuple):
     """A queue has these messages: (batch, indexes) pairs."""
 
@@ -149,12 +202,14 @@ class Confirm(NamedTuple):
 class Reject(NamedTuple):
     """A queue will not have these messages: its limits say so, it failed or was deleted.
 
-    `reason` is for the trace: AMQP cannot carry it.
+    `reason` is for the trace: AMQP cannot carry it. `is_for_now`: the queue has no objection, and
+    would take them once there is room on the disk.
     """
 
     queue: QueueDefinition
     items: Sequence[tuple[Batch, Indexes]]
     reason: str = ""
+    is_for_now: bool = False
 
 
 class Absorbed(NamedTuple):
@@ -187,7 +242,7 @@ class WriteDeliveries(NamedTuple):
     """
 
     frames: Sequence[bytes]
-    outlet: OutletShare
+    outlet: Outlet | OutletShare | RepliesShare
     window_bytes: int
     queue: Ref | None
     answer: Sent | None
@@ -238,6 +293,10 @@ class ForgetIdentities(NamedTuple):
 
 class CommitMore(NamedTuple):
     """Channel -> itself: go on with a tx.commit, after others have had a turn."""
+
+
+class RouteMore(NamedTuple):
+    """RoutingTurns -> Channel: go on with what you are routing."""
 
 
 # --- Dead letters: the publisher of them tells queues Publish and is told Confirm and Reject
@@ -310,17 +369,25 @@ class GetAnswer(NamedTuple):
     message_count: int
 
 
-class CreditChanged(NamedTuple):
-    """Channel or Writer -> Queue: the channel's global prefetch, or the outlet, has room again.
+class CreditOffered(NamedTuple):
+    """Channel or Queue -> Queue: the channel's credit has room for the queue, which waited for it.
 
-    To a channel, whose basic.get has waited for it, too. None: it is the outlet, of all channels.
+    The queue returns what it does not use, for the next queue that waits.
     """
 
-    channel: Ref | None = None
+    channel: Ref
+    credit: ChannelCredit
+
+
+class OutletOpened(NamedTuple):
+    """Writer or Channel -> Queue or Channel: a connection's outlet has room again.
+
+    To a channel because its basic.get has waited for it.
+    """
 
 
 class ChannelDown(NamedTuple):
-    """Channel -> Queue: the channel is gone; its consumers go, what it held comes back."""
+    """Channel -> Queue: the channel is gone; its consumers go, its messages in flight return."""
 
     channel: Ref
 
@@ -346,7 +413,7 @@ class Status(NamedTuple):
 
 
 class Purge(NamedTuple):
-    """Drop what is ready; answered with Purged, once that is on disk."""
+    """Drop the ready messages; answered with Purged, once that is on disk."""
 
     reply_to: Ref
 
@@ -383,7 +450,7 @@ class JournalAnswers(NamedTuple):
 class PrepareDelete(NamedTuple):
     """Broker -> Queue: a delete depends on the counts; answered with Status.
 
-    From the answer on, what comes is held back until Delete or Resume: nothing is confirmed that
+    From the answer on, new messages are held back until Delete or Resume: nothing is confirmed that
     the counts do not know.
     """
 
@@ -395,7 +462,7 @@ class Resume(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Broker -> Queue: nack what is owed, cancel the consumers, stop."""
+    """Broker -> Queue: nack the owed confirms, cancel the consumers, stop."""
 
 
 class DropQueue(NamedTuple):
@@ -455,7 +522,7 @@ class QueuesDeleted(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Broker -> Catalog: make these changes durable; answered with Committed."""
+    """Broker -> Catalog: make these changes durable; answered with Committed or Refused."""
 
     reply_to: Ref
     changes: Sequence[Any]
@@ -463,6 +530,15 @@ class Commit(NamedTuple):
 
 class Committed(NamedTuple):
     """Catalog -> Broker: the changes are on disk."""
+
+
+class CatalogChanged(NamedTuple):
+    """Catalog -> Journal: it has committed the change of this number.
+
+    Told before Committed, so before anything that depends on the change can be appended.
+    """
+
+    change_number: int
 
 
 # --- Accounts and reports
@@ -501,7 +577,7 @@ class AccountAnswer(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Queue -> Channel: the command cannot be carried out."""
+    """Queue -> Channel, Broker; Catalog -> Broker: the command cannot be carried out."""
 
     error: AmqpError
 
@@ -540,15 +616,24 @@ class Abandon(NamedTuple):
     """Node -> Listener and Readers: drop the connection without a word."""
 
 
+class GiveWay(NamedTuple):
+    """Listener -> Reader: another client needs the place, unless the vhost is open by now."""
+
+    limit: str
+
+
 # --- Writer and Ticker
 
 
 class CloseTransport(NamedTuple):
-    """Reader -> Writer: write what is left, then close the socket."""
+    """Reader -> Writer: write the rest, then close the socket."""
 
 
 class StartHeartbeats(NamedTuple):
-    """Reader -> Writer: write a heartbeat in each interval in which nothing else is written."""
+    """Reader -> Writer: write a heartbeat in each interval in which nothing else is written.
+
+    An interval of 0 writes none from now on.
+    """
 
     interval_seconds: float
 

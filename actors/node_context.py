@@ -1,24 +1,47 @@
-"""What every actor of one node may ask for: settings, the shared table, the actors above it."""
+"""The shared context of one node's actors: settings, the routing table, the actors above them.
+
+It also defines the entry of an open connection, for reports and for closing it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..amqp_frames.decoder import Decoder
-from ..core.accounts import Accounts
-from ..core.handshake import Limits
-from ..core.peer import Subject
-from ..core.reply_consumers import ReplyConsumers
-from ..core.vhosts import Vhosts
-from ..logs.trace import Trace
+from ..core.connection.draining import Draining
+from ..core.connection.handshake import Handshake, Limits, ServerNames
+from ..core.connection.peer import Peer, Subject
+from ..core.connection.waiting_peers import Crowds, WaitingPeers
+from ..core.publishing.reply_consumers import ReplyConsumers
+from ..core.publishing.vhost_users import VhostUsers
+from ..core.topology.access import Access
+from ..core.topology.vhosts import Vhosts
+from ..core.users.accounts import Accounts
+from ..logs.trace.trace import Trace
 from .messages import Ref
-from .open_connection import OpenConnection
-from .runtime import Runtime
+from .runtime.routing_turns import RoutingTurns
+from .runtime.runtime import Runtime
 
-# Until frame_max is agreed: what is offered counts for those only who have logged in. RabbitMQ
-# takes 4096 octets, which long properties of a client may exceed.
+
+@dataclass(slots=True, eq=False)
+class OpenConnection:
+    """From its vhost's opening to its socket's end. `channels` is its reader's own dictionary.
+
+    A channel whose close has not been answered is None.
+    """
+
+    peer: Peer
+    handshake: Handshake
+    access: Access
+    channels: Mapping[int, Ref | None]
+    opened_seconds: float = field(default_factory=time.time)
+
+
+# Until frame_max is agreed: the offered value applies only after the login. RabbitMQ takes 4096
+# octets, which long properties of a client may exceed.
 OPENING_FRAME_BYTES_MAX: Final = 131_072
 
 
@@ -30,7 +53,7 @@ class NodeContext:
     # Exchanges and queues: changed by the broker's actor, read by all.
     vhosts: Vhosts
     limits: Limits
-    version: str
+    server_names: ServerNames
     # Users, vhosts and permissions: read by all, changed by the broker's actor.
     accounts: Accounts
     # Whom a client certificate's subject names, for the mechanism EXTERNAL.
@@ -49,12 +72,21 @@ class NodeContext:
     stranded_letters_bytes_max: int
     handshake_timeout_seconds: float
     close_timeout_seconds: float
+    # Connections that are closed and whose clients have not closed their sockets yet.
+    draining: Draining[Ref]
+    # Readers whose vhost is not open yet, and which of them gives way to a new one.
+    unopened: WaitingPeers[Ref]
+    unopened_connections_max: int
     connections_max: int
     file_descriptors_kept: int
     consumers_per_channel_max: int
     # An actor that the node cannot do without has failed.
     on_fatal: Callable[[str, BaseException], None]
     reply_consumers: ReplyConsumers
+    # Connected users by vhost, with what they may do and where their publishes lead.
+    vhost_users: VhostUsers
+    # Who routes what takes long.
+    routing_turns: RoutingTurns
     broker: Ref
     ticker: Ref
     dead_letters: Ref
@@ -63,6 +95,10 @@ class NodeContext:
     logins: Ref
     # Why publishers are not read, in RabbitMQ's words; "" while they are.
     alarm: str = ""
+    # A write has met a full disk, and there is no room since: dead letters wait for some, too.
+    is_disk_full: bool = False
+    # Of all listeners.
+    crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.
     open_connections: dict[Ref, OpenConnection] = field(default_factory=dict)
 

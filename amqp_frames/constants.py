@@ -1,7 +1,8 @@
 """Numbers of the protocol: frames, classes, reply codes. No logic.
 
 The values are those of the AMQP 0-9-1 specification; where RabbitMQ differs, the comment says so.
-Method ids stand with their methods (methods.py), property flags with the properties.
+Method ids stand with their methods (amqp_frames/methods/__init__.py), property flags with the
+properties.
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
 """From bytes to publishes, acks and methods: everything that comes in on one connection.
 
 Sans-IO and total: `Decoder.feed` takes any bytes and returns what they complete. A violation of
-the protocol is kept in `Decoder.error` as the HardError that closes the connection; what was
-complete before it is still returned, and no other exception leaves this module.
+the protocol is kept in `Decoder.error` as the HardError that closes the connection; it still
+returns everything complete before it, and no other exception leaves this module.
 
 Three ways through, from fast to general: a publish with the very bytes, up to its body, of the
 one before, and a publish that lies whole in the buffer (`publishes.py`); anything else goes frame
-by frame, here and in `assembly.py`. A frame that is not whole waits, in the pieces it came in,
-until it is: nothing is scanned or copied twice however slowly it arrives, and no earlier
-read is held by it.
+by frame, here and in `amqp_frames/messages/assembly.py`. A frame that is not whole waits, in the
+pieces it came in, until it is: nothing is scanned or copied twice however slowly it arrives, and
+no earlier read is held by it.
 
-Another channel's frames, an ack or a heartbeat do not end a channel's batch; a method does.
-Rules and words are those of RabbitMQ's rabbit_reader and rabbit_command_assembler.
+Another channel's frames, an ack or a heartbeat do not end a channel's batch; a method does. A run
+of basic.ack frames of one channel is decoded as numbers, without a method object for each.
+
+Rules and words are those of RabbitMQ's rabbit_reader and rabbit_command_assembler. This module
+finds the faults of a single frame; after `too_large` and `wrong_end` the place of the next frame is
+unknown. amqp_frames/messages/assembly.py finds frames that are wrong only because of earlier ones.
 """
 
 from __future__ import annotations
@@ -19,23 +23,111 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from .ack_run import ACK_SIZE_AND_IDS, is_whole_ack, take_acks
-from .assembly import PUBLISH_IDS, Assembly
-from .batch import Acks, Batch, Begun, ChannelInput, MethodFrame, Oversized
 from .constants import (
     COMMAND_INVALID,
+    CONTENT_HEADER_BYTES,
     EMPTY_FRAME_BYTES,
+    FRAME_BODY,
     FRAME_END,
+    FRAME_ERROR,
+    FRAME_HEADER,
     FRAME_HEADER_BYTES,
     FRAME_HEARTBEAT,
     FRAME_METHOD,
+    FRAME_SLACK_BYTES,
     UNEXPECTED_FRAME,
 )
 from .errors import HardError
-from .frame_faults import check_kind, too_large, wrong_end
-from .methods import decode_method
-from .publishes import INCOMPLETE, PublishRun
-from .unfinished import UnfinishedPublishes
+from .messages.assembly import Assembly, UnfinishedPublishes
+from .messages.batch import Acks, Batch, Begun, ChannelInput, MethodFrame, Oversized
+from .messages.publishes import INCOMPLETE, PUBLISH_IDS, PublishRun
+from .methods import BasicAck, decode_method
+
+# The least that a frame's payload must have, else its type is as good as unknown.
+_PAYLOAD_BYTES_MIN: Final = {
+    FRAME_METHOD: 4,
+    FRAME_HEADER: CONTENT_HEADER_BYTES,
+    FRAME_BODY: 0,
+    FRAME_HEARTBEAT: 0,
+}
+# So much of a payload is shown.
+_SHOWN_BYTES: Final = 16
+# How Erlang shows an octet within a string; for other methods it shows numbers instead.
+_SHOWN: Final = {octet: chr(octet) for octet in range(32, 127)} | dict(
+    zip(
+        b'\b\t\n\v\f\r\x1b"\\',
+        ("\\b", "\\t", "\\n", "\\v", "\\f", "\\r", "\\e", '\\"', "\\\\"),
+        strict=True,
+    )
+)
+
+
+def too_large(kind: int, payload_bytes: int, payload_bytes_max: int) -> HardError:
+    """The frame says that its payload is larger than is taken, the slack included."""
+    limit = payload_bytes_max - FRAME_SLACK_BYTES
+    reason = f"{{frame_too_large,{payload_bytes},{limit}}}"
+    return HardError(FRAME_ERROR, f"{_shown(kind, b'')}: {reason}")
+
+
+def wrong_end(kind: int, data: bytes, start: int, end: int) -> HardError:
+    """The frame in data[start:end] has something else where its end octet must be."""
+    payload = data[start + FRAME_HEADER_BYTES : end - 1]
+    reason = f"{{invalid_frame_end_marker,{data[end - 1]}}}"
+    return HardError(FRAME_ERROR, f"{_shown(kind, payload)}: {reason}")
+
+
+def check_kind(kind: int, channel_number: int, data: bytes, start: int, end: int) -> None:
+    """HardError if the whole frame in data[start:end] can be nothing on its channel."""
+    payload_bytes = end - start - EMPTY_FRAME_BYTES
+    least = _PAYLOAD_BYTES_MIN.get(kind, payload_bytes + 1)
+    if payload_bytes < least or (payload_bytes and kind == FRAME_HEARTBEAT):
+        reply_code, reason = FRAME_ERROR, ": unknown_frame"
+    elif kind == FRAME_HEARTBEAT if channel_number else kind in (FRAME_HEADER, FRAME_BODY):
+        reply_code, reason = UNEXPECTED_FRAME, ""
+    else:
+        return
+    payload = data[start + FRAME_HEADER_BYTES : end - 1]
+    raise HardError(reply_code, _shown(kind, payload) + reason)
+
+
+def _shown(kind: int, payload: bytes) -> str:
+    """A frame's type and its first octets, as Erlang prints a binary."""
+    some = payload[:_SHOWN_BYTES]
+    if some and all(octet in _SHOWN for octet in some):
+        octets = '"' + "".join(_SHOWN[octet] for octet in some) + '"'
+    else:
+        octets = ",".join(map(str, some))
+    which = "all" if len(payload) <= _SHOWN_BYTES else f"first {_SHOWN_BYTES}"
+    return f"type {kind}, {which} octets = <<{octets}>>"
+
+
+_tag_and_multiple = Struct(">QB").unpack_from
+# A basic.ack frame from its size on.
+ACK_SIZE_AND_IDS: Final = b"\x00\x00\x00\x0d" + BasicAck.prefix
+_ACK_FRAME_BYTES: Final = 21
+
+
+def is_whole_ack(data: bytes, position: int) -> bool:
+    """Is the frame whole and well ended that begins at `position` as a basic.ack does?"""
+    end = position + _ACK_FRAME_BYTES
+    return end <= len(data) and data[end - 1] == FRAME_END
+
+
+def take_acks(acks: Acks, data: bytes, position: int) -> int:
+    """Take the whole basic.ack at `position` and those of its channel behind it; return the end."""
+    size = len(data)
+    prefix = data[position : position + 11]
+    end = position + _ACK_FRAME_BYTES
+    tags, multiples = acks.tags, acks.multiples
+    while True:
+        tag, multiple = _tag_and_multiple(data, position + 11)
+        tags.append(tag)
+        multiples.append(multiple & 1)
+        position = end
+        end += _ACK_FRAME_BYTES
+        if end > size or data[end - 1] != FRAME_END or not data.startswith(prefix, position):
+            return position
+
 
 _frame_header = Struct(">BHI").unpack_from
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
@@ -122,7 +214,8 @@ class Decoder:
             position = self._complete_pending(data, position)
         if position < len(data) and not self.lost_sync:
             self._decode_and_keep_rest(data, position)
-        # What was decoded is the caller's alone, or an idle connection would hold its last read.
+        # The decoded batches belong to the caller alone, or an idle connection would hold its last
+        # read.
         events = self._events
         self._events = []
         self._open.clear()
@@ -130,10 +223,10 @@ class Decoder:
         return events
 
     def _complete_pending(self, data: bytes, position: int) -> int:
-        """Add to what waits as much as makes it whole; return how far the read is used up.
+        """Complete the waiting frame from the new bytes; return how far the read is used up.
 
-        A large read is not joined with what waits, but for the begin that completes it: a copy of
-        all of it would take as long as everything else that is done with it.
+        A large read is not joined with waiting bytes, except for the part that completes their
+        frame: a copy of all of it would take as long as everything else that is done with it.
         """
         missing = self._needed_bytes - self._pending_bytes
         if missing <= 0 or len(data) - position < READ_BYTES_COPIED_MAX:
@@ -214,10 +307,10 @@ class Decoder:
         channel_input = self._open.get(channel_number)
         batch = None if channel_input is None else channel_input.batch
         if batch is not None:
-            return self._run.take(batch, self._numbers[channel_number], position)
+            return self._run.decode_run(batch, self._numbers[channel_number], position)
         batch = Batch(data, channel_number)
         numbers: dict[bytes, int] = {}
-        after = self._run.take(batch, numbers, position)
+        after = self._run.decode_run(batch, numbers, position)
         if after > position:
             self._input(channel_number).batch = batch
             self._numbers[channel_number] = numbers

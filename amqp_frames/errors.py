@@ -5,8 +5,8 @@ actor that owns the channel or the connection. A fault of our own is never one o
 
 The reply text is a short string on the wire, so it holds 255 octets at most. Longer ones are cut
 at 252 octets, never inside a UTF-8 sequence, and end in "...", as RabbitMQ does it. Octets of the
-peer that were not UTF-8 (surrogate escapes, see wire_types.py) show as "?", so that every client
-can decode the text.
+peer that were not UTF-8 (surrogate escapes, see amqp_frames/methods/wire_types.py) show as "?", so
+that every client can decode the text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def reply_text(reply_code: int, explanation: str) -> str:
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > SHORT_STRING_BYTES_MAX:
         kept = encoded[: SHORT_STRING_BYTES_MAX - len(_ELLIPSIS)]
-        # "ignore" drops the octets of a character that the cut has split, and nothing else: what
-        # is before the cut is valid.
+        # "ignore" drops the octets of a character that the cut has split, and nothing else: the
+        # bytes before the cut are valid.
         return kept.decode("utf-8", "ignore") + _ELLIPSIS
     return encoded.decode("utf-8")

@@ -7,11 +7,16 @@ The values that are present follow in the order of their flags. `start` is alway
 first flag octet, `end` the end of the payload.
 
 As in RabbitMQ (rabbit_framing_amqp_0_9_1:decode_properties), the two low bits mean nothing (the
-specification would let the lowest announce more flags) and no string is checked for UTF-8: what is
-not has surrogate escapes (short_strings.py). Values that end early or late are HardError 502
-SYNTAX_ERROR; in RabbitMQ they crash the channel, which its client sees as 541.
+specification would let the lowest announce more flags) and no string is checked for UTF-8: other
+octets become surrogate escapes (amqp_frames/values/field_table.py). Values that end early or late
+are HardError 502 SYNTAX_ERROR; in RabbitMQ they crash the channel, which its client sees as 541.
 
-Bounds are not checked value by value, as in field_table.py: a position past the end stays there.
+Bounds are not checked value by value, as in amqp_frames/values/field_table.py: a position past the
+end stays there.
+
+This module also decides which publishes the broker must examine before their bytes pass. It decides
+once for properties that a publisher repeats, by their flags and, where a header's name counts, by
+its octets: a name that only looks like such a header costs a check, and no more.
 """
 
 from __future__ import annotations
@@ -22,8 +27,14 @@ from typing import Final, NamedTuple
 
 from .constants import CLASS_BASIC, SYNTAX_ERROR
 from .errors import HardError
-from .field_table import Table, decode_table, encode_table, skip_table
-from .short_strings import decode_text, encode_short_string
+from .values.field_table import (
+    Table,
+    decode_table,
+    decode_text,
+    encode_short_string,
+    encode_table,
+    skip_table,
+)
 
 FLAG_CONTENT_TYPE: Final = 0x8000
 FLAG_CONTENT_ENCODING: Final = 0x4000
@@ -190,3 +201,29 @@ def _of_publish(error: HardError) -> HardError:
     error.class_id = CLASS_BASIC
     error.method_id = 40
     return error
+
+
+# In the first octet of the flags: headers, delivery_mode, reply_to and expiration; in the second:
+# user_id.
+_HEADERS_HIGH: Final = 0x20
+_DELIVERY_MODE_HIGH: Final = 0x10
+_REPLY_TO_HIGH: Final = 0x02
+_EXPIRATION_HIGH: Final = 0x01
+_USER_ID_LOW: Final = 0x10
+# Header names as on the wire: further routing keys (RabbitMQ's sender-selected distribution).
+_CC: Final = b"\x02CC"
+_BCC: Final = b"\x03BCC"
+# The value of reply_to, as on the wire, that asks for a direct reply.
+_DIRECT: Final = b"\x15amq.rabbitmq.reply-to"
+
+
+def must_look(properties: bytes, delivery_mode: int) -> bool:
+    """Do these properties, flags and values as on the wire, concern the broker?"""
+    high = properties[0]
+    if delivery_mode not in DELIVERY_MODES and high & _DELIVERY_MODE_HIGH:
+        return True
+    if high & _EXPIRATION_HIGH or properties[1] & _USER_ID_LOW:
+        return True
+    if high & _REPLY_TO_HIGH and _DIRECT in properties:
+        return True
+    return bool(high & _HEADERS_HIGH) and (_CC in properties or _BCC in properties)

@@ -19,13 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from leveret.logs.trace_tail import TraceTail
+from leveret.logs.reading.tail import TraceTail
 
-from . import wire
-from .brokers import Leveret
-from .client import Client
-from .load import Consumer, Load, LoadedConnection, Publisher
-from .tag_frames import TagFrames
+from benchmarks import wire
+from benchmarks.brokers import Leveret
+from benchmarks.client import Client
+from benchmarks.load import Consumer, Load, LoadedConnection, Publisher
+from benchmarks.tag_frames import TagFrames
 
 FANOUT = "big-trace-fanout"
 FANOUT_QUEUES = ["audit", "archive", "search"]
@@ -38,7 +38,7 @@ LOOK_SECONDS = 0.25
 # The buffer is never full: a trace with gaps is another thing.
 SETTINGS = {
     "TRACE_ONE_OF": 1,
-    "TRACE_BUFFER_EVENTS_MAX": 4_000_000,
+    "TRACE_BUFFER_BYTES_MAX": 1 << 30,
     "TRACE_FILE_BYTES_MAX": FILE_BYTES,
     "TRACE_FILES_MAX": 10_000,
 }
@@ -50,7 +50,7 @@ def publishers() -> list[Publisher]:
 
     def publisher(keys: list[str], window: int, mode: int = wire.PERSISTENT) -> Publisher:
         block = [wire.publish(1, "", key, body, mode) for key in keys]
-        return Publisher(b"".join(block), len(keys), [1], window)
+        return Publisher([b"".join(block)], len(keys), [1], window)
 
     fanout = wire.publish(1, FANOUT, "", body)
     unroutable = wire.publish(1, "", "nobody", body, wire.PERSISTENT, mandatory=True)
@@ -60,8 +60,8 @@ def publishers() -> list[Publisher]:
         publisher(["payments"], 3),
         publisher(["metrics"] * 10, 20, wire.TRANSIENT),
         publisher(["red", "blue", "red", "orders", "blue"], 10),
-        Publisher(fanout * 2, 2, [1], 4),
-        Publisher(unroutable, 1, [1], 1),
+        Publisher([fanout * 2], 2, [1], 4),
+        Publisher([unroutable], 1, [1], 1),
     ]
 
 
@@ -128,7 +128,7 @@ def unpack(directory: Path) -> None:
 
 
 def main() -> None:
-    """Parse the arguments, make the trace, say what is there."""
+    """Parse the arguments, make the trace, print its size."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("directory", type=Path, metavar="OUT", help="a folder that is not there")
     parser.add_argument("--events", type=int, default=2_000_000)

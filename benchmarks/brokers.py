@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -25,8 +26,8 @@ from typing import Protocol
 
 import psutil
 
-from .client import Client, RefusedError
-from .tls import CertificateFiles, context_of, issue
+from benchmarks.client import Client, RefusedError
+from benchmarks.tls import CertificateFiles, context_of, issue
 
 RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 RABBITMQ_MISSING = "RabbitMQ is not installed: apt-get install -y rabbitmq-server (as root)"
@@ -40,7 +41,7 @@ class BrokerError(Exception):
 
 
 class Broker(Protocol):
-    """What the drivers need of a broker."""
+    """The interface of a broker that the drivers use."""
 
     name: str
     port: int
@@ -56,6 +57,15 @@ class Broker(Protocol):
 
     def process(self) -> psutil.Process:
         """Give the process that serves."""
+
+
+def allow_many_connections() -> None:
+    """Let this process, and those it starts, open as many files as the system allows at most.
+
+    A thousand connections need as many descriptors on either side, the usual limit.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def free_port() -> int:
@@ -88,7 +98,7 @@ class _Child:
             raise BrokerError(f"it ended with {self.process.returncode}; {self.output}:\n{text}")
 
     def stop(self) -> None:
-        """Ask it to stop, wait, and kill what is left of its session."""
+        """Ask it to stop, wait, and kill the rest of its session."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -135,6 +145,8 @@ class RabbitMQ:
             # Nodes of one machine have names of their own, as they have ports.
             "RABBITMQ_NODENAME": f"leveret-bench-{self.port}@localhost",
             "RABBITMQ_DIST_PORT": str(free_port()),
+            # Erlang's register of nodes: a daemon, which would outlive the node.
+            "ERL_EPMD_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(self._directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self._directory / "log"),
             "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq.conf"),
@@ -159,6 +171,18 @@ class RabbitMQ:
         if self._child is not None:
             self._child.stop()
             self._child = None
+            self._stop_register()
+
+    def _stop_register(self) -> None:
+        """End the daemon that the node has started; a process that has ended already is no
+        fault."""
+        subprocess.run(
+            ["epmd", "-port", self._environment["ERL_EPMD_PORT"], "-kill"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
 
     def control(self, *arguments: str) -> None:
         """Have its own command line tool do something."""

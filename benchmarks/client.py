@@ -10,8 +10,8 @@ import socket
 import ssl
 import struct
 
-from . import wire
-from .tls import TlsSocket
+from benchmarks import wire
+from benchmarks.tls import TlsSocket
 
 FRAME_BYTES_MAX = 131072
 
@@ -115,7 +115,7 @@ class Client:
         self.request(wire.queue_declare(channel, queue, durable=True, passive=True), (50, 11))
 
     def delete_queue(self, channel: int, queue: str) -> None:
-        """Delete a queue with what is in it, if it is there."""
+        """Delete a queue with its messages, if it exists."""
         self.request(wire.queue_delete(channel, queue), (50, 41))
 
     def declare_fanout(self, channel: int, exchange: str, queues: list[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 
-from . import wire
+from benchmarks import wire
 
 ACK_FRAME_BYTES = 21
 _TAG = 11

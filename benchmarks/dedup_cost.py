@@ -23,12 +23,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from . import wire
-from .brokers import BrokerError, Leveret, wait_until_idle
-from .client import Client
-from .confirms import ACK_FRAME_BYTES, Confirms
-from .report import table
-from .side_by_side import ROOT, machine
+from benchmarks import wire
+from benchmarks.brokers import BrokerError, Leveret, wait_until_idle
+from benchmarks.client import Client
+from benchmarks.confirms import ACK_FRAME_BYTES, Confirms
+from benchmarks.report import table
+from benchmarks.side_by_side import ROOT, machine
 
 WINDOW = 1_000_000
 UNCONFIRMED_MAX = 2_000

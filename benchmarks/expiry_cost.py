@@ -27,15 +27,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import wire
-from .brokers import BrokerError, Leveret, wait_until_idle
-from .client import Client
-from .generator import Figures
-from .load import Load, LoadedConnection, Publisher
-from .report import table
-from .scenarios import SCENARIOS, Scenario, scenario_named
-from .side_by_side import ROOT, generated, machine
-from .watched_expiry import LATENESS_FILE
+from benchmarks import wire
+from benchmarks.brokers import BrokerError, Leveret, wait_until_idle
+from benchmarks.client import Client
+from benchmarks.load import Load, LoadedConnection, Publisher
+from benchmarks.measuring import Figures
+from benchmarks.report import table
+from benchmarks.scenarios import SCENARIOS, Scenario, scenario_named
+from benchmarks.side_by_side import ROOT, generated, machine
+from benchmarks.watched_expiry import LATENESS_FILE
 
 # By which share confirms may become fewer, or later.
 SLOWER_MAX = 0.10
@@ -88,7 +88,7 @@ class Million:
             for queue in expiring_queues()
         ]
         block = b"".join(chosen.choices(kinds, k=BLOCK))
-        publisher = Publisher(block, BLOCK, [1], WINDOW)
+        publisher = Publisher([block], BLOCK, [1], WINDOW)
         load = Load([LoadedConnection(client.socket, publisher, None)])
         begun = time.monotonic()
         while publisher.sent < count - WINDOW:

@@ -1,6 +1,6 @@
 """The load generator, a process of its own: one scenario against one broker, its figures as JSON.
 
-    python -m benchmarks.generator --port 5672 --scenario durable --seconds 2
+    python -m benchmarks.generator --port 5672 --scenario real --seconds 2 --broker-pid 4711
 
 It declares what the scenario needs, warms up, measures, waits until every publish is confirmed (so
 that a confirm that is missing fails the run), and deletes what it declared. Its own share of a CPU
@@ -12,31 +12,39 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import struct
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
 from functools import partial
 from pathlib import Path
 
-from . import wire
-from .client import Client
-from .load import Consumer, Load, LoadedConnection, Publisher
-from .scenarios import PREFETCH, SCENARIOS, Scenario, scenario_named
-from .tag_frames import TagFrames
-from .tls import context_of
+from benchmarks import many_publishers, many_workers, wire
+from benchmarks.client import Client
+from benchmarks.load import Consumer, Load, LoadedConnection, Publisher
+from benchmarks.many_publishers import ManyPublishers, Messages
+from benchmarks.many_workers import ManyWorkers
+from benchmarks.measuring import AnyLoad, BrokerCpu, Figures, measured, one_at_a_time
+from benchmarks.messages import pool
+from benchmarks.scenarios import SCENARIOS, Scenario, scenario_named
+from benchmarks.tag_frames import TagFrames
+from benchmarks.tls import context_of
+from benchmarks.topology import EXCHANGE, NO_QUEUE, Connect, declared
 
-QUEUE_PREFIX = "leveret-bench"
-EXCHANGE = "leveret-bench-fanout"
-NO_QUEUE = "leveret-bench-no-queue"
-Figures = dict[str, float]
-# Opens a connection, with a frame_max if there is one.
-Connect = Callable[..., Client]
+# What the workers' queue holds at least, so that no worker waits for a publish.
+BACKLOG_MESSAGES = 2_000
 
 
-def queues_of(scenario: Scenario) -> list[str]:
-    """Give the names of the queues that the scenario needs."""
-    return [f"{QUEUE_PREFIX}-{i}" for i in range(max(scenario.queues, 0) * scenario.connections)]
+def blocks_of(scenario: Scenario, queues: list[str]) -> list[bytes]:
+    """Encode the blocks that are sent in turn: many that differ, or a single one."""
+    if not scenario.different:
+        return [block_of(scenario, queues)]
+    messages = pool_of(scenario, queues)
+    size = scenario.block
+    return [b"".join(messages[at : at + size]) for at in range(0, len(messages), size)]
+
+
+def pool_of(scenario: Scenario, queues: list[str]) -> list[bytes]:
+    """Encode messages that differ, with the scenario's routing keys in turn."""
+    [delivery_mode] = scenario.delivery_modes
+    return pool(queues or [NO_QUEUE], delivery_mode, scenario.mandatory)
 
 
 def block_of(scenario: Scenario, queues: list[str]) -> bytes:
@@ -64,7 +72,7 @@ def block_of(scenario: Scenario, queues: list[str]) -> bytes:
 def publisher_of(scenario: Scenario, queues: list[str]) -> Publisher:
     """Make the publisher of a connection."""
     channels = list(range(1, scenario.channels + 1))
-    return Publisher(block_of(scenario, queues), scenario.block, channels, scenario.window)
+    return Publisher(blocks_of(scenario, queues), scenario.block, channels, scenario.window)
 
 
 def consumer_of(scenario: Scenario, queue: str) -> Consumer:
@@ -79,31 +87,9 @@ def consumer_of(scenario: Scenario, queue: str) -> Consumer:
     return Consumer(channel)
 
 
-@contextmanager
-def declared(connect: Connect, scenario: Scenario) -> Iterator[list[str]]:
-    """Declare the queues (and the exchange) afresh, and delete them at the end."""
-    client = connect()
-    client.open_channel(1)
-    queues = queues_of(scenario)
-
-    def delete() -> None:
-        for queue in queues:
-            client.delete_queue(1, queue)
-        client.delete_exchange(1, EXCHANGE)
-
-    delete()
-    for queue in queues:
-        client.declare_queue(1, queue, scenario.durable_queues)
-    if scenario.fanout:
-        client.declare_fanout(1, EXCHANGE, queues)
-    try:
-        yield queues
-    finally:
-        delete()
-        client.close()
-
-
-def connected(connect: Connect, scenario: Scenario, queues: list[str]) -> tuple[Load, list[Client]]:
+def connected(
+    connect: Connect, scenario: Scenario, queues: list[str]
+) -> tuple[AnyLoad, list[Client]]:
     """Open the connections of the scenario, each with its part of the queues."""
     clients = []
     connections = []
@@ -119,17 +105,39 @@ def connected(connect: Connect, scenario: Scenario, queues: list[str]) -> tuple[
             if scenario.consumer_channel > scenario.channels:
                 client.open_channel(scenario.consumer_channel)
             consumer = consumer_of(scenario, part[0])
-            client.consume(scenario.consumer_channel, part[0], PREFETCH)
+            client.consume(scenario.consumer_channel, part[0], scenario.prefetch)
         republishing = scenario.consuming == "republish"
         connections.append(LoadedConnection(client.socket, publisher, consumer, republishing))
     if scenario.consumer_frame_bytes_max is not None:
         client = connect(scenario.consumer_frame_bytes_max)
         clients.append(client)
         client.open_channel(scenario.consumer_channel)
-        client.consume(scenario.consumer_channel, queues[0], PREFETCH)
+        client.consume(scenario.consumer_channel, queues[0], scenario.prefetch)
         consumer = consumer_of(scenario, queues[0])
         connections.append(LoadedConnection(client.socket, None, consumer))
     return Load(connections), clients
+
+
+def many_connected(
+    connect: Connect, scenario: Scenario, queue: str
+) -> tuple[AnyLoad, list[Client]]:
+    """Open the many connections of the scenario, all for one queue."""
+    clients = [connect() for _ in range(scenario.publishers or scenario.workers)]
+    for client in clients:
+        client.open_channel(1, confirm=scenario.publishers > 0)
+    if scenario.publishers:
+        messages = Messages(pool_of(scenario, [queue]))
+        publishers = [
+            many_publishers.Publisher(each, messages, scenario.window) for each in clients
+        ]
+        return ManyPublishers(publishers), clients
+    for client in clients:
+        client.consume(1, queue, scenario.prefetch)
+    filling = connect()
+    filling.open_channel(1, confirm=True)
+    filler = LoadedConnection(filling.socket, publisher_of(scenario, [queue]), None)
+    workers = [many_workers.Worker(client) for client in clients]
+    return ManyWorkers(workers, filler, BACKLOG_MESSAGES), [*clients, filling]
 
 
 def prefill(connect: Connect, queue: str, scenario: Scenario) -> None:
@@ -143,85 +151,50 @@ def prefill(connect: Connect, queue: str, scenario: Scenario) -> None:
     client.abandon()
 
 
-def measured(load: Load, seconds: float, warmup_seconds: float) -> Figures:
-    """Run the load; give rates, latencies and the share of a core it took."""
-    load.run(warmup_seconds)
-    publishers = [c.publisher for c in load.connections if c.publisher is not None]
-    for publisher in publishers:
-        publisher.latencies.clear()
-    confirmed, back = load.confirmed, load.messages_back
-    cpu, clock = time.process_time(), time.perf_counter()
-    load.run(seconds)
-    elapsed = time.perf_counter() - clock
-    cpu = time.process_time() - cpu
-    confirmed, back = load.confirmed - confirmed, load.messages_back - back
-    latencies = sorted(sample for publisher in publishers for sample in publisher.latencies)
-    return {
-        "confirmed_rate": confirmed / elapsed,
-        "back_rate": back / elapsed,
-        **quantiles(latencies),
-        "generator_cpu_share": cpu / elapsed,
-    }
-
-
-def quantiles(latencies_sorted: list[float]) -> Figures:
-    """Give p50 and p99 of sorted seconds, in milliseconds."""
-    if not latencies_sorted:
-        return {"p50_ms": float("nan"), "p99_ms": float("nan")}
-    last = len(latencies_sorted) - 1
-    return {
-        "p50_ms": latencies_sorted[round(last * 0.50)] * 1e3,
-        "p99_ms": latencies_sorted[round(last * 0.99)] * 1e3,
-    }
-
-
-def one_at_a_time(client: Client, block: bytes, seconds: float, warmup_seconds: float) -> Figures:
-    """Publish, wait for the confirm, publish again: on a blocking socket, for true latencies."""
-    latencies: list[float] = []
-    send, receive, clock = client.socket.sendall, client.socket.recv, time.perf_counter
-    seq_no = 0
-    begin = clock() + warmup_seconds
-    cpu, started = time.process_time(), clock()
-    while (sent := clock()) < begin + seconds:
-        seq_no += 1
-        send(block)
-        confirm = receive(64)
-        done = clock()
-        while len(confirm) < 21:
-            confirm += receive(64)
-        if struct.unpack_from(">Q", confirm, 11)[0] != seq_no or confirm[9:11] != b"\x00P":
-            raise ValueError(f"publish {seq_no} was answered with {confirm.hex()}")
-        if sent >= begin:
-            latencies.append(done - sent)
-    cpu_share = (time.process_time() - cpu) / (clock() - started)
-    rate = len(latencies) / seconds
-    figures = quantiles(sorted(latencies))
-    return {"confirmed_rate": rate, "back_rate": 0.0, **figures, "generator_cpu_share": cpu_share}
-
-
-def run(connect: Connect, scenario: Scenario, seconds: float, warmup_seconds: float) -> Figures:
+def run(
+    connect: Connect,
+    scenario: Scenario,
+    seconds: float,
+    warmup_seconds: float,
+    broker: BrokerCpu | None = None,
+) -> Figures:
     """Run one scenario; a publish that is not confirmed (or not returned) is an error."""
     with declared(connect, scenario) as queues:
-        if scenario.window == 1:
+        if scenario.window == 1 and not scenario.publishers:
             client = connect()
             client.open_channel(1, confirm=True)
-            figures = one_at_a_time(client, block_of(scenario, queues), seconds, warmup_seconds)
+            block = block_of(scenario, queues)
+            figures = one_at_a_time(client, block, seconds, warmup_seconds, broker)
             client.close()
-            return {"rate": figures["confirmed_rate"], **figures}
-        if scenario.consuming == "republish":
-            prefill(connect, queues[0], scenario)
-        load, clients = connected(connect, scenario, queues)
-        figures = measured(load, seconds, warmup_seconds)
-        load.drain()
-        if scenario.mandatory and load.messages_back != load.sent:
-            raise ValueError(f"{load.sent} published, {load.messages_back} returned")
-        for client in clients:
-            client.abandon()
+        else:
+            load, clients = prepared(connect, scenario, queues)
+            figures = measured(load, seconds, warmup_seconds, broker)
+            load.drain()
+            if scenario.mandatory and load.messages_back != load.sent:
+                raise ValueError(f"{load.sent} published, {load.messages_back} returned")
+            figures["messages"] = load.confirmed
+            for client in clients:
+                client.abandon()
     rate = figures["confirmed_rate"]
-    if scenario.consuming != "none":
-        # What goes in and not out is not throughput.
+    if scenario.workers:
+        # As many are published as are delivered, but in steps of a block.
+        rate = figures["back_rate"]
+    elif scenario.consuming != "none":
+        # Messages that go in and do not come out are no throughput.
         rate = min(rate, figures["back_rate"])
-    return {"rate": rate, **figures}
+    broker_cpu_us = figures["broker_cpu_share"] / rate * 1e6 if rate else math.nan
+    return {"rate": rate, "broker_cpu_us": broker_cpu_us, **figures}
+
+
+def prepared(
+    connect: Connect, scenario: Scenario, queues: list[str]
+) -> tuple[AnyLoad, list[Client]]:
+    """Open the connections of the scenario, few or many."""
+    if scenario.publishers or scenario.workers:
+        return many_connected(connect, scenario, queues[0])
+    if scenario.consuming == "republish":
+        prefill(connect, queues[0], scenario)
+    return connected(connect, scenario, queues)
 
 
 def main() -> None:
@@ -229,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--tls-authority", type=Path, help="over TLS; the port is one for TLS")
+    parser.add_argument("--broker-pid", type=int, help="whose CPU time is measured")
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--scenario", choices=names, required=True)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -238,7 +212,8 @@ def main() -> None:
     scenario = scenario_named(arguments.scenario)
     context = arguments.tls_authority and context_of(arguments.tls_authority)
     connect = partial(Client, arguments.port, context=context)
-    figures = run(connect, scenario, arguments.seconds, arguments.warmup_seconds)
+    broker = BrokerCpu(arguments.broker_pid) if arguments.broker_pid else None
+    figures = run(connect, scenario, arguments.seconds, arguments.warmup_seconds, broker)
     print(json.dumps(figures))
 
 

@@ -18,16 +18,16 @@ import time
 from collections.abc import Sequence
 from struct import pack
 
-from leveret.amqp_frames.batch import Batch
-from leveret.amqp_frames.publishes import decode_publishes
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.files import Buffer, OperatingSystemFiles
-from leveret.storage.journal import Journal
+from leveret.storage.journal.journal import Journal
 
 ROUNDS = 5
 
 
 class NoDisk(OperatingSystemFiles):
-    """Takes everything and writes nothing: what is left is Python."""
+    """Takes everything and writes nothing: the rest is Python."""
 
     def write(self, handle: int, offset: int, buffers: Sequence[Buffer]) -> int:
         """Nothing is written."""

@@ -1,4 +1,4 @@
-"""What is not a rate of messages: declaring, idle connections, restarting, opening channels.
+"""Measures declaring, idle connections, restarting and opening channels.
 
     python -m benchmarks.limits --rounds 3 --seconds 2
 
@@ -17,10 +17,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .brokers import BROKERS, Broker, BrokerError, Leveret, RabbitMQ, running, wait_until_idle
-from .client import Client
-from .report import table
-from .side_by_side import ROOT, machine
+from benchmarks.brokers import (
+    BROKERS,
+    Broker,
+    BrokerError,
+    Leveret,
+    RabbitMQ,
+    running,
+    wait_until_idle,
+)
+from benchmarks.client import Client
+from benchmarks.report import table
+from benchmarks.side_by_side import ROOT, machine
 
 DECLARE_RATIO_MIN = 5.0
 IDLE_CONNECTIONS = 1000

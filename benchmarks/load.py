@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import selectors
 import socket
+import sys
 from collections import deque
+from collections.abc import Sequence
+from itertools import cycle
 from time import perf_counter, sleep
 
-from . import wire
-from .confirms import ACK_FRAME_BYTES, Confirms
-from .scenarios import ACK_EVERY
-from .tag_frames import TagFrames
-from .tls import TlsSocket
+from benchmarks import wire
+from benchmarks.confirms import ACK_FRAME_BYTES, Confirms
+from benchmarks.scenarios import ACK_EVERY
+from benchmarks.tag_frames import TagFrames
+from benchmarks.tls import TlsSocket
 
 _READ_BYTES = 1 << 20
 _PIECES_MAX = 64
@@ -32,10 +35,13 @@ class StalledError(Exception):
 
 
 class Publisher:
-    """Blocks of publishes on one connection, sent as long as the window has room."""
+    """Blocks of publishes on one connection, sent in turn as long as the window has room."""
 
-    def __init__(self, block: bytes, messages: int, channels: list[int], window: int) -> None:
-        self.block = memoryview(block)
+    def __init__(
+        self, blocks: Sequence[bytes], messages: int, channels: list[int], window: int
+    ) -> None:
+        """`messages` are in each block."""
+        self._blocks = cycle([memoryview(block) for block in blocks])
         self.messages = messages
         self.window = window
         self.confirms = [Confirms(channel) for channel in channels]
@@ -59,11 +65,11 @@ class Publisher:
             while self._on_the_way and self._on_the_way[0][0] <= base:
                 self.latencies.append(now - self._on_the_way.popleft()[1])
 
-    def publish(self, output: deque[memoryview]) -> None:
-        """Add as many blocks as the window has room for."""
-        room = self.window - (self.sent - self.confirmed)
+    def publish(self, output: deque[memoryview], messages_max: int) -> None:
+        """Add as many blocks as the window has room for, of at most this many messages."""
+        room = min(self.window - (self.sent - self.confirmed), messages_max)
         for _ in range(room // self.messages):
-            output.append(self.block)
+            output.append(next(self._blocks))
             self.mark(self.messages)
 
     def mark(self, messages: int) -> None:
@@ -108,13 +114,13 @@ class LoadedConnection:
         self.republishing = republishing
         self.messages_back = 0  # deliveries or returns: whole bodies that came
         self._output: deque[memoryview] = deque()
-        # What was read, behind the end of the read before; always the same memory.
+        # The bytes read, behind the rest of the read before; always the same memory.
         self._buffer = bytearray(_READ_BYTES + ACK_FRAME_BYTES)
         self._view = memoryview(self._buffer)
         self._tail_bytes = 0
 
     def read(self) -> None:
-        """Take what has come, and count it."""
+        """Read the received frames, and count them."""
         tail = self._tail_bytes
         try:
             received = self.socket.recv_into(self._view[tail:])
@@ -133,17 +139,17 @@ class LoadedConnection:
         self._view[: self._tail_bytes] = bytes(self._view[end - self._tail_bytes : end])
 
     def answer(self) -> None:
-        """Ack what was delivered; republishing, each ack stands behind a publish."""
+        """Ack the deliveries; republishing, each ack stands behind a publish."""
         if self.consumer is not None:
             unanswered = self.consumer.delivered - self.consumer.acked
             if self.republishing and self.publisher is not None and unanswered:
                 self.publisher.mark(unanswered)
             self.consumer.answer(self._output)
 
-    def publish(self) -> None:
-        """Fill the publisher's window."""
+    def publish(self, messages_max: int = sys.maxsize) -> None:
+        """Fill the publisher's window, with so many messages at most."""
         if self.publisher is not None and not self.republishing:
-            self.publisher.publish(self._output)
+            self.publisher.publish(self._output, messages_max)
 
     def flush(self) -> bool:
         """Send what the socket takes; say whether some is left."""
@@ -188,6 +194,14 @@ class Load:
     def messages_back(self) -> int:
         """Deliveries and returns so far, on all connections."""
         return sum(connection.messages_back for connection in self.connections)
+
+    def latencies(self) -> list[float]:
+        """Give the times from a block to its last confirm since this was asked last."""
+        publishers = [each.publisher for each in self.connections if each.publisher is not None]
+        samples = [sample for publisher in publishers for sample in publisher.latencies]
+        for publisher in publishers:
+            publisher.latencies.clear()
+        return samples
 
     def run(self, seconds: float) -> None:
         """Publish and consume for this long."""

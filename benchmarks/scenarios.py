@@ -1,7 +1,12 @@
-"""What is measured: one row per scenario, with the ratio to RabbitMQ that is promised.
+"""The measured scenarios: one row per scenario, with the ratio to RabbitMQ that is promised.
 
-"Durable" is a persistent message to a durable classic queue. Unless a row says otherwise: 200-byte
-bodies, confirm mode, a window of 2,000 unconfirmed publishes, one connection, one channel.
+"Durable" is a persistent message to a durable classic queue. Unless a row says otherwise: confirm
+mode, a window of 2,000 unconfirmed publishes, one connection, one channel, one queue.
+
+The rows of `DIFFERENT` have messages that differ as those of real programs do (messages.py), and
+among them are many connections that wait for each confirm. In the rows of `IDENTICAL` every
+message of a block is the same to the byte, with a body of 200 bytes: they show what one read, one
+route and one batch cost, and a rate that no program's messages reach.
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ class Scenario:
 
     name: str
     title: str
+    different: bool = False  # messages as in messages.py; else a block of messages that are alike
+    publishers: int = 0  # so many connections, each with `window` unconfirmed
+    workers: int = 0  # so many connections that consume, each with `prefetch`
+    prefetch: int = PREFETCH
     rate_ratio_min: float | None = None
     p50_ratio_max: float | None = None
     p99_ratio_max: float | None = None
@@ -45,37 +54,86 @@ class Scenario:
     consumer_frame_bytes_max: int | None = None  # then the consumer has a connection of its own
 
 
-SCENARIOS = (
-    Scenario("durable", "durable confirmed", 12, p99_ratio_max=0.333),
-    Scenario("transient", "transient confirmed", 10, delivery_modes=(1,)),
-    Scenario("unroutable", "mandatory unroutable", 2.5, queues=0, mandatory=True),
+def _publishers(connections: int, window: int, *, is_transient: bool = False) -> Scenario:
+    suffix, kind = ("-transient", "transient") if is_transient else ("", "durable")
+    return Scenario(
+        f"real-{connections}x{window}{suffix}",
+        f"{connections:,} connections, {window} unconfirmed each, {kind}",
+        different=True,
+        publishers=connections,
+        window=window,
+        delivery_modes=(1,) if is_transient else (2,),
+    )
+
+
+def _workers(connections: int, prefetch: int) -> Scenario:
+    return Scenario(
+        f"workers-{connections}x{prefetch}",
+        f"one queue consumed by {connections} connections, prefetch {prefetch}, each acked, "
+        "durable",
+        different=True,
+        workers=connections,
+        prefetch=prefetch,
+    )
+
+
+DIFFERENT = (
+    Scenario("real", "durable confirmed", different=True),
+    Scenario("real-transient", "transient confirmed", different=True, delivery_modes=(1,)),
+    Scenario("real-keys", "ten routing keys, durable", different=True, queues=10),
+    Scenario(
+        "real-consume",
+        f"durable publish and consume (prefetch {PREFETCH:,}, each acked)",
+        different=True,
+        consuming="single",
+    ),
+    Scenario("real-unroutable", "mandatory unroutable", different=True, queues=0, mandatory=True),
+    _publishers(20, 1),
+    _publishers(200, 1),
+    _publishers(200, 8),
+    _publishers(1000, 1),
+    _publishers(200, 1, is_transient=True),
+    _workers(20, 1),
+    _workers(200, 1),
+    _workers(200, 10),
+)
+
+IDENTICAL = (
+    Scenario("durable", "durable confirmed", rate_ratio_min=12, p99_ratio_max=0.333),
+    Scenario("transient", "transient confirmed", rate_ratio_min=10, delivery_modes=(1,)),
+    Scenario("unroutable", "mandatory unroutable", rate_ratio_min=2.5, queues=0, mandatory=True),
     Scenario(
         "consume",
         f"durable publish and consume (prefetch {PREFETCH:,}, ack every {ACK_EVERY})",
-        8,
+        rate_ratio_min=8,
         consuming="multiple",
     ),
-    Scenario("keys", "ten routing keys mixed, durable", 6, queues=10),
-    Scenario("large", "8 KB durable", 2.5, body_bytes=8192, block=10),
-    Scenario("connections", "four connections on four queues, durable", 5, connections=4),
+    Scenario("keys", "ten routing keys mixed, durable", rate_ratio_min=6, queues=10),
+    Scenario("large", "8 KB durable", rate_ratio_min=2.5, body_bytes=8192, block=10),
+    Scenario(
+        "connections", "four connections on four queues, durable", rate_ratio_min=5, connections=4
+    ),
     Scenario(
         "crossing",
         "publish on channel 1, consume on channel 7, durable",
-        3,
+        rate_ratio_min=3,
         consuming="multiple",
         consumer_channel=7,
     ),
-    Scenario("single-acks", "durable, one ack per delivery", 3, consuming="single"),
+    Scenario("single-acks", "durable, one ack per delivery", rate_ratio_min=3, consuming="single"),
     Scenario(
-        "republish", "consume, republish and ack on one channel, durable", 3, consuming="republish"
+        "republish",
+        "consume, republish and ack on one channel, durable",
+        rate_ratio_min=3,
+        consuming="republish",
     ),
-    Scenario("channels", "ten channels taking turns, durable", 3, channels=10),
-    Scenario("fanout", "fan-out to 5 durable queues", 3, queues=5, fanout=True),
-    Scenario("mixed", "durable and transient mixed", 3, delivery_modes=(2, 1)),
+    Scenario("channels", "ten channels taking turns, durable", rate_ratio_min=3, channels=10),
+    Scenario("fanout", "fan-out to 5 durable queues", rate_ratio_min=3, queues=5, fanout=True),
+    Scenario("mixed", "durable and transient mixed", rate_ratio_min=3, delivery_modes=(2, 1)),
     Scenario(
         "small-frames",
         "8 KB to a consumer with frame_max 4096, durable",
-        3,
+        rate_ratio_min=3,
         body_bytes=8192,
         block=10,
         consuming="multiple",
@@ -84,7 +142,7 @@ SCENARIOS = (
     Scenario(
         "small-frames-transient",
         "8 KB to a consumer with frame_max 4096, transient",
-        3,
+        rate_ratio_min=3,
         body_bytes=8192,
         block=10,
         delivery_modes=(1,),
@@ -102,6 +160,9 @@ SCENARIOS = (
         delivery_modes=(1,),
     ),
 )
+
+
+SCENARIOS = (*DIFFERENT, *IDENTICAL)
 
 
 def scenario_named(name: str) -> Scenario:

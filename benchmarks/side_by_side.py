@@ -1,10 +1,14 @@
 """Leveret beside RabbitMQ: the same load, in strict alternation, as a table of ratios.
 
-    python -m benchmarks.side_by_side --rounds 5 --seconds 2 --scenario durable transient
+    python -m benchmarks.side_by_side --rounds 5 --seconds 2 --only real real-200x1
+    python -m benchmarks.side_by_side --brokers leveret
 
 Both brokers run on this machine for the whole time; in every round each scenario is run on the one
 and then, once that is idle again, on the other. A machine that is shared or slow moves both, so
 read the ratios. Ends with exit code 1 if a required ratio is missed.
+
+--only runs some of the rows, --brokers leveret runs without RabbitMQ. Two commits are compared by
+`python -m benchmarks.compare`.
 
 With --tls the load goes over TLS, to brokers that have the same certificate; nothing is required
 then, and of the scenarios a few are run.
@@ -14,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import statistics
@@ -27,39 +30,42 @@ from pathlib import Path
 
 import psutil
 
-from .brokers import BROKERS, Broker, BrokerError, running, wait_until_idle
-from .client import Client
-from .generator import Figures
-from .report import HEADER, medians, requirements, row, table
-from .scenarios import SCENARIOS, Scenario
-from .tls import TlsSocket, context_of
+from benchmarks.brokers import (
+    BROKERS,
+    Broker,
+    BrokerError,
+    allow_many_connections,
+    running,
+    wait_until_idle,
+)
+from benchmarks.client import Client
+from benchmarks.measuring import Figures, without_nan
+from benchmarks.report import HEADER, medians, requirements, row, table
+from benchmarks.scenarios import DIFFERENT, IDENTICAL, SCENARIOS, Scenario
+from benchmarks.tls import TlsSocket, context_of
 
-# What is run over TLS unless asked for otherwise.
-OVER_TLS = ("durable", "transient", "consume", "large", "window-1")
+# The rows that run over TLS by default.
+OVER_TLS = ("real", "durable", "transient", "consume", "large", "window-1")
 
 ROOT = Path(__file__).resolve().parent.parent
 Runs = dict[str, list[Figures]]
 
 
 def generated(broker: Broker, scenario: Scenario, seconds: float, warmup: float) -> Figures:
-    """Run the generator once against a broker; add the broker's own use of CPU cores."""
-    process = broker.process()
-    before, begun = process.cpu_times(), time.monotonic()
+    """Run the generator once against a broker, whose CPU time it measures, too."""
     command = [sys.executable, "-m", "benchmarks.generator"]
     if broker.tls is None:
         command += ["--port", str(broker.port)]
     else:
         authority = str(broker.tls.authority)
         command += ["--port", str(broker.tls_port), "--tls-authority", authority]
-    command += ["--scenario", scenario.name]
+    command += ["--scenario", scenario.name, "--broker-pid", str(broker.process().pid)]
     command += ["--seconds", str(seconds), "--warmup-seconds", str(warmup)]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise BrokerError(f"{scenario.name} on {broker.name}: {finished.stderr.strip()[-2000:]}")
-    after, elapsed = process.cpu_times(), time.monotonic() - begun
-    used = after.user + after.system - before.user - before.system
     figures: Figures = json.loads(finished.stdout)
-    return {**figures, "broker_cpu_cores": used / elapsed}
+    return figures
 
 
 def fdatasync_ms(directory: Path, times: int = 200) -> float:
@@ -111,7 +117,8 @@ def compared(
                 print(
                     f"round {number + 1}: {scenario.name} on {broker.name}: "
                     f"{figures['rate']:,.0f}/s, p50 {figures['p50_ms']:.2f} ms, "
-                    f"p99 {figures['p99_ms']:.2f} ms",
+                    f"p99 {figures['p99_ms']:.2f} ms, "
+                    f"{figures['broker_cpu_us']:.1f} us of CPU a message",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -120,17 +127,24 @@ def compared(
 
 
 def report(scenarios: list[Scenario], results: dict[str, Runs]) -> bool:
-    """Print the table; say whether every promise that was measured is kept."""
-    rows = []
-    missed = []
-    for scenario in scenarios:
-        by_broker = {name: medians(runs) for name, runs in results[scenario.name].items() if runs}
-        ours, theirs = by_broker.get("leveret"), by_broker.get("rabbitmq")
-        rows.append(row(scenario, ours, theirs))
-        if ours and theirs:
-            checks = requirements(scenario, ours, theirs)
-            missed += [f"{scenario.name}: {check}" for check in checks if not check.met]
-    print(table(HEADER, rows))
+    """Print the tables; say whether every promise that was measured is kept."""
+    missed: list[str] = []
+    groups = ((DIFFERENT, "Messages that differ, as real ones do"), (IDENTICAL, "Identical"))
+    for group, heading in groups:
+        names = {scenario.name for scenario in group}
+        rows = []
+        for scenario in scenarios:
+            if scenario.name not in names:
+                continue
+            runs = results[scenario.name]
+            by_broker = {name: medians(each) for name, each in runs.items() if each}
+            ours, theirs = by_broker.get("leveret"), by_broker.get("rabbitmq")
+            rows.append(row(scenario, ours, theirs))
+            if ours and theirs:
+                checks = requirements(scenario, ours, theirs)
+                missed += [f"{scenario.name}: {check}" for check in checks if not check.met]
+        if rows:
+            print(f"\n{heading}:\n\n{table(HEADER, rows)}")
     for line in missed:
         print(line)
     return not missed
@@ -147,7 +161,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time of one run")
     parser.add_argument("--warmup-seconds", type=float, default=0.5)
-    parser.add_argument("--scenario", nargs="+", choices=names, metavar="NAME")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, metavar="ROW", help=f"of {', '.join(names)}"
+    )
     parser.add_argument("--tls", action="store_true", help="over TLS")
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=list(BROKERS))
     parser.add_argument("--leveret-command", help="instead of `python -m leveret serve`")
@@ -158,7 +174,7 @@ def parsed() -> argparse.Namespace:
 
 def chosen(arguments: argparse.Namespace) -> list[Scenario]:
     """Give the scenarios to be run."""
-    names = arguments.scenario or (OVER_TLS if arguments.tls else [each.name for each in SCENARIOS])
+    names = arguments.only or (OVER_TLS if arguments.tls else [each.name for each in SCENARIOS])
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in names]
     if not arguments.tls:
         return scenarios
@@ -188,6 +204,7 @@ def main() -> int:
     """Start the brokers, run all, print; 1 when a promise is missed, 2 when it cannot run."""
     arguments = parsed()
     scenarios = chosen(arguments)
+    allow_many_connections()
     try:
         with running(
             arguments.brokers, arguments.scratch, arguments.leveret_command, arguments.tls
@@ -201,18 +218,13 @@ def main() -> int:
         return 2
     kept = report(scenarios, results)
     if arguments.json:
-        arguments.json.write_text(json.dumps(_without_nan(results), indent=1) + "\n")
-    return 0 if kept else 1
-
-
-def _without_nan(results: dict[str, Runs]) -> dict[str, dict[str, list[dict[str, float | None]]]]:
-    return {
-        scenario: {
-            broker: [{k: None if math.isnan(v) else v for k, v in run.items()} for run in runs]
-            for broker, runs in by_broker.items()
+        written = {
+            scenario: {broker: list(map(without_nan, runs)) for broker, runs in by_broker.items()}
+            for scenario, by_broker in results.items()
         }
-        for scenario, by_broker in results.items()
-    }
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(written, indent=1) + "\n")
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":

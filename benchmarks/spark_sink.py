@@ -22,7 +22,7 @@ import leveret.spark
 import pika
 from pyspark.sql import DataFrame, SparkSession
 
-from .brokers import Broker, running
+from benchmarks.brokers import Broker, running
 
 BODY_BYTES = 200
 HOST = "127.0.0.1"
@@ -64,7 +64,7 @@ def rows(spark: SparkSession, count: int, partitions: int) -> DataFrame:
 
 
 def save(frame: DataFrame, port: int, queue: str) -> None:
-    """What is measured."""
+    """The measured cases."""
     options = {"host": HOST, "port": str(port), "exchange": "", "routingKey": queue}
     frame.write.format("amqp").options(**options).mode("append").save()
 

@@ -12,8 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from leveret.command_line import main
-from leveret.logs import trace_files
+from leveret.commands.command_line import main
+from leveret.logs.trace import files as trace_files
 
 
 def create_pipe(path: Path) -> io.FileIO:

@@ -74,7 +74,7 @@ class TlsSocket:
         return self._socket.recv(size)
 
     def recv_into(self, view: memoryview) -> int:
-        """Read all that is there, record after record; 0 at the end."""
+        """Read everything available, record after record; 0 at the end."""
         received = 0
         try:
             while received < len(view):

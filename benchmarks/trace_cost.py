@@ -6,10 +6,10 @@
 Every turn with the trace is paired with one without it, beside it in time and on the same broker,
 which is switched while it runs; which of the two comes first changes from round to round. Of the
 rates' ratios the median is shown, and the smallest and the largest. A full trace whose disk takes
-64 KiB and then stalls (benchmarks/stalled_trace.py) is paired with one that is written. `--before`
-names a checkout of another commit, whose rate is compared with this one's with the trace off. In
-both, each turn has a new broker. "CPU a message" is the ratio of what the broker computes for one.
-Ends with exit code 1 if a ratio is missed.
+64 KiB and then stalls (benchmarks/stalled_trace.py) is paired with a trace that reaches the disk.
+`--before` names a checkout of another commit, whose rate is compared with this one's with the trace
+off. In both, each turn has a new broker. "CPU a message" is the ratio of what the broker computes
+for one. Ends with exit code 1 if a ratio is missed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from leveret.control_client import ask_broker
+from leveret.commands.control_client import ask_broker
 
-from .brokers import BrokerError, Leveret, wait_until_idle
-from .report import table
-from .scenarios import SCENARIOS, Scenario, scenario_named
-from .side_by_side import ROOT, generated, machine
+from benchmarks.brokers import BrokerError, Leveret, wait_until_idle
+from benchmarks.report import table
+from benchmarks.scenarios import SCENARIOS, Scenario, scenario_named
+from benchmarks.side_by_side import ROOT, generated, machine
 
-STALLED_BUFFER_EVENTS_MAX = 100
+STALLED_BUFFER_BYTES_MAX = 65_536
 HEADER = (
     "trace",
     "beside",
@@ -129,11 +129,11 @@ def served(scratch: Path, command: str | None = None) -> Iterator[Leveret]:
 
 @contextmanager
 def brokers(scratch: Path, before: Path | None) -> Iterator[dict[Mode, tuple[Side, Side]]]:
-    """Start what is switched; give the two sides of every mode."""
+    """Start the variant under test; give the two sides of every mode."""
     serve = f"{shlex.quote(sys.executable)} -m leveret serve"
     stalled = serve.replace("-m leveret", "-m benchmarks.stalled_trace")
     # A small buffer is full within the warm-up: from then on events are dropped.
-    setting = f"LEVERET_TRACE_BUFFER_EVENTS_MAX={STALLED_BUFFER_EVENTS_MAX}"
+    setting = f"LEVERET_TRACE_BUFFER_BYTES_MAX={STALLED_BUFFER_BYTES_MAX}"
     with served(scratch) as broker:
         off = Side(0, broker)
         sides = {

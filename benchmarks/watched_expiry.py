@@ -15,10 +15,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from leveret.command_line import main
-from leveret.core.effects import Effects
-from leveret.core.expiring_queue import ExpiringQueue
-from leveret.core.span import ExpiringSpan
+from leveret.commands.command_line import main
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import ExpiringSpan
 
 LATENESS_FILE = "EXPIRY_LATENESS_FILE"
 
@@ -26,15 +26,15 @@ LATENESS_FILE = "EXPIRY_LATENESS_FILE"
 def watch() -> Counter[int]:
     """Note what queues drop from now on: messages by how many milliseconds late they went."""
     late: Counter[int] = Counter()
-    drop = ExpiringQueue._drop
+    drop = MessageQueue.drop
 
-    def watched(queue: ExpiringQueue, count: int, reason: str, effects: Effects) -> None:
+    def watched(queue: MessageQueue, count: int, reason: str, effects: Effects) -> None:
         head = queue.ready.head()
         if isinstance(head, ExpiringSpan):
             late[time.time_ns() // 1_000_000 - head.deadline_ms] += count
         drop(queue, count, reason, effects)
 
-    ExpiringQueue._drop = watched  # type: ignore[method-assign, assignment]
+    MessageQueue.drop = watched  # type: ignore[method-assign, assignment]
     return late
 
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ..amqp_frames.field_table import FieldValue, Table
+from ..amqp_frames.values.field_table import Field, FieldValue, Table, decode_text
+
+# The largest `x-dedup-window`, unless the settings say otherwise.
+DEDUP_WINDOW_MAX: Final = 10_000_000
 
 _DOUBLE = Struct(">d")
 
@@ -179,3 +182,11 @@ Change = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | Re
 def is_durable(change: Change) -> bool:
     """Whether the change must outlive the process, and so goes to the catalog."""
     return change[0].durable
+
+
+def name_of(field: Field | None) -> str | None:
+    """A longstr as the names of queues and exchanges are kept: any octets in a str."""
+    if field is None or field.kind != "longstr":
+        return None
+    value = field.value
+    return decode_text(value) if isinstance(value, bytes) else str(value)

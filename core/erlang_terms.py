@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..amqp_frames.field_table import FieldValue, Table
+from ..amqp_frames.values.field_table import FieldValue, Table
 
 _ESCAPES: Final = str.maketrans(
     {

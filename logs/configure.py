@@ -48,7 +48,7 @@ def service_log(
 ) -> FilteringBoundLogger:
     """Make the service log: standard error unless a stream is given; `auto` asks if it is a tty."""
     stream = sys.stderr if stream is None else stream
-    on_terminal = form == "console" or (form == "auto" and stream.isatty())
+    on_terminal = logs_for_people(form, stream)
     output = _Output(stream, _lost_on_terminal if on_terminal else _lost_as_json)
     logger = structlog.wrap_logger(
         cast("WrappedLogger", output),
@@ -58,6 +58,12 @@ def service_log(
         cache_logger_on_first_use=True,
     )
     return cast("FilteringBoundLogger", logger)
+
+
+def logs_for_people(form: str, stream: TextIO | None = None) -> bool:
+    """Whether lines are for people on a terminal, else JSON; as `service_log`."""
+    stream = sys.stderr if stream is None else stream
+    return form == "console" or (form == "auto" and stream.isatty())
 
 
 def _processors(on_terminal: bool, colors: bool) -> list[Processor]:

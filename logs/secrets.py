@@ -1,7 +1,8 @@
 """What must not be in a log or a trace, found by its name or by how it looks.
 
 Clients put things where they do not belong: an address with its password as the name of a virtual
-host, a login that is no frame. What is logged of them is what they sent, so it is looked through.
+host, a login that is no frame. The log quotes what they sent, so this module searches each quoted
+value.
 """
 
 from __future__ import annotations

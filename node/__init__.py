@@ -3,8 +3,8 @@
     with leveret.Broker(data_dir="data", port=0) as broker:
         connect(broker.host, broker.port)
 
-They are loaded when they are first asked for: who needs the codec or the rules alone does not load
-an event loop.
+Python loads them at their first use, so that a program that needs only the codec or the rules does
+not load an event loop.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .broker import Broker
     from .configuration import Configuration
-    from .errors import ConfigurationError, StartError
+    from .errors import BrokerFailedError, ConfigurationError, StartError
 
-__all__ = ["Broker", "Configuration", "ConfigurationError", "StartError"]
+__all__ = ["Broker", "BrokerFailedError", "Configuration", "ConfigurationError", "StartError"]
 
 _MODULES = {
     "Broker": ".broker",
+    "BrokerFailedError": ".errors",
     "Configuration": ".configuration",
     "ConfigurationError": ".errors",
     "StartError": ".errors",

@@ -3,22 +3,29 @@
 `Configuration` is the list of settings; docs/leveret.toml says what each does and shows its default
 (a test keeps the two alike). A setting has the same name everywhere: `port` in the file, `port` as
 an argument, `LEVERET_PORT` in the environment. Every fault is one ConfigurationError of one line
-that names the setting and where its value came from; an unknown name is a fault, too, because a
-setting that is misspelt and ignored is found too late.
+that names the setting and where its value came from. An unknown name in the file or of a flag is a
+fault, too, because a setting that is misspelt and passed over is found too late. In the environment
+it is a warning: other programs set variables there, Kubernetes for one (`LEVERET_SERVICE_HOST` for
+a service named `leveret`), and those must not stop the start.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.password_hash import COST_MAX, COST_MIN
+from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
+from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
+from .core.users.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
 from .logs.secrets import SECRETS
+from .memory_watch import MEMORY_HEADROOM_BYTES
 
 ENVIRONMENT_PREFIX = "LEVERET_"
 # Names the file, so it is no setting itself.
@@ -27,6 +34,13 @@ CONFIG_VARIABLE = "LEVERET_CONFIG"
 PASSWORD_VARIABLE = "LEVERET_PASSWORD"
 _NO_SETTINGS = {CONFIG_VARIABLE, PASSWORD_VARIABLE}
 
+# For each service of its namespace Kubernetes sets such variables, named after the service; one
+# named `leveret` sets LEVERET_PORT=tcp://10.0.0.1:5672 and LEVERET_PORT_5672_TCP_ADDR.
+_SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+
+Warn = Callable[[str], None]
+
 MIB = 1024 * 1024
 # Beside one message of the largest size: room for what other channels publish meanwhile.
 UNFINISHED_SPARE_BYTES = 128 * MIB
@@ -34,7 +48,10 @@ UNFINISHED_SPARE_BYTES = 128 * MIB
 
 @dataclass(frozen=True)
 class Configuration:
-    """All settings, in the order of docs/leveret.toml, which explains them."""
+    """All settings, in the order of docs/leveret.toml, which explains them.
+
+    `Settings` in settings.py has them once more, as arguments for type checkers.
+    """
 
     host: str = "127.0.0.1"
     port: int = 5672  # 0 takes a free one
@@ -46,6 +63,7 @@ class Configuration:
     http_body_bytes_max: int = 65_536
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
+    http_loopback_connections_kept: int = 4
 
     # Without a certificate there is no TLS listener.
     tls_port: int = 5671  # 0 takes a free one
@@ -60,16 +78,23 @@ class Configuration:
     log_level: str = "info"
     log_format: str = "auto"
 
+    server_product: str = "RabbitMQ"
+    server_version: str = "3.13.7"
     frame_max_bytes: int = 131_072
     channel_max: int = 2047
     heartbeat_seconds: int = 60
     handshake_timeout_ms: int = 10_000
     close_timeout_ms: int = 10_000
+    drain_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
+    stop_clients_timeout_ms: int = 5_000
 
     connections_max: int = 0
+    draining_sockets_max: int = 1000
+    unopened_connections_max: int = 4096
     consumers_per_channel_max: int = 0
     message_size_max_bytes: int = 128 * MIB
+    topic_costly_words_max: int = TOPIC_COSTLY_WORDS_MAX
     file_descriptors_min: int = 1024
     file_descriptors_kept: int = 256
 
@@ -80,16 +105,21 @@ class Configuration:
     sweep_interval_bytes: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
     reply_window_bytes_max: int = 16 * MIB
+    memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
+    routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
     dedup_window_max: int = 10_000_000
     stranded_letters_max: int = 100_000
     stranded_letters_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
     disk_free_bytes_min: int = 50_000_000
     disk_check_interval_ms: int = 10_000
+    disk_reserve_bytes: int = 8 * MIB
 
     trace_one_of: int = 0  # 0 traces nothing
     trace_queues: tuple[str, ...] = ()
-    trace_buffer_events_max: int = 100_000
+    trace_buffer_bytes_max: int = 32 * MIB
+    trace_failures_per_second_max: int = 100
+    trace_slow_ms: int = 1000  # 0: none is slow
     trace_file_bytes_max: int = 64 * MIB
     trace_file_age_seconds_max: int = 86_400
     trace_files_max: int = 16
@@ -129,6 +159,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "http_port": (-1, 65_535),
     "http_body_bytes_max": (1024, 16 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
+    "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.
     "frame_max_bytes": (4096, 2**32 - 1),
@@ -136,11 +167,16 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "heartbeat_seconds": (0, 65_535),
     "handshake_timeout_ms": (1, 3_600_000),
     "close_timeout_ms": (1, 3_600_000),
+    "drain_timeout_ms": (1, 3_600_000),
     "stop_timeout_ms": (1, 3_600_000),
+    "stop_clients_timeout_ms": (0, 3_600_000),
     "connections_max": (0, 2**31 - 1),
+    "unopened_connections_max": (1, 2**31 - 1),
+    "draining_sockets_max": (1, 2**31 - 1),
     "consumers_per_channel_max": (0, 2**31 - 1),
     # RabbitMQ's own ceiling.
     "message_size_max_bytes": (1, 512 * MIB),
+    "topic_costly_words_max": (1000, 2**31 - 1),
     "file_descriptors_min": (64, 2**31 - 1),
     "file_descriptors_kept": (0, 2**31 - 1),
     "unfinished_publishes_bytes_max": (0, 2**40),
@@ -153,6 +189,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     # RabbitMQ's least and interval; 0 of them is no alarm.
     "disk_free_bytes_min": (0, 2**50),
     "disk_check_interval_ms": (10, 3_600_000),
+    "disk_reserve_bytes": (0, 2**40),
+    "memory_headroom_bytes": (0, 2**40),
+    "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),
     "stranded_letters_max": (0, 2**31 - 1),
     "stranded_letters_bytes_max": (0, 2**40),
@@ -162,7 +201,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "password_checks_max": (1, 64),
     "password_checks_waiting_max": (1, 1_000_000),
     "trace_one_of": (0, 2**31 - 1),
-    "trace_buffer_events_max": (100, 2**31 - 1),
+    "trace_buffer_bytes_max": (65_536, 2**36),
+    "trace_failures_per_second_max": (0, 2**31 - 1),
+    "trace_slow_ms": (0, 3_600_000),
     "trace_file_bytes_max": (4096, 2**40),
     "trace_file_age_seconds_max": (1, 2**31 - 1),
     "trace_files_max": (1, 2**31 - 1),
@@ -185,22 +226,31 @@ _MAY_BE_EMPTY = {
 
 
 def load(
-    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: Path | None = None,
+    warn: Warn = lambda _text: None,
 ) -> Configuration:
     """Merge the three sources; a flag that is None was not given.
 
-    The file is `file`, else the one that LEVERET_CONFIG names, else none.
+    The file is `file`, else the one that LEVERET_CONFIG names, else none. `warn` is called with one
+    line for each variable that is passed over because it is no setting.
     """
     if file is None and environment.get(CONFIG_VARIABLE):
         file = Path(environment[CONFIG_VARIABLE])
     values: dict[str, Any] = {}
     if file is not None:
         values.update(_from_file(file))
-    values.update(_from_environment(environment))
+    values.update(_from_environment(environment, warn))
     for name, value in flags.items():
         if value is not None:
             values[name] = _taken(name, "--" + name.replace("_", "-"), value)
     return Configuration(**values)
+
+
+def warn(text: str) -> None:
+    """Say on standard error what a command passes over."""
+    sys.stderr.write(f"leveret: warning: {text}\n")
 
 
 def setting_names() -> list[str]:
@@ -215,34 +265,48 @@ def _from_file(file: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{file}: cannot be read: {fault.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise ConfigurationError(f"{file}: not valid TOML: {fault}") from None
-    return {
-        _known(name, name, str(file)): _taken(name, f"{name} in {file}", value)
-        for name, value in content.items()
-    }
+    check_names(content, str(file))
+    return {name: _taken(name, f"{name} in {file}", value) for name, value in content.items()}
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def _from_environment(environment: Mapping[str, str], warn: Warn) -> dict[str, Any]:
     values = {}
+    names = setting_names()
+    of_services = []
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _NO_SETTINGS:
-            name = _known(
-                variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable, "the environment"
-            )
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NO_SETTINGS:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name in names and not (name.endswith("port") and _SERVICE_ADDRESS.match(text)):
             values[name] = _taken(name, variable, _parsed(name, variable, text))
+        elif name in names:
+            of_services.append(f"{variable}={text}")
+        elif _SERVICE_VARIABLE.search(variable):
+            of_services.append(variable)
+        else:
+            near = _nearest(name)
+            hint = f"; did you mean {ENVIRONMENT_PREFIX}{near.upper()}?" if near else ""
+            warn(f"{variable} in the environment is not a setting and is passed over{hint}")
+    if of_services:
+        warn(
+            f"passed over in the environment: {', '.join(of_services)}: Kubernetes sets such "
+            "variables for a service of this name (enableServiceLinks: false leaves them out)"
+        )
     return values
 
 
-def _known(name: str, written: str, place: str) -> str:
-    names = setting_names()
-    if name in names:
-        return name
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = ""
-    if near:
-        in_environment = written.startswith(ENVIRONMENT_PREFIX)
-        hint = ENVIRONMENT_PREFIX + near[0].upper() if in_environment else near[0]
-        hint = f"; did you mean {hint}?"
-    raise ConfigurationError(f"{written} in {place} is not a setting{hint}")
+def check_names(names: Iterable[str], place: str) -> None:
+    """Raise ConfigurationError, with the nearest setting, for a name that is not a setting."""
+    known = setting_names()
+    for name in names:
+        if name not in known:
+            near = _nearest(name)
+            hint = f"; did you mean {near}?" if near else ""
+            raise ConfigurationError(f"{name} in {place} is not a setting{hint}")
+
+
+def _nearest(name: str) -> str:
+    return next(iter(difflib.get_close_matches(name, setting_names(), n=1)), "")
 
 
 def _kind(name: str) -> type:

@@ -1,8 +1,8 @@
 """One running node: opens the data directory, recovers, starts the actors, listens; and stops.
 
-The order at the start: lock, catalog, journal (what it accepted is synced before anything listens),
-actors, socket. At the stop: no new connections, 320 to every client, then the journal and the
-catalog, each to its last byte.
+The order at the start: lock, catalog and journal (it reads both before it writes anything, and
+syncs the recovered records before anything listens), actors, socket. At the stop: no new
+connections, 320 to every client, then the journal and the catalog, each to its last byte.
 """
 
 from __future__ import annotations
@@ -10,51 +10,59 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .actors.broker import BrokerActor
-from .actors.catalog import CatalogActor
-from .actors.catalog_changes import restore
-from .actors.dead_letter_publisher import DeadLetterPublisher
-from .actors.journal import JournalActor, stop_and_wait
-from .actors.listener import Listener
-from .actors.logins import Logins, login_threads
+from .actors.connection.listener import Listener
+from .actors.connection.logins import Logins, login_threads
+from .actors.dead_letters.publisher import DeadLetterPublisher
+from .actors.disk.journal import JournalActor
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
-from .actors.runtime import Runtime, tell
-from .actors.ticker import Ticker
+from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
+from .actors.runtime.routing_turns import RoutingTurns
+from .actors.runtime.runtime import Runtime, tell
+from .actors.runtime.thread_actor import stop_and_wait
+from .actors.runtime.ticker import Ticker
+from .actors.topology.broker import BrokerActor
+from .actors.topology.catalog import CatalogActor
+from .actors.topology.catalog_changes import restore
 from .configuration import Configuration
-from .control_socket import ControlSocket, open_control
-from .core.accounts import Accounts
-from .core.handshake import Limits
-from .core.login_checks import DIGEST_KEY_BYTES, LoginChecks
-from .core.peer import common_name, distinguished_name
-from .core.reply_consumers import ReplyConsumers
-from .core.vhosts import Vhosts
-from .disk import watch_disk
-from .http_listening import HttpListening
-from .listening import Listening
-from .logs.trace import Trace, TraceFilter
-from .logs.trace_files import TraceFiles
-from .open_accounts import new_password_hash, open_accounts, open_catalog
-from .storage.catalog import Catalog
+from .core.connection.draining import Draining
+from .core.connection.handshake import Limits, ServerNames
+from .core.connection.peer import common_name, distinguished_name
+from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
+from .core.exchanges.table import TopologyLimits
+from .core.publishing.reply_consumers import ReplyConsumers
+from .core.publishing.vhost_users import VhostUsers
+from .core.topology.vhosts import Vhosts
+from .core.users.accounts import Accounts
+from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks
+from .disk import Disk
+from .listening.control_socket import ControlSocket, open_control
+from .listening.http import HttpListening
+from .listening.listening import Listening
+from .listening.tls import tls_context
+from .logs.trace.trace import Trace
+from .open_accounts import new_password_hash, open_accounts
+from .recovery_log import log_recovery
+from .stopping import OpenFiles, StopClock
 from .storage.data_directory import DataDirectory
 from .storage.files import Files
-from .storage.journal import Journal
-from .storage.recovery import Recovered
-from .tls import tls_context
+from .storage.journal.records import DIRECTORY_ID_BYTES
+from .storage.stores import Stores
+from .tracing import start_trace
 from .version import VERSION
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-# At the stop, how often it is looked whether the last dead letters are on disk.
-DRAIN_POLL_SECONDS = 0.001
-
-OnFatal = Callable[[str, BaseException], None]
+# So many of the clients that hold a stop up are named.
+_CLIENTS_SHOWN_MAX = 5
+# For actors that have no memory to end.
+_NO_MEMORY_TIMEOUT_MS = 1000
 
 _CERTIFICATE_NAMES = {"common_name": common_name, "distinguished_name": distinguished_name}
 
@@ -68,25 +76,34 @@ class Node:
         log: FilteringBoundLogger,
         on_fatal: OnFatal,
         files: Files | None = None,
+        stop_hint: str = "",
+        *,
+        drops_unmatched: bool = False,
     ) -> None:
-        """`files` is the disk under directory and journal; None is the machine's own."""
+        """`files` is the disk under directory and journal; None is the machine's own.
+
+        `stop_hint` says how to end a stop that takes long, where a person may want to know.
+        `drops_unmatched`: start also where catalog and journal do not belong together.
+        """
+        self._stop_hint = stop_hint
+        self._drops_unmatched = drops_unmatched
         self._configuration = configuration
         self._files = files
         self._log = log
         self._on_fatal = on_fatal
         self._drained = asyncio.Event()
-        self._directory: DataDirectory | None = None
-        self._catalog: Catalog | None = None
-        self._journal: Journal | None = None
-        self._journal_actor: Ref | None = None
-        self._catalog_actor: Ref | None = None
+        self.open_files = OpenFiles()
         self._login_threads: ThreadPoolExecutor | None = None
         self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
         self.http = HttpListening(configuration)
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
-        self.trace = Trace(os.urandom(4).hex(), configuration.trace_buffer_events_max)
+        self.trace = Trace(
+            os.urandom(4).hex(),
+            configuration.trace_failures_per_second_max,
+            configuration.trace_slow_ms * 1_000_000,
+        )
         self.host = configuration.host
         self.port = configuration.port
         # None: there is no TLS listener.
@@ -94,45 +111,54 @@ class Node:
 
     async def start(self) -> None:
         """Recover and listen; StartError with one line if that cannot be."""
-        self._directory = DataDirectory.open(Path(self._configuration.data_dir), self._files)
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        watch_event_loop(asyncio.get_running_loop(), self._on_fatal)
+        disk = Disk(self._configuration, self._files, self._log)
+        with disk.room_to_start():
+            directory = DataDirectory.open(disk.path, disk.files)
+            # Closed last: another broker may write to the directory from then on.
+            self.open_files.add("the lock", directory.close)
+            try:
+                await self._start(directory, disk)
+            except BaseException as error:
+                if is_out_of_memory(error):
+                    self._on_fatal("start", error)
+                await self.stop()
+                raise
 
-    async def _start(self) -> None:
+    async def _start(self, directory: DataDirectory, disk: Disk) -> None:
         configuration = self._configuration
         tls = tls_context(configuration)
-        assert self._directory is not None
-        catalog = self._catalog = open_catalog(self._directory)
+        stores = disk.begin(partial(self._stores, directory, disk.files))
+        boot_number = directory.begin(stores.boot_number_min)
+        catalog = disk.begin(stores.open_catalog)
+        self.open_files.add("the catalog", catalog.close)
         contents = catalog.load()
-        accounts = open_accounts(
-            catalog,
-            configuration.default_user,
-            configuration.default_password,
-            configuration.password_hash_cost,
-        )
+        user, password = configuration.default_user, configuration.default_password
+        cost = configuration.password_hash_cost
+        accounts = disk.begin(partial(open_accounts, catalog, user, password, cost))
         queue_ids = itertools.count(catalog.next_queue_id)
-        window_max = configuration.dedup_window_max
-        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, window_max)
-        restore(vhosts, contents)
-        self._journal, recovered = Journal.open(
-            str(self._directory.path / "journal"),
-            self._files,
-            known_queue_ids={queue.queue_id for queue in vhosts.queues()},
-            segment_bytes_max=configuration.segment_bytes_max,
+        limits = TopologyLimits(
+            configuration.dedup_window_max, configuration.topic_costly_words_max
         )
-        self._report(recovered)
-        self._start_trace()
-        runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log)
+        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, limits)
+        restore(vhosts, contents)
+        journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max)
+        self.open_files.add("the journal", journal.close)
+        recovered = stores.recovered
+        log_recovery(self._log, recovered, journal)
+        self.open_files.add("the trace", self.trace.close)
+        start_trace(self.trace, disk, configuration, self._log, self._on_fatal)
+        runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log, self._on_fatal)
         next_number = recovered.next_batch_number
         context = self.context = self._context(runtime, vhosts, accounts, next_number)
         context.journal = JournalActor.start_alone(
-            self._journal, self._log, self._on_fatal, self.trace
+            journal, self._log, self._on_fatal, self.trace, disk.room
         )
-        context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal)
-        self._journal_actor, self._catalog_actor = context.journal, context.catalog
+        self.open_files.change("the journal", partial(stop_and_wait, context.journal))
+        context.catalog = CatalogActor.start_alone(
+            catalog, context.journal, self._log, self._on_fatal, disk.reserve
+        )
+        self.open_files.change("the catalog", partial(stop_and_wait, context.catalog))
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)
         broker = BrokerActor(context)
@@ -140,14 +166,20 @@ class Node:
         broker.restore(recovered)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
-        watch_disk(context, self._listener, configuration, self._files, self._directory.path)
+        disk.watch(context, self._listener)
         listening = self.listening = Listening(configuration, self._log)
+        # The AMQP port first, because the setting `port` moves the HTTP port with it: where another
+        # broker has both, the advice of the message leads to a start.
+        await listening.bind(listener)
         await self.http.bind(context)
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         about = {"http_address": self.http.address}
-        self._control_socket = await open_control(context, self._directory.path, listening, about)
+        self._control_socket = await open_control(context, directory.path, listening, about)
         await self.http.open()
+
+    def _stores(self, directory: DataDirectory, files: Files) -> Stores:
+        return Stores(directory, files, os.urandom(DIRECTORY_ID_BYTES), self._drops_unmatched)
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration
@@ -175,7 +207,9 @@ class Node:
                 configuration.channel_max,
                 configuration.heartbeat_seconds,
             ),
-            version=VERSION,
+            server_names=ServerNames(
+                configuration.server_product, configuration.server_version, VERSION
+            ),
             accounts=accounts,
             certificate_name=_CERTIFICATE_NAMES[configuration.tls_login_name],
             trace=self.trace,
@@ -192,11 +226,16 @@ class Node:
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
+            unopened=WaitingPeers(SILENT_SECONDS_MIN),
+            unopened_connections_max=configuration.unopened_connections_max,
+            draining=Draining(configuration.draining_sockets_max, configuration.drain_timeout_ms),
             connections_max=configuration.connections_max,
             file_descriptors_kept=configuration.file_descriptors_kept,
             consumers_per_channel_max=configuration.consumers_per_channel_max,
             on_fatal=self._on_fatal,
             reply_consumers=ReplyConsumers(),
+            vhost_users=VhostUsers(accounts, configuration.routes_kept_bytes_max),
+            routing_turns=RoutingTurns(runtime),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             dead_letters=nobody,
@@ -205,93 +244,70 @@ class Node:
             logins=self._start_logins(runtime, accounts),
         )
 
-    def _start_trace(self) -> None:
-        configuration = self._configuration
-        assert self._directory is not None
-        self.trace.sink = TraceFiles(
-            self.trace,
-            self._directory.path / "traces",
-            self._log,
-            configuration.trace_file_bytes_max,
-            configuration.trace_file_age_seconds_max,
-            configuration.trace_files_max,
-        )
-        if configuration.trace_one_of:
-            queues = frozenset(configuration.trace_queues)
-            self.trace.start(TraceFilter(configuration.trace_one_of, queues), "configured")
-
-    def _report(self, recovered: Recovered) -> None:
-        for line in recovered.report:
-            event = f"journal.{line.event}"
-            self._log.warning(event, report=line.text)
-        messages = sum(len(run.indexes) for runs in recovered.queues.values() for run in runs)
-        self._log.info("journal.recovered", queues=len(recovered.queues), messages=messages)
-
-    async def abandon(self) -> None:
+    async def abandon(self, failure: BaseException) -> None:
         """Drop every connection without a word: nothing more may be confirmed."""
+        clock = self._stop_clock()
+        timeout_ms = self._configuration.close_timeout_ms
         if self.listening is not None:
             self.listening.close()
             self.listening = None
-            tell(self._listener, Abandon())
-            # The listener itself may be what has failed: the loop's end closes the sockets then.
-            await self._wait_until_drained(self._configuration.close_timeout_ms)
-        await self._close_files()
+            # The listener itself may have failed, and without memory no message can reach it: the
+            # loop's end closes the sockets then.
+            with suppress(MemoryError):
+                tell(self._listener, Abandon())
+                if is_out_of_memory(failure):
+                    timeout_ms = min(timeout_ms, _NO_MEMORY_TIMEOUT_MS)
+                await clock.wait(self._drained.is_set, self._unanswered, timeout_ms)
+        await self._close_files(clock)
 
-    async def stop(self) -> None:
-        """Say 320 to the clients, write everything that was accepted, close the files."""
+    async def stop(self) -> bool:
+        """Say 320 to the clients, write everything that was accepted, close the files.
+
+        False if stop_timeout_ms was over before the files were closed: the directory then stays
+        locked until they are (`open_files.closed`).
+        """
+        clock = self._stop_clock()
         self.http.close()
         if self.listening is not None:
             self.listening.close()
             tell(self._listener, Shutdown())
-            if not await self._wait_until_drained(self._configuration.stop_timeout_ms):
+            timeout_ms = self._configuration.stop_clients_timeout_ms
+            if not await clock.wait(self._drained.is_set, self._unanswered, timeout_ms):
                 tell(self._listener, Abandon())
             self.listening = None
-            await self._quiesce()
-        await self._close_files()
+            # The queues and the journal now own the recovered messages. Dead letters, too: their
+            # originals are settled, or they would come back at the next start.
+            await clock.wait(
+                self._is_drained,
+                lambda: "dead letters that are not on the disk yet",
+            )
+        is_closed = await self._close_files(clock)
         self._log.info("broker.stopped")
+        return is_closed
 
-    async def _quiesce(self) -> None:
-        """Wait until what was read is with its queues and the journal.
+    def _is_drained(self) -> bool:
+        assert self.context is not None
+        is_routed = not self.context.routing_turns.is_crowded()
+        return is_routed and self._runtime.is_idle() and self._dead_letters.is_drained()
 
-        Dead letters, too: their originals are settled, or they would come back at the next start.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._configuration.stop_timeout_ms / 1000
-        while not self._runtime.is_idle():
-            await asyncio.sleep(0)
-        while not (self._dead_letters.is_drained() and self._runtime.is_idle()):
-            if loop.time() > deadline:
-                milliseconds = self._configuration.stop_timeout_ms
-                self._log.warning("broker.dead_letters_timeout", milliseconds=milliseconds)
-                return
-            await asyncio.sleep(DRAIN_POLL_SECONDS)
+    def _stop_clock(self) -> StopClock:
+        return StopClock(self._log, self._configuration.stop_timeout_ms, self._stop_hint)
 
-    async def _wait_until_drained(self, timeout_ms: int) -> bool:
-        """Wait for the last connection to go; false if it does not."""
-        try:
-            await asyncio.wait_for(self._drained.wait(), timeout_ms / 1000)
-        except TimeoutError:
-            self._log.warning("broker.stop_timeout", milliseconds=timeout_ms)
-            return False
-        return True
+    def _unanswered(self) -> str:
+        """Which clients hold the stop up."""
+        assert self.context is not None
+        names = [each.peer.name for each in self.context.open_connections.values()]
+        shown = ", ".join(names[:_CLIENTS_SHOWN_MAX]) + ", ..." * (len(names) > _CLIENTS_SHOWN_MAX)
+        count = (
+            "1 connection that has" if len(names) == 1 else f"{len(names)} connections that have"
+        )
+        return f"{count} not answered connection.close: {shown}"
 
-    async def _close_files(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _close_files(self, clock: StopClock) -> bool:
         self.http.close()
-        await loop.run_in_executor(None, self.trace.close)
         if self._control_socket is not None:
             self._control_socket.close()
         if self._login_threads is not None:
             # Nobody is left to hear what they find.
             self._login_threads.shutdown(wait=False, cancel_futures=True)
-        owners = ((self._journal_actor, self._journal), (self._catalog_actor, self._catalog))
-        for actor, file in owners:
-            if actor is not None:
-                seconds = self._configuration.close_timeout_ms / 1000
-                await loop.run_in_executor(None, stop_and_wait, actor, seconds)
-            elif file is not None:
-                # The start failed before there was an actor for it.
-                file.close()
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
+        return await self.open_files.close(clock)

@@ -1,4 +1,4 @@
-"""The catalog of a node, and its accounts, which a new one is given first.
+"""The accounts in the catalog of a node, which a new one is given first.
 
 Used by the broker at its start, and by the commands that change accounts while no broker runs.
 """
@@ -7,20 +7,10 @@ from __future__ import annotations
 
 import os
 
-from .actors.account_rows import account_rows, restored_accounts
-from .core.accounts import Accounts, default_accounts
-from .core.password_hash import SALT_BYTES, hash_password
-from .storage.catalog import Catalog
-from .storage.data_directory import DataDirectory
-
-
-def open_catalog(directory: DataDirectory) -> Catalog:
-    """The directory's catalog, a new one only if there never was one; StorageError.
-
-    A journal's messages belong to queues of the catalog: with a new one all would be dropped.
-    """
-    may_be_new = not directory.has_journal()
-    return Catalog.open(directory.path / "catalog.sqlite", may_be_new=may_be_new)
+from .actors.topology.account_rows import account_rows, restored_accounts
+from .core.users.accounts import Accounts, default_accounts
+from .core.users.password_hash import SALT_BYTES, hash_password
+from .storage.catalog.catalog import Catalog
 
 
 def open_accounts(

@@ -1,8 +1,8 @@
-"""What PySpark finds by itself: it imports every top-level module named `pyspark_...`.
+"""The module through which PySpark finds the data source.
 
-One such module that fails to import hides all the others (pyspark/sql/worker/
-lookup_data_sources.py), so this one never fails: what cannot be loaded is not offered, and
-`leveret.spark.register` says why.
+PySpark imports every top-level module named `pyspark_...`. One such module that fails to import
+hides all the others (pyspark/sql/worker/lookup_data_sources.py), so this one never fails: if the
+data source cannot be loaded, it is not offered, and `leveret.spark.register` reports the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 for PySpark: the data source `amqp`, and what Spark is asked about traces.
+"""AMQP 0-9-1 for PySpark: the data source `amqp`, and reports of traces.
 
     pip install "leveret[spark]"
 

@@ -1,8 +1,11 @@
-"""Every option of `format("amqp")`: names, defaults, and what is said when one cannot be.
+"""Every option of `format("amqp")`: names, defaults, and the errors of invalid values.
 
 Spark hands options over with their keys in lower case and all values as text; here capitals, `_`
 and `-` in a name make no difference. An unknown name is an error that names the closest one. All of
 it is checked in the planner, before any task. No message repeats a value that may be a secret.
+
+For each kind of value there is a parser. It raises OptionError, whose message continues behind the
+option's name, if the text is no such value.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ..amqp_frames.constants import SHORT_STRING_BYTES_MAX
-from .secret import Secret
-from .uri import Address, Brokers, UriError, parse_port, parse_uri
+from .errors import PlainError
+from .uri import Address, Brokers, Secret, UriError, parse_port, parse_uri
 
 SHORT_MAX: Final = 0xFFFF
 LONG_MAX: Final = (1 << 63) - 1
@@ -25,12 +28,82 @@ LONG_MAX: Final = (1 << 63) - 1
 # How s3://..., file:/... and their like begin.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
+
+class OptionError(PlainError, ValueError):
+    """An option that cannot be; one line for people, without any secret."""
+
+
+def parse_text(text: str) -> str:
+    """Any text."""
+    return text
+
+
+def parse_boolean(text: str) -> bool:
+    """true or false, in any capitals."""
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"must be true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def whole_number(least: int, most: int = LONG_MAX) -> Callable[[str], int]:
+    """Make the parser of a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise OptionError(f"must be a whole number from {least} to {most}, not {text!r}")
+        return int(text)
+
+    return parse
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Make the parser of one of these words, in any capitals."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise OptionError(f"must be one of {', '.join(choices)}, not {text!r}")
+        return text.lower()
+
+    return parse
+
+
+def parse_short_string(text: str) -> str:
+    """What AMQP has one octet for the length of."""
+    if len(text.encode()) > SHORT_STRING_BYTES_MAX:
+        raise OptionError(f"has more than {SHORT_STRING_BYTES_MAX} octets")
+    return text
+
+
+def parse_filled(text: str) -> str:
+    """A text that is not empty."""
+    if not text:
+        raise OptionError("is empty")
+    return text
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names with commas between, each once."""
+    names = tuple(parse_short_string(name.strip()) for name in text.split(",") if name.strip())
+    if not names:
+        raise OptionError("must be names with commas between")
+    if len(set(names)) < len(names):
+        raise OptionError("has a name twice")
+    return names
+
+
+def parse_directory(text: str) -> str:
+    """A directory of this machine's, wherever a process of Spark's was started."""
+    if _SCHEME.match(text):
+        raise OptionError(f"must be a directory of the driver's own file system, not {text!r}")
+    if not os.path.isabs(text):
+        raise OptionError(f"must be an absolute path, not {text!r}")
+    return os.path.normpath(text)
+
+
+OUTAGE_MS: Final = 5 * 60 * 1000
+
 # What Spark puts among the options of a stream's writer.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation"})
-
-
-class OptionError(ValueError):
-    """An option that cannot be; one line for people, without any secret."""
 
 
 def closest(name: str, names: Iterable[str]) -> str:
@@ -44,82 +117,23 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _text(text: str) -> str:
-    return text
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"must be true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def _whole(least: int, most: int = LONG_MAX) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-            raise OptionError(f"must be a whole number from {least} to {most}, not {text!r}")
-        return int(text)
-
-    return parse
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise OptionError(f"must be one of {', '.join(choices)}, not {text!r}")
-        return text.lower()
-
-    return parse
-
-
-def _short(text: str) -> str:
-    """What AMQP has one octet for the length of."""
-    if len(text.encode()) > SHORT_STRING_BYTES_MAX:
-        raise OptionError(f"has more than {SHORT_STRING_BYTES_MAX} octets")
-    return text
-
-
-def _filled(text: str) -> str:
-    if not text:
-        raise OptionError("is empty")
-    return text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(_short(name.strip()) for name in text.split(",") if name.strip())
-    if not names:
-        raise OptionError("must be names with commas between")
-    if len(set(names)) < len(names):
-        raise OptionError("has a name twice")
-    return names
-
-
-def _directory(text: str) -> str:
-    """A directory of this machine's, wherever a process of Spark's was started."""
-    if _SCHEME.match(text):
-        raise OptionError(f"must be a directory of the driver's own file system, not {text!r}")
-    if not os.path.isabs(text):
-        raise OptionError(f"must be an absolute path, not {text!r}")
-    return os.path.normpath(text)
-
-
 def _option(default: Any, parse: Callable[[str], Any]) -> Any:
     return field(default=default, metadata={"parse": parse})
 
 
 # How to reach the broker: `uri`, or host and port; a password is given at most once.
 _CONNECTION: Final[dict[str, Callable[[str], Any]]] = {
-    "uri": _text,
-    "host": _text,
+    "uri": parse_text,
+    "host": parse_text,
     "port": parse_port,
-    "vhost": _text,
-    "user": _text,
+    "vhost": parse_text,
+    "user": parse_text,
     "password": Secret,
-    "passwordFile": _text,
-    "passwordEnv": _text,
-    "caFile": _text,
-    "certFile": _text,
-    "keyFile": _text,
+    "passwordFile": parse_text,
+    "passwordEnv": parse_text,
+    "caFile": parse_text,
+    "certFile": parse_text,
+    "keyFile": parse_text,
 }
 
 
@@ -128,48 +142,52 @@ class ConnectionOptions:
     """What reading and writing have in common."""
 
     brokers: Brokers = field(default=Brokers((Address("localhost", 5672),)))
-    heartbeat_s: int = _option(60, _whole(0, SHORT_MAX))
-    connect_timeout_ms: int = _option(10_000, _whole(1))
+    heartbeat_s: int = _option(60, whole_number(0, SHORT_MAX))
+    connect_timeout_ms: int = _option(10_000, whole_number(1))
+    # Five minutes: a broker that is started again, or moved, is not what a job should fail of.
+    reconnect_timeout_ms: int = _option(OUTAGE_MS, whole_number(0))
 
 
 @dataclass(frozen=True)
 class WriteOptions(ConnectionOptions):
     """The sink's; exchange and routing key, if given, are those of every row."""
 
-    exchange: str | None = _option(None, _short)
-    routing_key: str | None = _option(None, _short)
-    mandatory: bool = _option(True, _boolean)
-    delivery_mode: int = _option(2, _whole(1, 2))
-    max_in_flight: int = _option(2000, _whole(1, 1_000_000))
-    max_in_flight_bytes: int = _option(64 << 20, _whole(1))
-    confirm_timeout_ms: int = _option(30_000, _whole(1))
-    on_returned: str = _option("fail", _one_of("fail", "deadletter", "count", "ignore"))
-    on_nacked: str = _option("retry", _one_of("retry", "deadletter", "ignore"))
-    publish_retries: int = _option(3, _whole(0, 1_000_000))
-    retry_backoff_ms: int = _option(200, _whole(0))
-    dead_letter_exchange: str | None = _option(None, _short)
-    dead_letter_routing_key: str | None = _option(None, _short)
-    dedup: str = _option("content", _one_of("content", "position", "none"))
-    dedup_scope: str = _option("auto", _filled)
-    max_returned_samples: int = _option(20, _whole(0, 10_000))
-    ignore_unknown_columns: bool = _option(False, _boolean)
+    exchange: str | None = _option(None, parse_short_string)
+    routing_key: str | None = _option(None, parse_short_string)
+    mandatory: bool = _option(True, parse_boolean)
+    delivery_mode: int = _option(2, whole_number(1, 2))
+    max_in_flight: int = _option(2000, whole_number(1, 1_000_000))
+    max_in_flight_bytes: int = _option(64 << 20, whole_number(1))
+    confirm_timeout_ms: int = _option(OUTAGE_MS, whole_number(1))
+    on_returned: str = _option("fail", one_of("fail", "deadletter", "count", "ignore"))
+    on_invalid: str = _option("fail", one_of("fail", "deadletter", "count", "ignore"))
+    on_nacked: str = _option("retry", one_of("retry", "deadletter", "ignore"))
+    publish_retries: int = _option(3, whole_number(0, 1_000_000))
+    retry_backoff_ms: int = _option(200, whole_number(0))
+    dead_letter_exchange: str | None = _option(None, parse_short_string)
+    dead_letter_routing_key: str | None = _option(None, parse_short_string)
+    dedup: str = _option("content", one_of("content", "position", "none"))
+    dedup_scope: str = _option("auto", parse_filled)
+    max_returned_samples: int = _option(20, whole_number(0, 10_000))
+    ignore_unknown_columns: bool = _option(False, parse_boolean)
 
 
 @dataclass(frozen=True)
 class ReadOptions(ConnectionOptions):
-    """The source's; None: what is right depends on whether it is a stream or a batch."""
+    """The source's; None: the valid value differs between a stream and a batch."""
 
-    queue: tuple[str, ...] = _option((), _names)
-    prefetch: int | None = _option(None, _whole(1, SHORT_MAX))
-    max_records_per_trigger: int = _option(10_000, _whole(1))
-    max_bytes_per_trigger: int = _option(32 * 1024 * 1024, _whole(1))
-    num_partitions: int | None = _option(None, _whole(1, 100_000))
-    poll_timeout_ms: int = _option(200, _whole(0))
-    ack_mode: str | None = _option(None, _one_of("after-commit", "peek", "drain"))
-    limit: int | None = _option(None, _whole(0))
-    idle_timeout_ms: int = _option(1000, _whole(0))
-    reconnect_timeout_ms: int = _option(60_000, _whole(0))
-    spool_location: str | None = _option(None, _directory)
+    queue: tuple[str, ...] = _option((), parse_names)
+    prefetch: int | None = _option(None, whole_number(1, SHORT_MAX))
+    max_records_per_trigger: int = _option(10_000, whole_number(1))
+    max_bytes_per_trigger: int = _option(32 * 1024 * 1024, whole_number(1))
+    num_partitions: int | None = _option(None, whole_number(1, 100_000))
+    poll_timeout_ms: int = _option(200, whole_number(0))
+    ack_mode: str | None = _option(None, one_of("after-commit", "peek", "drain"))
+    limit: int | None = _option(None, whole_number(0))
+    idle_timeout_ms: int = _option(1000, whole_number(0))
+    fail_on_unreachable: bool = _option(False, parse_boolean)
+    max_held_bytes: int = _option(128 << 20, whole_number(1))
+    spool_location: str | None = _option(None, parse_directory)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -177,22 +195,26 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = _read(WriteOptions, given)
     if options.dead_letter_exchange is None and "deadletter" in (
         options.on_returned,
+        options.on_invalid,
         options.on_nacked,
     ):
         raise OptionError('"deadletter" needs the option deadLetterExchange')
     return options
 
 
-def read_options(given: Mapping[str, str], idle: Collection[str] = ()) -> ReadOptions:
+def read_options(
+    given: Mapping[str, str], idle: Collection[str] = (), **defaults: Any
+) -> ReadOptions:
     """Read the source's options; OptionError if they cannot be.
 
-    `idle`: those that would change nothing in this way of reading.
+    `idle`: those that would change nothing in this way of reading. `defaults`: those of this way,
+    where they are not a stream's.
     """
     # A list of queues may be called what it is.
     plain = {"queue" if _plain(name) == "queues" else name: each for name, each in given.items()}
     if len(plain) < len(given):
         raise OptionError("queue and queues are one option: give it once")
-    options = _read(ReadOptions, plain)
+    options = _read(ReadOptions, plain, **defaults)
     if not options.queue:
         raise OptionError("the option queue says what to read, and is missing")
     plain_given = {_plain(name) for name in given}
@@ -205,7 +227,7 @@ def read_options(given: Mapping[str, str], idle: Collection[str] = ()) -> ReadOp
 _Options = TypeVar("_Options", bound=ConnectionOptions)
 
 
-def _read(kind: type[_Options], given: Mapping[str, str]) -> _Options:
+def _read(kind: type[_Options], given: Mapping[str, str], **defaults: Any) -> _Options:
     parsers = dict(_CONNECTION)
     places = {}
     for each in fields(kind):
@@ -216,7 +238,7 @@ def _read(kind: type[_Options], given: Mapping[str, str]) -> _Options:
     values = _parsed(parsers, given)
     connection = {name: value for name, value in values.items() if name in _CONNECTION}
     own = {places[name]: value for name, value in values.items() if name in places}
-    return kind(brokers=_brokers(connection), **own)
+    return kind(brokers=_brokers(connection), **(defaults | own))
 
 
 def option_name(place: str) -> str:

@@ -1,6 +1,6 @@
 """The columns: what the sink takes and what the source gives.
 
-The names are the same, so that what was read can be written. Only `body` must be there.
+The names are the same, so that rows that were read can be written. Only `body` must be there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from .errors import PlainError
 from .options import OptionError, closest
 
 _PROPERTIES: dict[str, DataType] = {
@@ -52,6 +53,7 @@ _READ_COLUMNS: dict[str, DataType] = {
     "message_id": StringType(),
     "timestamp": TimestampType(),
     "headers": MapType(StringType(), StringType()),
+    "header_types": MapType(StringType(), StringType()),
     "properties": _struct(_PROPERTIES),
     "_seq": LongType(),
 }
@@ -68,6 +70,7 @@ _WRITE_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "mandatory": (BooleanType,),
     "message_id": _TEXT,
     "headers": (MapType, ArrayType),
+    "header_types": (MapType,),
     "content_type": _TEXT,
     "content_encoding": _TEXT,
     "correlation_id": _TEXT,
@@ -81,17 +84,17 @@ _WRITE_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 }
 
 
-class SchemaError(ValueError):
+class SchemaError(PlainError, ValueError):
     """Columns that cannot be written; one line for people."""
 
 
 def read_schema() -> StructType:
-    """Give the columns of what is read, in their order."""
+    """Return the columns that reading gives, in their order."""
     return _struct(_READ_COLUMNS)
 
 
 def check_read_schema(schema: StructType) -> None:
-    """Raise if a user's `.schema()` is not that of what is read."""
+    """Raise if a user's `.schema()` differs from the schema of reading."""
     expected = {field.name: field.dataType for field in read_schema()}
     given = {field.name: field.dataType for field in schema}
     if list(given.items()) != list(expected.items()):
@@ -104,12 +107,10 @@ def check_read_schema(schema: StructType) -> None:
         )
 
 
-def check_write_schema(
-    schema: StructType, has_exchange: bool, has_routing_key: bool, ignore_unknown: bool
-) -> None:
+def check_write_schema(schema: StructType, has_routing_key: bool, ignore_unknown: bool) -> None:
     """Raise if these columns cannot be written; in the planner, before any task.
 
-    `has_exchange`, `has_routing_key`: an option gives it for all rows.
+    `has_routing_key`: an option gives it for all rows.
     """
     columns = {field.name: field.dataType for field in schema.fields}
     if "body" not in columns:
@@ -128,12 +129,14 @@ def check_write_schema(
             )
     if "headers" in columns:
         _check_headers(columns["headers"])
-    for name, option, is_given in (
-        ("exchange", "exchange", has_exchange),
-        ("routing_key", "routingKey", has_routing_key),
-    ):
-        if not is_given and name not in columns:
-            raise OptionError(f'there is neither an option "{option}" nor a column "{name}"')
+    if "header_types" in columns:
+        _check_header_types(columns)
+    # Without an exchange it is the default one, whose routing keys are the names of queues.
+    if not has_routing_key and "routing_key" not in columns:
+        raise OptionError(
+            'there is neither an option "routingKey" nor a column "routing_key": without an '
+            "exchange it is the name of the queue, and for a fanout exchange an empty one will do"
+        )
 
 
 def _check_headers(kind: DataType) -> None:
@@ -151,6 +154,18 @@ def _check_headers(kind: DataType) -> None:
         raise SchemaError(
             f'column "headers" is {kind.simpleString()}, not map<string,string> '
             "or array<struct<key:string,value:binary>>"
+        )
+
+
+def _check_header_types(columns: dict[str, DataType]) -> None:
+    kind = columns["header_types"]
+    assert isinstance(kind, MapType)
+    if not (isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)):
+        raise SchemaError(f'column "header_types" is {kind.simpleString()}, not map<string,string>')
+    if not isinstance(columns.get("headers"), MapType):
+        raise SchemaError(
+            'column "header_types" says of what types the texts in "headers" are, which must be '
+            "map<string,string>"
         )
 
 

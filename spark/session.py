@@ -1,21 +1,37 @@
 """A session for the command line: one clear line where Spark or Java is missing, and little noise.
 
-Programs make their own.
+Programs make their own sessions. The check for Java is here, because PySpark itself only reports
+that its gateway has exited.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from .java import java_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+JAVA_MISSING = (
+    "Spark needs Java 17 or later, and there is none: neither JAVA_HOME nor PATH leads to `java`; "
+    "apt-get install default-jre-headless (as root), or https://adoptium.net"
+)
+
+
+def java_missing() -> str | None:
+    """Name the missing package and where to get it, in one line; None if there is a Java."""
+    home = os.environ.get("JAVA_HOME")
+    # As pyspark's own launcher looks (bin/spark-class): JAVA_HOME first.
+    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    return None if found else JAVA_MISSING
+
 
 SPARK_MISSING = "Spark is not installed: pip install 'leveret[spark]'"
 SETTINGS = {
@@ -34,7 +50,8 @@ class SparkError(Exception):
 
 @contextmanager
 def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
-    """The session that there is, or one that ends with the block; SparkError says what is not."""
+    """The session that there is, or one that ends with the block; SparkError names a missing
+    one."""
     if find_spec("pyspark") is None:
         raise SparkError(SPARK_MISSING)
     from py4j.protocol import Py4JError
@@ -59,11 +76,11 @@ def spark_session(master: str, memory: str) -> Iterator[SparkSession]:
         finally:
             session.stop()
     except (PySparkException, Py4JError) as fault:
-        raise SparkError(told(str(fault))) from fault
+        raise SparkError(describe_failure(str(fault))) from fault
 
 
-def told(fault: str) -> str:
-    """What of Spark's text says what is wrong: py4j's first line is only what was called."""
+def describe_failure(fault: str) -> str:
+    """Extract the cause from Spark's text: py4j's first line only names the call."""
     first, *others = fault.strip().splitlines()
     if others and others[0].startswith(": "):
         return others[0].removeprefix(": ")

@@ -1,6 +1,7 @@
 """What `leveret spark trace-report` does: one session, the trace read once and kept, all questions.
 
-This module can be imported without PySpark; the session says that it is missing.
+This module stands beside the package `traces`, which imports PySpark, and can be imported without
+PySpark, so that the session can say that it is missing.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ..logs.trace_figures import TraceFigures
+from ..logs.report.figures import TraceFigures
 from .session import spark_session
 
 # Past so many, faults are only counted; as in `leveret trace check`.
@@ -21,6 +22,8 @@ class TraceReport(NamedTuple):
     figures: TraceFigures
     faults: list[str]
     fault_count: int
+    # What could not be judged, and why.
+    notes: list[str]
 
 
 def trace_report(
@@ -31,19 +34,21 @@ def trace_report(
         from . import traces
 
         lines = traces.read_lines(session, paths)
-        kept = lines.select(*traces.FIGURE_FIELDS).persist()
+        kept = lines.persist()
         figures = traces.trace_figures(kept)
-        faults, fault_count = [], 0
+        faults, fault_count, notes = [], 0, []
         if is_checked:
+            judged = traces.judge(traces.events_of(kept))
             few = session.sparkContext.defaultParallelism
-            found = traces.faults(traces.events_of(kept)).coalesce(few).persist()
+            found = judged.faults.coalesce(few).persist()
             fault_count = found.count()
             # As a rule there is none, and nothing to sort.
             if fault_count:
                 shown = found.orderBy("line").limit(FAULTS_SHOWN_MAX).collect()
                 faults = [row["fault"] for row in shown]
             found.unpersist()
-        kept.unpersist()
+            notes = judged.notes()
         if parquet is not None:
-            traces.write_parquet(traces.events_of(lines), parquet)
-        return TraceReport(figures, faults, fault_count)
+            traces.write_parquet(traces.events_of(kept), parquet)
+        kept.unpersist()
+        return TraceReport(figures, faults, fault_count, notes)

@@ -1,18 +1,44 @@
 """Where the brokers are: `amqp://user:password@host:5672,other:5672/vhost`.
 
 Several addresses, in one URI or as several URIs with commas between, are brokers that hold the same
-queues: partitions are spread over them, and whoever cannot be reached is passed over. Login, vhost
-and TLS are those of the first. As RabbitMQ reads URIs (https://www.rabbitmq.com/docs/uri-spec), but
-`amqp://host/` is the vhost `/`, as most clients have it. Nothing here shows a password.
+queues, and partitions are spread over them. Login, vhost and TLS are said once, in the first URI: a
+second one may repeat them, and is refused if it says otherwise. As RabbitMQ reads URIs
+(https://www.rabbitmq.com/docs/uri-spec), but `amqp://host/` is the vhost `/`, as most clients have
+it. Nothing here shows a password.
+
+A `Secret` hides the password on the way from the options to the broker: no output of it shows it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from .secret import Secret
+MASK = "***"
+
+
+class Secret:
+    """A text that only `reveal` gives; it is pickled as it is, for the workers log in with it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return MASK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def reveal(self) -> str:
+        """Give the text, for the login and nothing else."""
+        return self._text
+
 
 PORTS: Final = {"amqp": 5672, "amqps": 5671}
 PORT_MAX: Final = 0xFFFF
@@ -68,19 +94,42 @@ class Brokers:
         return f"{scheme}://{self.user}@{listed}/{'' if self.vhost == '/' else self.vhost}"
 
 
+class _Uri(NamedTuple):
+    """One URI; None: it does not say."""
+
+    scheme: str
+    addresses: tuple[Address, ...]
+    vhost: str | None
+    user: str | None
+    password: Secret | None
+    files: dict[str, str] | None
+
+
 def parse_uri(text: str) -> Brokers:
     """Read one URI, or several with commas between; UriError if it cannot be."""
-    parts = _split(text)
-    first = _parse_one(parts[0])
+    first, *others = map(_parse_one, _split(text))
     addresses = list(first.addresses)
-    for place, part in enumerate(parts[1:], 2):
-        other = _parse_one(part)
-        if (other.tls is None) != (first.tls is None):
+    user = first.user or "guest"
+    password = first.password or Secret("" if first.user else "guest")
+    vhost = first.vhost or "/"
+    files = first.files or {}
+    for place, other in enumerate(others, 2):
+        if other.scheme != first.scheme:
             raise UriError(f"uri number {place} is of another scheme than the first")
+        for what, said, expected in (
+            ("another user", other.user, user),
+            ("another password", other.password, password),
+            ("another vhost", other.vhost, vhost),
+            ("other files for TLS", other.files, files),
+        ):
+            if said is not None and said != expected:
+                raise UriError(
+                    f"uri number {place} says {what} than the first: all brokers of one "
+                    "source or sink are logged in to alike, so leave it out there"
+                )
         addresses += other.addresses
-    return Brokers(
-        tuple(dict.fromkeys(addresses)), first.vhost, first.user, first.password, first.tls
-    )
+    tls = Tls(**files) if first.scheme == "amqps" else None
+    return Brokers(tuple(dict.fromkeys(addresses)), vhost, user, password, tls)
 
 
 def _split(text: str) -> list[str]:
@@ -94,14 +143,14 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _parse_one(text: str) -> Brokers:
+def _parse_one(text: str) -> _Uri:
     scheme, separator, rest = text.partition("://")
     if not separator or scheme.lower() not in PORTS:
         raise UriError("uri must begin with amqp:// or amqps://")
     rest, _, query = rest.partition("?")
-    authority, _, path = rest.partition("/")
+    authority, has_path, path = rest.partition("/")
     login, _, hosts = authority.rpartition("@")
-    user, _, password = login.partition(":")
+    user, has_password, password = login.partition(":")
     if "@" in path + query:
         # Most likely the end of a login, whose password has a / or ? in it: it is not repeated.
         raise UriError(f"uri has an @ behind a / or ? ({_ESCAPES})")
@@ -112,12 +161,13 @@ def _parse_one(text: str) -> Brokers:
     given = _parse_query(query)
     if given and scheme.lower() == "amqp":
         raise UriError("uri has files for TLS, but its scheme is amqp, not amqps")
-    return Brokers(
+    return _Uri(
+        scheme.lower(),
         addresses,
-        unquote(path) or "/",
-        unquote(user) or "guest",
-        Secret(unquote(password) if user else "guest"),
-        Tls(**given) if scheme.lower() == "amqps" else None,
+        (unquote(path) or "/") if has_path else None,
+        unquote(user) or None,
+        Secret(unquote(password)) if user and has_password else None,
+        given or None,
     )
 
 

@@ -1,13 +1,14 @@
 """The data directory: whose it is, what format it has, how often a broker started on it.
 
     lock      held (flock) by the one broker that uses the directory
-    format    "leveret 1": the version of the layout, and of what is in it as a whole
+    format    "leveret 2": the version of the layout as a whole
     boot      how many times a broker has started here; names this run in message ids
     journal/  segments (journal.py)
     catalog.sqlite  durable topology, users, vhosts and permissions (catalog.py)
-    control.sock    of the broker that runs: what the command line talks to
+    control.sock    of the broker that runs: the command line connects to it
 
-`format` and `boot` are replaced, never written over: a crash leaves the old or the new.
+`format` and `boot` are replaced, never written over: a crash leaves the old or the new. They are
+read when the directory is opened, and replaced when a start is sure to go on.
 """
 
 from __future__ import annotations
@@ -18,39 +19,93 @@ from typing import Self
 
 from .errors import StorageError
 from .files import FileLockedError, Files, OperatingSystemFiles, write_all
+from .journal.records import EPOCH_MAX
 
-FORMAT_VERSION = 1
+# Version 2: segments of format version 4. A broker that knows only an earlier one refuses it.
+FORMAT_VERSION = 2
 _FORMAT_NAME = "leveret"
+_FORMAT_FILE = "format"
+JOURNAL_DIRECTORY = "journal"
+# A crash at the very first start may leave these and no format file yet.
+_MADE_BEFORE_FORMAT = {"lock", "format.new"}
+# mkfs makes it at the root of a file system, which may be there for the broker alone.
+_NOBODYS = {"lost+found"}
+_NAMES_SHOWN_MAX = 3
+# Longer than any number that we write into a file, or read from one.
+_DIGITS_MAX = 20
+# More is not read of a file that holds one number.
+_FILE_BYTES_MAX = 4096
 
 
-class DataDirectoryLocked(StorageError):  # noqa: N818 - named for what is so, like FileExistsError's kin
+class DataDirectoryLocked(StorageError):  # noqa: N818 - named for a state, like FileExistsError's kin
     """Another broker uses the directory."""
+
+
+class DataDirectoryForeign(StorageError):  # noqa: N818 - as above
+    """The directory holds files, and none that says that a broker made it."""
 
 
 class DataDirectoryNewer(StorageError):  # noqa: N818 - as above
     """A newer broker wrote the directory."""
 
 
+class DataDirectoryGone(StorageError):  # noqa: N818 - as above
+    """The directory of a running broker was removed or moved away, or has another in its place."""
+
+
+class DirectoryWatch:
+    """Knows the directory and the folder of its journal again by device and inode.
+
+    Files that are open outlive their names: a commit into them succeeds, and no later start finds
+    it. So nothing may be confirmed once the names are gone.
+    """
+
+    def __init__(self, path: str, files: Files) -> None:
+        """`path` is the data directory, in which the journal has been begun."""
+        self._files = files
+        self._path = path
+        watched = (path, os.path.join(path, JOURNAL_DIRECTORY))
+        self._identities = {each: files.identity(each) for each in watched}
+
+    def check(self) -> None:
+        """DataDirectoryGone unless both are there still; OSError if the disk does not say."""
+        for path, identity in self._identities.items():
+            try:
+                is_same = self._files.identity(path) == identity
+            except (FileNotFoundError, NotADirectoryError):
+                fate = "was removed or moved away"
+            else:
+                if is_same:
+                    continue
+                fate = "is not the one that the broker opened: another is in its place"
+            msg = f"data directory {self._path}: {path} {fate}; nothing more can be confirmed"
+            raise DataDirectoryGone(msg)
+
+
 class DataDirectory:
     """A directory that is this broker's until `close`."""
 
-    def __init__(self, path: Path, files: Files, lock: int, boot_number: int) -> None:
+    def __init__(self, path: Path, files: Files, lock: int) -> None:
         self.path = path
-        # 1 at the first start here, then one more each time; 0 if this is none.
-        self.boot_number = boot_number
+        # 1 at the first start here, then more each time; before `begin`, of the last start.
+        self.boot_number = 0
         self._files = files
         self._lock = lock
+        self._format_version = 0
 
     @classmethod
-    def open(cls, path: Path, files: Files | None = None, *, is_start: bool = True) -> Self:
-        """Create the directory if need be, lock it, check its format, count the start if it is one.
+    def open(cls, path: Path, files: Files | None = None) -> Self:
+        """Create the directory if need be, lock it, check what format it has.
 
-        StorageError if it cannot be made or used; what is in it may bring an OSError besides.
+        StorageError if it cannot be made or used; its contents may cause an OSError besides. A
+        directory that holds other files and no format file is somebody else's, as `/etc` is: it is
+        left as it is, because a journal among them would be hard to find and easy to delete.
         """
         files = OperatingSystemFiles() if files is None else files
         directory = str(path)
         try:
             files.make_directory(directory)
+            _check_owner(files, directory)
             lock = files.lock(os.path.join(directory, "lock"))
         except FileLockedError as error:
             msg = f"data directory {directory} is in use by another broker"
@@ -58,19 +113,41 @@ class DataDirectory:
         except OSError as error:
             msg = f"data directory {directory} cannot be made or written to: {error.strerror}"
             raise StorageError(msg) from error
+        opened = cls(path, files, lock)
         try:
-            _check_format(files, directory)
-            boot_number = _next_boot(files, directory) if is_start else 0
+            opened._format_version = _read_format(files, directory)
+            opened.boot_number = _read_boot(files, directory)
         except BaseException:
             files.close(lock)
             raise
-        return cls(path, files, lock, boot_number)
+        return opened
+
+    def convert(self) -> None:
+        """Record that the directory is of this version from now on.
+
+        Before anything of this version is written: an earlier broker then touches nothing.
+        """
+        if self._format_version < FORMAT_VERSION:
+            content = f"{_FORMAT_NAME} {FORMAT_VERSION}\n"
+            _replace(self._files, str(self.path), _FORMAT_FILE, content)
+            self._format_version = FORMAT_VERSION
+
+    def begin(self, boot_number_min: int = 1) -> int:
+        """Convert, and count a start; returns its number, at least the given one."""
+        boot_number = max(self.boot_number + 1, boot_number_min)
+        if boot_number > EPOCH_MAX:
+            msg = f"data directory {self.path}: it was started on {boot_number - 1} times"
+            raise StorageError(msg)
+        self.convert()
+        _replace(self._files, str(self.path), "boot", f"{boot_number}\n")
+        self.boot_number = boot_number
+        return boot_number
 
     def has_journal(self) -> bool:
         """Has a journal ever been begun here? The catalog was there before it."""
-        journal = os.path.join(str(self.path), "journal")
+        journal = os.path.join(str(self.path), JOURNAL_DIRECTORY)
         names = self._files.list_directory(str(self.path))
-        return "journal" in names and bool(self._files.list_directory(journal))
+        return JOURNAL_DIRECTORY in names and bool(self._files.list_directory(journal))
 
     def close(self) -> None:
         """Give the directory back. Call when journal and catalog are closed."""
@@ -79,13 +156,29 @@ class DataDirectory:
             self._lock = -1
 
 
-def _check_format(files: Files, directory: str) -> None:
-    text = _content(files, directory, "format")
-    if text is None:
-        _replace(files, directory, "format", f"{_FORMAT_NAME} {FORMAT_VERSION}\n")
+def _check_owner(files: Files, directory: str) -> None:
+    names = files.list_directory(directory)
+    foreign = sorted(set(names) - _MADE_BEFORE_FORMAT - _NOBODYS)
+    if _FORMAT_FILE in names or not foreign:
         return
+    shown = ", ".join(foreign[:_NAMES_SHOWN_MAX])
+    more = len(foreign) - _NAMES_SHOWN_MAX
+    if more > 0:
+        shown += f" and {more} more"
+    msg = (
+        f"data directory {directory} has files in it that are not a broker's ({shown}): "
+        "name an empty directory, or one that is not there yet"
+    )
+    raise DataDirectoryForeign(msg)
+
+
+def _read_format(files: Files, directory: str) -> int:
+    """The version of the directory's format; 0 if it has none yet."""
+    text = _content(files, directory, _FORMAT_FILE)
+    if text is None:
+        return 0
     name, _, version = text.strip().partition(" ")
-    if name != _FORMAT_NAME or not (version.isascii() and version.isdigit()):
+    if name != _FORMAT_NAME or not _is_number(version):
         msg = f"data directory {directory}: its format file says {text[:40]!r}, not a version"
         raise StorageError(msg)
     if int(version) > FORMAT_VERSION:
@@ -94,23 +187,33 @@ def _check_format(files: Files, directory: str) -> None:
             f"newer than {FORMAT_VERSION}, which this broker knows"
         )
         raise DataDirectoryNewer(msg)
+    return int(version)
 
 
-def _next_boot(files: Files, directory: str) -> int:
+def _read_boot(files: Files, directory: str) -> int:
     text = _content(files, directory, "boot") or "0"
-    if not (text.strip().isascii() and text.strip().isdigit()):
-        msg = f"data directory {directory}: its boot file says {text[:40]!r}, not a number"
+    if not _is_number(text.strip()) or int(text) > EPOCH_MAX:
+        msg = (
+            f"data directory {directory}: its boot file says {text[:40]!r}, "
+            f"not a number up to {EPOCH_MAX}"
+        )
         raise StorageError(msg)
-    boot_number = int(text) + 1
-    _replace(files, directory, "boot", f"{boot_number}\n")
-    return boot_number
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _content(files: Files, directory: str, name: str) -> str | None:
     if name not in files.list_directory(directory):
         return None
     path = os.path.join(directory, name)
-    return files.read(path, 0, files.size(path)).decode("ascii", "replace")
+    try:
+        return files.read(path, 0, _FILE_BYTES_MAX).decode("ascii", "replace")
+    except OSError as error:
+        msg = f"data directory {directory}: its {name} file cannot be read: {error.strerror}"
+        raise StorageError(msg) from error
 
 
 def _replace(files: Files, directory: str, name: str, content: str) -> None:

@@ -5,8 +5,12 @@ The folder `live` holds what tests talk to them with, for tests to import by its
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
 import ssl
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +23,10 @@ sys.path.insert(0, str(LIVE))
 # Their asserts, too, say what was and what should have been.
 pytest.register_assert_rewrite(*(module.stem for module in LIVE.glob("*.py")))
 
-from certificates import Certificates, Stranger, TlsClient  # noqa: E402 - found only now
+import examples  # noqa: E402 - found only now
+import left_running  # noqa: E402
+import memory_directories  # noqa: E402
+from certificates import Certificates, Stranger, TlsClient  # noqa: E402
 from gated_files import GatedFiles  # noqa: E402
 from log_lines import LogLines  # noqa: E402
 from traced_suite import OPTION, Totals, faults_below, is_wanted, trace_all  # noqa: E402
@@ -28,6 +35,13 @@ from wire import Client  # noqa: E402
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, action="store_true", help="trace all brokers, and check the traces")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(left_running)
+    config.pluginmanager.register(memory_directories)
+    if examples.IS_CHECK:
+        examples.prepare_check()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,6 +62,24 @@ def sound_traces(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     faults = list(faults_below(directory))
     assert not faults, "\n".join(faults[:20])
+
+
+@pytest.fixture
+def seed() -> int:
+    """A new one for each run, or the one of a run to be repeated: LEVERET_SEED=..."""
+    chosen = int(os.environ.get("LEVERET_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"\nLEVERET_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def disk_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """On a disk, where `tmp_path` may be in memory; it stays there if the test fails."""
+    failed = request.session.testsfailed
+    directory = Path(tempfile.mkdtemp(prefix="leveret-test-"))
+    yield directory
+    if request.session.testsfailed == failed:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture

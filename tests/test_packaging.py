@@ -40,10 +40,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    # Not what brokers have traced into logs/traces/.
+    ignored = shutil.ignore_patterns("__pycache__", "*.jsonl", "*.gz", "*.ring")
     for folder in FOLDERS.values():
-        shutil.copytree(
-            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "traces")
-        )
+        shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
     python("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", ".", cwd=source)
     [built] = source.glob("*.whl")
     return built
@@ -64,13 +64,18 @@ def test_the_wheel_holds_leveret_and_what_pyspark_finds_and_nothing_else(wheel: 
     assert tops == {"leveret", "pyspark_leveret", f"leveret-{VERSION}.dist-info"}
 
 
-def test_the_wheel_holds_every_module_and_the_mark_of_being_typed(wheel: Path) -> None:
-    expected = {"leveret/py.typed"}
+def test_the_wheel_holds_every_module_and_what_is_no_module(wheel: Path) -> None:
+    expected = {"leveret/py.typed", "leveret/leveret.toml"}
     for package, folder in FOLDERS.items():
-        for file in (ROOT / folder).glob("*.py"):
-            expected.add(f"{package.replace('.', '/')}/{file.name}")
+        for file in (ROOT / folder).rglob("*.py"):
+            expected.add(f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder)}")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
+
+
+def test_the_installed_command_prints_the_documented_settings(site: Path, tmp_path: Path) -> None:
+    printed = python("-m", "leveret", "settings", cwd=tmp_path, PYTHONPATH=str(site))
+    assert printed == (ROOT / "docs" / "leveret.toml").read_text()
 
 
 def test_the_wheel_carries_the_licence(wheel: Path) -> None:
@@ -78,13 +83,18 @@ def test_the_wheel_carries_the_licence(wheel: Path) -> None:
     assert f"leveret-{VERSION}.dist-info/licenses/LICENSE" in names
 
 
-def test_every_folder_of_the_map_is_a_listed_package() -> None:
-    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(FOLDERS)
+def test_every_package_is_listed() -> None:
+    packages = {
+        ".".join([package, *file.parent.relative_to(ROOT / folder).parts])
+        for package, folder in FOLDERS.items()
+        for file in (ROOT / folder).rglob("__init__.py")
+    }
+    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(packages)
 
 
 def test_the_installed_wheel_runs_and_loads_no_folder_by_its_bare_name(site: Path) -> None:
     program = (
-        "import sys, leveret, leveret.command_line\n"
+        "import sys, leveret, leveret.commands.command_line\n"
         f"assert leveret.__file__.startswith({str(site)!r}), leveret.__file__\n"
         f"bare = {BARE!r}\n"
         "print([name for name in bare if name in sys.modules])\n"

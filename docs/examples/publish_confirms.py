@@ -3,8 +3,9 @@
     make run                                            # in one terminal
     .venv/bin/python docs/examples/publish_confirms.py  # in another
 
-Every message is persistent and mandatory. When `basic_publish` comes back, the broker has confirmed
-the message: it is on disk. The last one has no queue to go to; it is returned.
+The first line says which broker answers, because another one may have the port. Every message is
+persistent and mandatory. When `basic_publish` comes back, the broker has confirmed the message: it
+is on disk. The last one has no queue to go to; it is returned.
 """
 
 from __future__ import annotations
@@ -17,10 +18,23 @@ from pika.exceptions import UnroutableError
 PERSISTENT = pika.BasicProperties(delivery_mode=pika.DeliveryMode.Persistent.value)
 
 
+def product_of(connection: pika.BlockingConnection) -> str:
+    """Name the broker by its server properties.
+
+    Leveret says `product` RabbitMQ, because clients choose by it what they do, and its own name in
+    the property `leveret`. pika keeps the properties on its inner connection.
+    """
+    said = connection._impl.server_properties
+    if "leveret" in said:
+        return f"Leveret {said['leveret']}"
+    return f"{said.get('product')} {said.get('version')}, which is not Leveret,"
+
+
 def main() -> None:
     """Publish ten messages to a durable queue, and one to nowhere."""
     port = int(os.environ.get("LEVERET_PORT", "5672"))
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    print(f"connected to {product_of(connection)} on port {port}")
     channel = connection.channel()
     channel.queue_declare("orders", durable=True)
     channel.confirm_delivery()

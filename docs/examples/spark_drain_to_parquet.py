@@ -1,4 +1,4 @@
-"""Move what is in a queue into Parquet: acked only when Spark has committed the files.
+"""Move the messages of a queue into Parquet: acked only when Spark has committed the files.
 
 .venv/bin/python docs/examples/spark_drain_to_parquet.py QUEUE DIRECTORY CHECKPOINT
 """
@@ -26,7 +26,7 @@ def main() -> None:
         spark.readStream.format("amqp").options(uri=f"amqp://{HOST}:{PORT}/", queue=queue).load()
     )
     query = (
-        # The body as it is: decoded here, one that is no text would stop the drain for good.
+        # The body as it is: decoded here, a body that is no text would stop the drain for good.
         messages.select("body", "message_id", "redelivered")
         .writeStream.format("parquet")
         .option("path", directory)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from leveret.logs.trace_report import report
+from leveret.logs.report.tables import report
 from leveret.spark import traces
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql

@@ -12,13 +12,15 @@ from insides import (
     channel_actor,
     context_of,
     fail,
+    failure_of,
+    listener_of,
     on_loop,
     queue_definition,
     readers,
     writer_actor,
 )
 from leveret.actors.messages import Command, Release
-from leveret.actors.runtime import tell
+from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicConsumeOk,
@@ -150,16 +152,13 @@ def test_a_node_ends_without_a_confirm_when_an_actor_fails_that_it_cannot_do_wit
     client.send(publish("durable", b"", PERSISTENT))
     files.wait_until_syncing()
     context = context_of(broker)
-    assert broker.node is not None
-    listener = broker.node._listener
     actors = {
         "broker": context.broker,
         "ticker": context.ticker,
-        "listener": listener,
+        "listener": listener_of(broker),
         "dead letters": context.dead_letters,
     }
     fail(actors[whose])
     client.expect_closed()
     files.release()
-    broker.stop()
-    assert broker.failure is not None
+    failure_of(broker)

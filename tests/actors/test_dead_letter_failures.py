@@ -9,8 +9,8 @@ from typing import Any
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import context_of, fail, on_loop, queue_actor, wait_until
-from leveret.amqp_frames.field_table import table_of
+from holding import part, parts
+from insides import context_of, fail, inside, on_loop, queue_actor, wait_until
 from leveret.amqp_frames.methods import (
     BasicDeliver,
     BasicNack,
@@ -20,10 +20,15 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from leveret.core.dead_letter_rounds import (
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.dead_letters.letters import DeadLetters
+from leveret.core.dead_letters.pending import (
     DEAD_LETTER_BYTES_PER_ROUND_MIN,
     DEAD_LETTERS_PER_ROUND_MIN,
+    DeadLetterRounds,
+    Stranded,
 )
+from leveret.core.definitions import QueueDefinition
 from wire import PERSISTENT, Client
 
 TO_DEAD = table_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
@@ -44,7 +49,7 @@ def rejected_while_syncing(client: Client, files: GatedFiles) -> None:
 
 def is_drained(broker: leveret.Broker) -> bool:
     """Asked between two turns: in the midst of one the answer would mean nothing."""
-    publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
+    publisher = inside(context_of(broker).dead_letters)
     answers: list[bool] = []
     on_loop(broker, lambda: answers.append(publisher.is_drained()))
     return answers[0]
@@ -98,6 +103,16 @@ def test_the_original_stays_when_the_target_fails_before_it_has_the_dead_letter(
     assert left_in(data_dir, "q", "dead") == [2, 1]
 
 
+class Settled(dict[QueueDefinition, Any]):
+    """The originals that are settled, by queue; counts them, because the publisher clears it."""
+
+    count = 0
+
+    def setdefault(self, source: QueueDefinition, entry_ids: Any = None) -> Any:
+        self.count += 1
+        return super().setdefault(source, entry_ids)
+
+
 def test_a_target_that_fails_and_is_deleted_at_once_lets_nothing_go_that_another_queue_owes(
     tmp_path: Path,
 ) -> None:
@@ -117,15 +132,7 @@ def test_a_target_that_fails_and_is_deleted_at_once_lets_nothing_go_that_another
         client.publish_all("q", b"1", properties=PERSISTENT)
         got = client.get("q")
         assert got is not None
-        settled: list[object] = []
-        publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
-        is_over = publisher._letters._is_over
-
-        def noted(source: object, entry_id: int, refused: object) -> None:
-            settled.append(entry_id)
-            is_over(source, entry_id, refused)
-
-        publisher._letters._is_over = noted
+        settled = part(inside(context_of(broker).dead_letters), DeadLetters).settled = Settled()
         files.hold()
         client.send_methods(1, BasicReject(got.delivery_tag, False))
         client.wait_for_counts("other", (1, 0))
@@ -135,12 +142,12 @@ def test_a_target_that_fails_and_is_deleted_at_once_lets_nothing_go_that_another
         client.send_methods(1, QueueDelete(queue="dead"))
         assert client.expect_type(1, QueueDeleteOk).message_count in (0, 1)
         # "other" has not got it on disk.
-        assert settled == []
+        assert settled.count == 0
         files.release()
         client.wait_for_counts("other", (1, 0))
         wait_until(lambda: is_drained(broker))
     assert left_in(data_dir, "other") == [1]
-    assert len(settled) <= 1
+    assert settled.count <= 1
 
 
 def test_what_is_stranded_by_a_failed_target_goes_to_the_one_that_takes_its_place(
@@ -161,12 +168,12 @@ def test_what_is_stranded_by_a_failed_target_goes_to_the_one_that_takes_its_plac
             got = client.get("q")
             assert got is not None
             client.send_methods(1, BasicReject(got.delivery_tag, False))
-        publisher: Any = context_of(broker).dead_letters.actor_inbox.actor
-        wait_until(lambda: len(publisher._stranded._kept) == 2)
+        publisher = inside(context_of(broker).dead_letters)
+        wait_until(lambda: len(parts(publisher, Stranded)) == 2)
         assert client.ask(1, QueueDelete(queue="dead")) == QueueDeleteOk(0)
         client.declare("dead", durable=True)
         client.wait_for_counts("dead", (2, 0))
-        assert not publisher._stranded._kept
+        assert not parts(publisher, Stranded)
         wait_until(lambda: is_drained(broker))
     assert left_in(data_dir, "q", "dead") == [0, 2]
 
@@ -223,6 +230,19 @@ def test_what_a_full_target_dead_letters_in_its_turn_stays_until_that_is_on_disk
     assert left_in(data_dir, "q", "dead", "last") == [0, 0, count]
 
 
+def left_by_rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many dead letters each round leaves to the next."""
+    left: list[int] = []
+    ended = DeadLetterRounds.ended
+
+    def noted(rounds: DeadLetterRounds, count: int) -> None:
+        left.append(count)
+        ended(rounds, count)
+
+    monkeypatch.setattr(DeadLetterRounds, "ended", noted)
+    return left
+
+
 @pytest.mark.parametrize(
     ("count", "body_bytes", "left"),
     [
@@ -232,7 +252,12 @@ def test_what_a_full_target_dead_letters_in_its_turn_stays_until_that_is_on_disk
     ],
 )
 def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
-    broker: leveret.Broker, client: Client, count: int, body_bytes: int, left: list[int]
+    monkeypatch: pytest.MonkeyPatch,
+    broker: leveret.Broker,
+    client: Client,
+    count: int,
+    body_bytes: int,
+    left: list[int],
 ) -> None:
     client.declare("q", arguments=TO_DEAD)
     client.declare("dead")
@@ -241,37 +266,22 @@ def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
     for _ in range(count):
         client.read_method(1)
         client.read_content(1)
-    waiting: list[int] = []
-    letters: Any = context_of(broker).dead_letters.actor_inbox.actor
-    go_on = letters._go_on
-
-    def noted() -> None:
-        waiting.append(letters._waiting_count)
-        go_on()
-
-    letters._go_on = noted
+    waiting = left_by_rounds(monkeypatch)
     client.send_methods(1, BasicNack(0, True, False))
     client.wait_for_counts("dead", (count, 0))
-    assert waiting == left
+    wait_until(lambda: is_drained(broker))
+    assert [count for count in waiting if count] == left
 
 
 def test_what_waits_to_be_a_dead_letter_is_bounded_when_publishers_are_faster(
-    broker: leveret.Broker, client: Client
+    monkeypatch: pytest.MonkeyPatch, broker: leveret.Broker, client: Client
 ) -> None:
     client.declare("q", arguments=TO_DEAD | table_of({"x-max-length": 0}))
     client.declare("dead", arguments=table_of({"x-max-length": 10}))
-    letters: Any = context_of(broker).dead_letters.actor_inbox.actor
-    left: list[int] = []
-    go_on = letters._go_on
-
-    def noted() -> None:
-        left.append(letters._waiting_count)
-        go_on()
-
-    letters._go_on = noted
+    left = left_by_rounds(monkeypatch)
     client.publish_all("q", *[bytes(100)] * 200_000)
     client.wait_for_counts("dead", (10, 0))
     wait_until(lambda: is_drained(broker))
-    assert not letters._waiting_count
+    assert left[-1] == 0
     # Of 200,000.
     assert max(left) < 100_000

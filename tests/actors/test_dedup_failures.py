@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import leveret
 import pytest
 from identified import declare, each, known
-from insides import queue_actor
+from leveret.actors.queue.answers import QueueAnswers
+from leveret.actors.tracing.queue import QueueTracing
 from leveret.amqp_frames.methods import BasicNack
 from wire import Client
 
@@ -19,12 +18,11 @@ def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
     arguments = {"x_max_priority": priorities} if priorities else {}
     declare(client, **arguments)
     client.publish_all("q", b"0", properties=known(0))
-    inside: Any = queue_actor(broker, "q").actor_inbox.actor
 
     def fail(*_arguments: object) -> None:
         raise ValueError("a mistake of ours")
 
-    monkeypatch.setattr(inside._tracing, "enqueued", fail)
+    monkeypatch.setattr(QueueTracing, "enqueued", fail)
     # One that the window holds, a new one, its repeat, and another new one.
     client.send(each("q", 0, 1, 1, 2))
     client.expect(1, BasicNack(5, True, True))
@@ -38,12 +36,11 @@ def test_so_is_what_repeats_if_that_is_where_it_fails(
     arguments = {"x_max_priority": priorities} if priorities else {}
     declare(client, **arguments)
     client.publish_all("q", b"0", properties=known(0))
-    inside: Any = queue_actor(broker, "q").actor_inbox.actor
 
     def fail(*_arguments: object, **_named: object) -> None:
         raise ValueError("a mistake of ours")
 
-    monkeypatch.setattr(inside._repeat_answers, "repeat", fail)
+    monkeypatch.setattr(QueueAnswers, "repeat", fail)
     client.send(each("q", 0, 1, 1, 2))
     client.expect(1, BasicNack(5, True, True))
     client.nothing_more()

@@ -7,34 +7,39 @@ from typing import Any
 import pytest
 import structlog
 from hand_scheduler import HandScheduler
-from leveret.actors.disk_watch import DiskWatch
-from leveret.actors.messages import AlarmCleared
-from leveret.actors.runtime import LoopActor, Runtime
-from leveret.actors.ticker import Ticker
-from leveret.logs.trace import Trace
+from insides import inside
+from leveret.actors.disk.disk_watch import ALARM_INTERVAL_SECONDS, DiskWatch
+from leveret.actors.messages import (
+    AlarmCleared,
+    DiskFull,
+    DiskHasRoom,
+    LookAtDisk,
+    Ref,
+    SeekRoom,
+    WatchedBy,
+)
+from leveret.actors.runtime.runtime import Runtime
+from leveret.actors.runtime.ticker import Ticker
+from leveret.core.disk_budget import LOOK_BYTES_MIN, LOOK_PART, DiskBudget
+from leveret.logs.trace.trace import Trace
+from told import Listening
 
 INTERVAL_SECONDS = 10.0
-
-
-class Listening(LoopActor):
-    """Stands for the listener."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heard: list[object] = []
-
-    def on_receive(self, message: object) -> None:
-        self.heard.append(message)
 
 
 class Context:
     """What the watch needs of the node's."""
 
     alarm = ""
+    is_disk_full = False
 
     def __init__(self, runtime: Runtime) -> None:
         self.failed: list[str] = []
-        self.trace = Trace("boot", 100)
+        self.journal = Listening.start_on(runtime)
+        self.catalog = Listening.start_on(runtime)
+        self.dead_letters = Listening.start_on(runtime)
+        self.broker = Listening.start_on(runtime)
+        self.trace = Trace("boot")
         self.ticker = Ticker.start_on(runtime, self.on_fatal)
 
     def on_fatal(self, actor: str, error: BaseException) -> None:
@@ -49,8 +54,15 @@ class Bench:
         self.context: Any = Context(runtime)
         self.listener = Listening.start_on(runtime)
         self.free: int | BaseException = 1000
-        DiskWatch.start_on(
-            runtime, self.context, self.listener, self.free_bytes, 500, INTERVAL_SECONDS
+        self.budget = DiskBudget(500)
+        self.watch = DiskWatch.start_on(
+            runtime,
+            self.context,
+            self.listener,
+            self.free_bytes,
+            500,
+            INTERVAL_SECONDS,
+            self.budget,
         )
         self.scheduler.run()
 
@@ -65,10 +77,24 @@ class Bench:
         self.scheduler.advance(INTERVAL_SECONDS)
         return self.context.alarm
 
+    def tell(self, message: object) -> str:
+        """The alarm, once the watch has heard this."""
+        self.watch.tell(message)
+        self.scheduler.run()
+        return self.context.alarm
+
+    @property
+    def sought(self) -> list[int]:
+        """The room that the journal was told of."""
+        heard = self.heard_by(self.context.journal)
+        return [message.free_bytes for message in heard if isinstance(message, SeekRoom)]
+
     @property
     def heard(self) -> list[object]:
-        inside: Any = self.listener.actor_inbox.actor
-        return inside.heard
+        return self.heard_by(self.listener)
+
+    def heard_by(self, actor: Ref) -> list[object]:
+        return inside(actor).heard
 
     @property
     def logged(self) -> list[tuple[str, str]]:
@@ -117,6 +143,61 @@ def test_a_disk_that_cannot_be_asked_changes_nothing_and_is_logged(bench: Bench)
     bench.after_interval(0)
     assert bench.after_interval(OSError(5, "Input/output error")) == "low on disk"
     assert bench.after_interval(1000) == ""
+
+
+def test_it_looks_at_once_when_it_is_told_that_much_was_written(bench: Bench) -> None:
+    bench.free = 499
+    assert bench.tell(LookAtDisk()) == "low on disk"
+    bench.free = 500
+    assert bench.tell(LookAtDisk()) == ""
+    # The next is due after a part of what is above the limit.
+    bench.free = 500 + 10 * LOOK_PART * LOOK_BYTES_MIN
+    bench.tell(LookAtDisk())
+    assert not bench.budget.wrote(9 * LOOK_BYTES_MIN)
+    assert bench.budget.wrote(LOOK_BYTES_MIN)
+
+
+def test_a_write_that_met_a_full_disk_is_an_alarm_until_the_journal_has_room(bench: Bench) -> None:
+    assert bench.tell(DiskFull("no space left on the disk: x")) == "low on disk"
+    assert bench.tell(DiskFull("no space left on the disk: y")) == "low on disk"
+    assert bench.context.is_disk_full
+    # What the disk says is not enough: there are quotas.
+    bench.free = 1_000
+    assert bench.tell(LookAtDisk()) == "low on disk"
+    assert bench.logged == [("error", "disk.full"), ("warning", "disk.low")]
+    assert bench.log.calls[0].kwargs == {"reason": "no space left on the disk: x"}
+    # Nor what the journal had found before it was full the last time.
+    assert bench.tell(DiskHasRoom(0)) == bench.tell(DiskHasRoom(1)) == "low on disk"
+    assert bench.tell(DiskHasRoom(2)) == ""
+    assert not bench.context.is_disk_full
+    for actor in (bench.listener, bench.context.dead_letters, bench.context.broker):
+        assert bench.heard_by(actor) == [AlarmCleared()]
+
+
+def test_while_the_disk_is_full_the_journal_seeks_room_every_second(bench: Bench) -> None:
+    assert bench.sought == [1000]
+    bench.tell(DiskFull("x"))
+    bench.free = 3
+    for _ in range(3):
+        bench.scheduler.advance(ALARM_INTERVAL_SECONDS)
+    assert bench.sought == [1000, 3, 3, 3]
+    bench.free = 1000
+    bench.tell(DiskHasRoom(1))
+    bench.scheduler.advance(ALARM_INTERVAL_SECONDS)
+    bench.scheduler.advance(INTERVAL_SECONDS)
+    assert bench.sought == [1000, 3, 3, 3, 1000, 1000]
+
+
+def test_while_it_is_low_room_is_sought_every_second_too(bench: Bench) -> None:
+    bench.after_interval(100)
+    bench.free = 200
+    bench.scheduler.advance(ALARM_INTERVAL_SECONDS)
+    assert bench.sought == [1000, 100, 200]
+
+
+def test_journal_and_catalog_are_told_who_watches(bench: Bench) -> None:
+    for actor in (bench.context.journal, bench.context.catalog):
+        assert bench.heard_by(actor)[0] == WatchedBy(bench.watch)
 
 
 def test_without_its_watch_the_node_ends(bench: Bench) -> None:

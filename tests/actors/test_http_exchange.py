@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from leveret.actors.http_exchange import (
+from leveret.actors.control.http_exchange import (
     CHUNKS_MAX,
     HEAD_BYTES_MAX,
     HttpError,

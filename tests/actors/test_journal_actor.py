@@ -13,16 +13,11 @@ import pytest
 import structlog
 from client_frames import FRAME_MAX_BYTES, PERSISTENT, publish
 from gated_files import GatedFiles
-from leveret.actors.journal import DISK_THREAD_BYTES_MIN, JournalActor, stop_and_wait
-from leveret.actors.messages import (
-    Append,
-    DropQueue,
-    Persisted,
-    RecordDeliveries,
-    Ref,
-)
+from leveret.actors.disk.journal import DISK_THREAD_BYTES_MIN, JournalActor
+from leveret.actors.messages import Append, DropQueue, Persisted, RecordDeliveries, Ref
+from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
-from leveret.storage.journal import Journal
+from leveret.storage.journal.journal import Journal
 
 TIMEOUT_SECONDS = 15
 
@@ -141,7 +136,7 @@ def test_a_queue_that_is_dropped_is_not_answered_to(bench: Bench) -> None:
 def test_after_an_error_nothing_is_answered_or_written_any_more(
     bench: Bench, operation: str
 ) -> None:
-    error = OSError(errno.ENOSPC, "No space left on device")
+    error = OSError(errno.EIO, "Input/output error")
     bench.files.failing[operation] = error
     bench.append(0, 1)
     assert bench.has_failed.wait(TIMEOUT_SECONDS)
@@ -182,7 +177,8 @@ def test_while_a_large_commit_is_synced_the_next_is_taken_and_not_answered(bench
     assert (bench.heard(0), bench.heard(1)) == ([], [])
     bench.files.release()
     bench.journal.stop()
-    assert bench.files.syncs_begun == 2
+    # The second commit, and the end that a clean stop names.
+    assert bench.files.syncs_begun == 3
     assert bench.heard(0) == [Persisted([large]), Persisted([small])]
     assert bench.heard(1) == [Persisted([other])]
 

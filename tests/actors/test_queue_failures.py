@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import leveret
 import pytest
@@ -12,6 +11,7 @@ from gated_files import GatedFiles
 from insides import (
     channel_actor,
     fail,
+    inside,
     on_loop,
     queue_actor,
     readers,
@@ -71,7 +71,7 @@ def test_a_queue_that_dies_nacks_what_is_still_in_its_mailbox(
     client.declare("q")
     client.send(publish("q"))
     client.expect(1, BasicAck(1, False))
-    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    channel = inside(channel_actor(readers(broker)[0]))
     queue = queue_actor(broker, "q")
     [read] = Decoder(FRAME_MAX_BYTES, 1000, 1000).feed(publish("q", b"", mandatory=True) * 2)
     # The publishes are in the queue's mailbox, behind what it fails of.
@@ -136,7 +136,7 @@ def test_a_question_that_a_queue_did_not_live_to_answer_is_refused(
     client: Client, broker: leveret.Broker, method: BasicGet
 ) -> None:
     client.declare("durable", durable=True)
-    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    channel = inside(channel_actor(readers(broker)[0]))
     queue = queue_actor(broker, "durable")
     # The question is in the queue's mailbox, behind what it fails of.
     on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Command(method)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leveret.actors.reading_gate import BURST_BYTES_MAX, ReadingGate
-from leveret.core.publish_window import PublishWindow
+from leveret.actors.connection.flow import BURST_BYTES_MAX, ReadingGate
+from leveret.core.connection.publish_window import PublishWindow
 
 FULL_READ_BYTES = 250_000
 
@@ -88,7 +88,7 @@ def test_it_says_why_it_is_closed_for_longer_than_a_round() -> None:
     gate = ReadingGate(Socket(), window)  # type: ignore[arg-type]
     gate.is_resting = True
     assert gate.reason() == ""
-    window.take(1001)
+    window.add(1001)
     assert gate.reason() == "its publishes wait inside the broker"
     gate.is_write_blocked = True
     assert gate.reason() == "its client does not read"

@@ -9,13 +9,21 @@ import pykka
 import pytest
 import structlog
 from hand_scheduler import HandScheduler
-from leveret.actors.runtime import (
+from insides import inside
+from leveret.actors.runtime.runtime import (
     TURN_MESSAGES_MAX,
     TURNS_PER_ROUND_MAX,
     LoopActor,
     Runtime,
     tell,
 )
+
+
+class Guest(pykka.ThreadingActor):
+    """An actor of a host application."""
+
+    def on_receive(self, message: object) -> object:
+        return message
 
 
 @pytest.fixture
@@ -189,6 +197,26 @@ def test_whatever_a_handler_raises_stops_that_actor_alone_and_is_told(
     assert tell(other, 2)
 
 
+@pytest.mark.parametrize(
+    ("error", "is_alive"), [(ValueError("ours"), True), (KeyboardInterrupt(), False)]
+)
+def test_whatever_a_handler_raises_for_an_ask_reaches_its_asker_and_no_other_actor(
+    runtime: Runtime, scheduler: HandScheduler, error: BaseException, is_alive: bool
+) -> None:
+    guest = Guest.start()
+    try:
+        asked = Diary.start_on(runtime, [])
+        answer = asked.ask(error, block=False)
+        scheduler.run()
+        with pytest.raises(type(error)):
+            answer.get(timeout=0)
+        assert asked.is_alive() is is_alive
+        # An actor of the host application, in Pykka's registry.
+        assert guest.ask("still there") == "still there"
+    finally:
+        guest.stop()
+
+
 def test_a_failure_that_cannot_be_told_stops_that_actor_alone_too(
     runtime: Runtime, scheduler: HandScheduler
 ) -> None:
@@ -213,7 +241,7 @@ def test_a_failure_at_the_start_is_told_as_any_other(runtime: Runtime) -> None:
 
     entries: list[object] = []
     actor = Stillborn.start_on(runtime, entries)
-    assert entries == [("failed", None)]
+    assert entries == [("failed", ValueError)]
     assert not tell(actor, 1)
 
 
@@ -226,10 +254,10 @@ def test_a_stopped_actor_lets_go_of_what_it_held(
     runtime: Runtime, scheduler: HandScheduler
 ) -> None:
     actor = Diary.start_on(runtime, [])
-    inside = actor.actor_inbox.actor
+    stopped = inside(actor)
     actor.stop(block=False)
     scheduler.run()
-    assert not hasattr(inside, "entries")
+    assert not hasattr(stopped, "entries")
 
 
 def test_telling_when_the_loop_is_closed_is_no_error(

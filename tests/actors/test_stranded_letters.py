@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leveret.actors import stranded_letters
+from leveret.actors.dead_letters import stranded as stranded_letters
+from leveret.actors.dead_letters.stranded import LOOK_SECONDS, StrandedLetters
 from leveret.actors.messages import WakeAt
-from leveret.actors.stranded_letters import LOOK_SECONDS, StrandedLetters
-from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.core.dead_letters.pending import Stranded
 from leveret.core.definitions import QueueDefinition
-from leveret.core.pending_letters import Stranded
-from leveret.core.span import Span
+from leveret.core.queue.span import Span
 
 NOW = 100.0
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import structlog
 from hand_scheduler import HandScheduler
+from holding import parts
+from insides import inside
 from leveret.actors.messages import Ref, WakeAt, Woken
-from leveret.actors.runtime import LoopActor, Runtime, tell
-from leveret.actors.ticker import WISHES_MIN, Ticker
+from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
+from leveret.actors.runtime.ticker import WISHES_MIN, Ticker
 
 
 class Sleeper(LoopActor):
@@ -85,8 +87,7 @@ def test_what_stopped_actors_wished_for_is_forgotten_before_its_time(
         tell(ticker, WakeAt(1000.0, sleeper, "forgotten"))
         sleeper.stop(block=False)
         scheduler.run()
-    inside: Ticker = ticker.actor_inbox.actor  # type: ignore[attr-defined]
-    assert len(inside._wishes) <= WISHES_MIN
+    assert len(parts(inside(ticker), WakeAt)) <= WISHES_MIN
     scheduler.advance(1000.0)
     assert heard == ["kept"]
 
@@ -101,8 +102,7 @@ def test_the_last_wish_for_a_token_takes_the_place_of_those_before_it(
         tell(ticker, WakeAt(float(when), sleeper, "head expires"))
     tell(ticker, WakeAt(5000.0, sleeper, "another"))
     scheduler.run()
-    inside: Ticker = ticker.actor_inbox.actor  # type: ignore[attr-defined]
-    assert len(inside._wishes) <= WISHES_MIN + 1
+    assert len(parts(inside(ticker), WakeAt)) <= WISHES_MIN + 1
     scheduler.advance(1001.0)
     assert heard == ["head expires"]
     # What is wished for anew counts as ever.
@@ -111,4 +111,6 @@ def test_the_last_wish_for_a_token_takes_the_place_of_those_before_it(
     assert heard == ["head expires", "head expires"]
     scheduler.advance(1000.0)
     assert heard == ["head expires", "head expires", "another"]
-    assert not inside._current
+    assert not [
+        key for each in parts(inside(ticker), dict) for key in each if "head expires" in key
+    ]

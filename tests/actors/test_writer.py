@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import structlog
 from hand_scheduler import HandScheduler
+from insides import inside
+from leveret.actors.connection.writer import GATHERED_BYTES_MIN, Writer
 from leveret.actors.messages import (
     CloseTransport,
     Down,
@@ -17,11 +19,11 @@ from leveret.actors.messages import (
     WriteDeliveries,
     WriteStalled,
 )
-from leveret.actors.runtime import LoopActor, Runtime, tell
-from leveret.actors.ticker import Ticker
-from leveret.actors.writer import GATHERED_BYTES_MIN, Writer
+from leveret.actors.runtime.runtime import Runtime, tell
+from leveret.actors.runtime.ticker import Ticker
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
-from leveret.core.outlet import Outlet
+from leveret.core.connection.outlet import Outlet
+from told import Listening
 
 MIB = 1 << 20
 
@@ -61,17 +63,6 @@ class Wire:
         self.ended = "aborted"
 
 
-class Listening(LoopActor):
-    """Stands for the reader and for a queue."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heard: list[object] = []
-
-    def on_receive(self, message: object) -> None:
-        self.heard.append(message)
-
-
 class Bench:
     def __init__(self) -> None:
         self.scheduler = HandScheduler()
@@ -88,8 +79,7 @@ class Bench:
 
     @property
     def heard(self) -> list[object]:
-        inside: Any = self.listener.actor_inbox.actor
-        return inside.heard
+        return inside(self.listener).heard
 
 
 @pytest.fixture
@@ -101,7 +91,7 @@ def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
     consumer: Any = "consumer"
     sent = Sent(consumer, window_bytes)
     outlet = Outlet(MIB).share()
-    outlet.take(window_bytes)
+    outlet.add(window_bytes)
     return WriteDeliveries([data], outlet, window_bytes, bench.listener, sent)
 
 

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from leveret.amqp_frames.batch import Batch, Begun, ChannelInput, MethodFrame
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from leveret.amqp_frames.decoder import Decoder, Event
+from leveret.amqp_frames.messages.batch import Batch, Begun, ChannelInput, MethodFrame
 from leveret.amqp_frames.methods import BasicAck, Method, encode_method
 from leveret.amqp_frames.properties import decode_properties
 

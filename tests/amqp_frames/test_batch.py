@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decoding import Publish, ack, decoder
-from leveret.amqp_frames.batch import Acks, Batch, ChannelInput
+from leveret.amqp_frames.messages.batch import Acks, Batch, ChannelInput
 
 
 def batch_of(wire: bytes) -> Batch:

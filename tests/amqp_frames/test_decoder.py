@@ -21,8 +21,8 @@ from decoding import (
     publish_method,
     three_ways,
 )
-from leveret.amqp_frames.batch import Begun, ChannelInput, MethodFrame
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
+from leveret.amqp_frames.messages.batch import Begun, ChannelInput, MethodFrame
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicNack,

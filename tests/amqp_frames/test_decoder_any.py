@@ -7,14 +7,10 @@ from itertools import accumulate, pairwise, zip_longest
 
 import pytest
 from decoding import Decoded, Publish, ack, byte_by_byte, decoded, frame
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveret.amqp_frames.constants import (
-    EMPTY_FRAME_BYTES,
-    FRAME_END,
-    HEARTBEAT_FRAME,
-    REPLY_NAMES,
-)
+from leveret.amqp_frames.constants import EMPTY_FRAME_BYTES, FRAME_END, HEARTBEAT_FRAME, REPLY_NAMES
 from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX
 from leveret.amqp_frames.methods import (
     BasicNack,
@@ -112,7 +108,7 @@ def test_chunking_changes_nothing(wire: bytes, places: list[float]) -> None:
     st.sampled_from([4096, 100_000, 131_072]),
     st.lists(st.tuples(st.integers(0, 2), st.integers(-60, 60), st.booleans()), max_size=8),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_chunking_changes_nothing_where_reads_are_too_large_to_be_joined(
     body_sizes: list[int], frame_bytes: int, places: list[tuple[int, int, bool]]
 ) -> None:
@@ -133,10 +129,22 @@ def test_chunking_changes_nothing_where_reads_are_too_large_to_be_joined(
     assert result.publishes() == [publish.message() for publish in sent]
 
 
-@given(sessions())
-def test_the_ways_through_agree(wire: bytes) -> None:
+def assert_the_ways_through_agree(wire: bytes) -> None:
     # Byte by byte every publish, but for its last byte, is seen before it is whole.
     assert decoded(byte_by_byte(wire), **LIMITS) == decoded([wire], **LIMITS)
+
+
+@given(sessions())
+@settings(max_examples=examples(30), deadline=None)
+def test_the_ways_through_agree(wire: bytes) -> None:
+    assert_the_ways_through_agree(wire)
+
+
+@pytest.mark.soak
+@given(sessions())
+@settings(max_examples=examples(300), deadline=None)
+def test_the_ways_through_agree_in_many_more_sessions(wire: bytes) -> None:
+    assert_the_ways_through_agree(wire)
 
 
 @given(st.lists(publishes(), max_size=20))
@@ -181,7 +189,7 @@ def test_any_frames_are_decoded_or_refused(frames: list[bytes], places: list[flo
 
 
 @given(sessions(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_damage_to_a_session_is_decoded_or_refused(wire: bytes, data: st.DataObject) -> None:
     damaged = bytearray(wire)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from decoding import Publish, byte_by_byte, decoded, decoder
-from leveret.amqp_frames.batch import ChannelInput
+from holding import part, parts
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import Decoder
+from leveret.amqp_frames.messages.assembly import Assembly, UnfinishedPublishes
+from leveret.amqp_frames.messages.batch import ChannelInput
 
 LIMITS = {"message_size_max_bytes": 1000, "unfinished_publishes_bytes_max": 1000}
 TEXT = (
@@ -41,7 +43,7 @@ def is_too_much(reading: Decoder, data: bytes) -> bool:
     found = error.reply_code, error.reply_text, error.class_id, error.method_id
     assert found == (506, TEXT, 60, 40)
     assert not reading.lost_sync
-    assert not reading._assemblies
+    assert not parts(reading, Assembly)
     return True
 
 
@@ -70,7 +72,7 @@ def test_what_is_finished_refused_or_left_counts_no_more() -> None:
                 assert published(reading, rest(1) + begun(1, 5000)) == 1
                 assert published(reading, rest(1)) == 0
             assert published(reading, rest(2)) == 1, turn
-        assert reading._unfinished.used_bytes == 0
+        assert part(reading, UnfinishedPublishes).used_bytes == 0
         assert not is_too_much(reading, begun(1) + begun(2))
         assert is_too_much(reading, begun(3))
 

@@ -6,10 +6,10 @@ from hashlib import blake2b
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.dedup_headers import DIGEST_BYTES, IdentityReader
-from leveret.amqp_frames.field_table import Plain, encode_table, field_of
+from leveret.amqp_frames.messages.dedup_headers import DIGEST_BYTES, IdentityReader
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.properties import Properties
-from leveret.amqp_frames.publishes import decode_publishes
+from leveret.amqp_frames.values.field_table import Plain, encode_table, field_of
 from wire import publish
 
 PRODUCER, ID = "x-dedup-producer", "x-dedup-id"

@@ -13,9 +13,9 @@ import pytest
 from decoding import Publish, split_frames
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.constants import FRAME_BODY
-from leveret.amqp_frames.deliveries import (
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.deliveries import (
     BASIC_ACK,
     BASIC_NACK,
     encode_answers,
@@ -24,6 +24,7 @@ from leveret.amqp_frames.deliveries import (
     encode_returns,
     encode_tagged_return,
 )
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -32,7 +33,6 @@ from leveret.amqp_frames.methods import (
     encode_method,
 )
 from leveret.amqp_frames.properties import Properties, encode_properties
-from leveret.amqp_frames.publishes import decode_publishes
 
 TAG = b"\3tag"
 PERSISTENT = encode_properties(Properties(delivery_mode=2, headers={"a": 1}, app_id="us"))

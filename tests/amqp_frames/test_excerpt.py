@@ -6,9 +6,9 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.batch import TTL_NONE, Batch, Indexes
-from leveret.amqp_frames.excerpt import excerpt
-from leveret.amqp_frames.publishes import decode_publishes
+from leveret.amqp_frames.messages.batch import TTL_NONE, Batch, Indexes
+from leveret.amqp_frames.messages.copies import excerpt
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from wire import PERSISTENT, TRANSIENT, publish
 
 ROWS = st.lists(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.errors import HardError
-from leveret.amqp_frames.field_table import (
+from leveret.amqp_frames.values.field_table import (
     NESTING_DEPTH_MAX,
     Field,
     Plain,

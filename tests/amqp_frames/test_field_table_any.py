@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveret.amqp_frames.errors import HardError
-from leveret.amqp_frames.field_table import Field, Table, check_table, decode_table, encode_table
+from leveret.amqp_frames.values.field_table import (
+    Field,
+    Table,
+    check_table,
+    decode_table,
+    encode_table,
+)
 
 
 def table_bytes(fields: bytes) -> bytes:
@@ -83,7 +91,7 @@ def test_any_table_round_trips(table: Table) -> None:
     check_table(data, 0, len(data))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(NEARLY_FIELDS, st.binary(max_size=8))
 def test_any_octets_are_a_table_or_a_syntax_error(fields: bytes, behind: bytes) -> None:
     data = table_bytes(fields)
@@ -93,11 +101,8 @@ def test_any_octets_are_a_table_or_a_syntax_error(fields: bytes, behind: bytes) 
         assert encode_table(decode_table(again, 0, len(again))) == again
 
 
-@settings(max_examples=500)
-@given(TABLES.map(encode_table), st.data())
-def test_any_damage_to_a_table_leaves_a_table_or_a_syntax_error(
-    data: bytes, draw: st.DataObject
-) -> None:
+def check_damaged(data: bytes, draw: st.DataObject) -> None:
+    """What is left of a table is one, or a syntax error, whole or cut short."""
     damaged = bytearray(data[4:])
     for _ in range(draw.draw(st.integers(1, 3))):
         if damaged:
@@ -107,3 +112,20 @@ def test_any_damage_to_a_table_leaves_a_table_or_a_syntax_error(
     for octets in (bytes(damaged), bytes(cut)):
         whole = table_bytes(octets)
         verdict(whole, len(whole))
+
+
+@settings(max_examples=examples(150))
+@given(TABLES.map(encode_table), st.data())
+def test_any_damage_to_a_table_leaves_a_table_or_a_syntax_error(
+    data: bytes, draw: st.DataObject
+) -> None:
+    check_damaged(data, draw)
+
+
+@pytest.mark.soak
+@settings(max_examples=examples(2000))
+@given(TABLES.map(encode_table), st.data())
+def test_much_more_damage_to_a_table_leaves_a_table_or_a_syntax_error(
+    data: bytes, draw: st.DataObject
+) -> None:
+    check_damaged(data, draw)

@@ -9,11 +9,11 @@ import dataclasses
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveret.amqp_frames import methods
 from leveret.amqp_frames.errors import HardError
-from leveret.amqp_frames.field_table import Field, table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -31,7 +31,8 @@ from leveret.amqp_frames.methods import (
     decode_method,
     encode_method,
 )
-from leveret.amqp_frames.wire_types import METHODS
+from leveret.amqp_frames.methods.wire_types import METHODS
+from leveret.amqp_frames.values.field_table import Field, table_of
 
 ALL_METHODS = sorted(METHODS.values(), key=lambda made: made.prefix)
 
@@ -110,7 +111,7 @@ def test_bits_share_octets_and_the_lowest_comes_first() -> None:
 
 
 @pytest.mark.parametrize("made", ALL_METHODS, ids=lambda made: made.name)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_every_method_round_trips(made: type[Method], data: st.DataObject) -> None:
     method = data.draw(any_of(made))
@@ -157,7 +158,7 @@ def test_long_strings_are_octets() -> None:
 # --- What is wrong.
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.sampled_from(ALL_METHODS), st.binary(max_size=40), st.integers(0, 8))
 def test_any_arguments_are_a_method_or_an_error_of_the_protocol(
     made: type[Method], arguments: bytes, behind: int
@@ -166,7 +167,7 @@ def test_any_arguments_are_a_method_or_an_error_of_the_protocol(
     assert_method_or_error(data, max(len(data) - behind, 0))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(any_method, st.data())
 def test_any_damage_to_a_method_leaves_a_method_or_an_error_of_the_protocol(
     method: Method, draw: st.DataObject

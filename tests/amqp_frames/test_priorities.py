@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.priorities import read_priorities
+from leveret.amqp_frames.messages.priorities import read_priorities
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.properties import Properties
-from leveret.amqp_frames.publishes import decode_publishes
+from leveret.amqp_frames.values.field_table import table_of
 from wire import publish
 
 TEXTS = st.none() | st.text(max_size=5)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveret.amqp_frames import properties as module
 from leveret.amqp_frames.errors import HardError
-from leveret.amqp_frames.field_table import NESTING_DEPTH_MAX, Field, table_of
 from leveret.amqp_frames.properties import (
     FLAG_EXPIRATION,
     PERSISTENT,
@@ -20,6 +20,7 @@ from leveret.amqp_frames.properties import (
     decode_properties,
     encode_properties,
 )
+from leveret.amqp_frames.values.field_table import NESTING_DEPTH_MAX, Field, table_of
 
 # A value for each property and its octets, in the order of the flags.
 EVERY_PROPERTY: list[tuple[str, Any, str]] = [
@@ -214,7 +215,7 @@ def test_any_properties_round_trip(properties: Properties) -> None:
     assert verdict(data, len(data)) == properties
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.integers(0, 0xFFFF), st.binary(max_size=60), st.integers(0, 8))
 def test_any_octets_are_properties_or_a_syntax_error(
     flags: int, values: bytes, behind: int
@@ -223,7 +224,7 @@ def test_any_octets_are_properties_or_a_syntax_error(
     verdict(data, max(len(data) - behind, 0))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PROPERTIES.map(encode_properties), st.data())
 def test_any_damage_leaves_properties_or_a_syntax_error(data: bytes, draw: st.DataObject) -> None:
     damaged = bytearray(data)

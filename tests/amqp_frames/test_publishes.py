@@ -9,9 +9,14 @@ import pytest
 from decoding import Publish, body_frames, content_header, frame, messages, publish_method
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
-from leveret.amqp_frames.publishes import ANOTHER_FRAME, INCOMPLETE, PublishRun, decode_publishes
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.publishes import (
+    ANOTHER_FRAME,
+    INCOMPLETE,
+    PublishRun,
+    decode_publishes,
+)
 
 NO_LIMIT = 0xFFFFFFFF
 
@@ -19,7 +24,7 @@ NO_LIMIT = 0xFFFFFFFF
 def run(wire: bytes) -> tuple[Batch, PublishRun, int]:
     batch = Batch(wire, 1)
     taking = PublishRun(NO_LIMIT, NO_LIMIT)
-    return batch, taking, taking.take(batch, {}, 0)
+    return batch, taking, taking.decode_run(batch, {}, 0)
 
 
 @given(
@@ -136,6 +141,6 @@ def test_shapes_are_remembered_from_batch_to_batch_but_numbers_are_not() -> None
     taking = PublishRun(NO_LIMIT, NO_LIMIT)
     for key in (b"\0\1a\0", b"\0\1b\0", b"\0\1a\0"):
         batch = Batch(Publish(b"x", key).wire() * 2, 1)
-        assert taking.take(batch, {}, 0) == len(batch.wire)
+        assert taking.decode_run(batch, {}, 0) == len(batch.wire)
         assert batch.distinct == [key]
         assert list(batch.keys) == [0, 0]

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 
 from decoding import Message, messages
-from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.copies import with_properties
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.properties import Properties, encode_properties
-from leveret.amqp_frames.publishes import decode_publishes
-from leveret.amqp_frames.rewritten import with_properties
 from wire import PERSISTENT, publish
 
 

@@ -18,7 +18,6 @@ import pika.frame
 import pika.spec
 import pytest
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import Field, table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     ChannelClose,
@@ -27,7 +26,9 @@ from leveret.amqp_frames.methods import (
     decode_method,
     encode_method,
 )
-from leveret.amqp_frames.wire_types import METHODS
+from leveret.amqp_frames.methods.wire_types import METHODS
+from leveret.amqp_frames.values.field_table import table_of
+from plain_values import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:This command is deprecated")
 
@@ -69,17 +70,6 @@ def sample(made: type[Method], number: int) -> Method:
             value = "a-name.of_it"
         values[name] = table_of(value) if wire == "table" else value
     return made(**values)
-
-
-def plain(value: Any) -> Any:
-    """A value as a witness has it: no kinds, long strings as text."""
-    if isinstance(value, Field):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {name: plain(field) for name, field in value.items()}
-    if isinstance(value, list):
-        return [plain(field) for field in value]
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def values_of(method: Method) -> list[Any]:

@@ -16,21 +16,17 @@ import pamqp.header
 import pika.data
 import pika.spec
 import pytest
-from leveret.amqp_frames.field_table import Field, FieldValue, decode_table, encode_table, table_of
 from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
+from leveret.amqp_frames.values.field_table import (
+    Field,
+    FieldValue,
+    decode_table,
+    encode_table,
+    table_of,
+)
+from plain_values import plain
 
 TABLE = {"text": "né", "number": 100_000, "yes": True, "inner": {"list": [None, 70_000, "x"]}}
-
-
-def plain(value: Any) -> Any:
-    """A value as a witness has it: no kinds, long strings as text."""
-    if isinstance(value, Field):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {name: plain(field) for name, field in value.items()}
-    if isinstance(value, list):
-        return [plain(field) for field in value]
-    return value.decode() if isinstance(value, bytes) else value
 
 
 # --- Field types: what pamqp and pika make of what we write; RabbitMQ's type is the kind.

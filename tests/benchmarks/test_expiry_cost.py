@@ -7,7 +7,7 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import context_of, wait_until
-from leveret.core.expiring_queue import ExpiringQueue
+from leveret.core.queue.rules import MessageQueue
 
 from benchmarks.expiry_cost import Million, expiring_queues, lateness, report
 from benchmarks.watched_expiry import watch
@@ -17,7 +17,7 @@ def test_all_that_is_published_waits_until_it_is_due_and_then_expires(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Put back at the end.
-    monkeypatch.setattr(ExpiringQueue, "_drop", ExpiringQueue._drop)
+    monkeypatch.setattr(MessageQueue, "drop", MessageQueue.drop)
     late = watch()
     million = Million(broker.port, 20_000, 2.0, seed=1)
     assert million.count >= 20_000

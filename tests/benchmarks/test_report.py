@@ -1,11 +1,17 @@
 from __future__ import annotations
 
-from benchmarks.report import medians, requirements, row
+from benchmarks.report import HEADER, medians, requirements, row
 from benchmarks.scenarios import SCENARIOS, scenario_named
 
 
 def figures(rate: float, p50: float = 1.0, p99: float = 3.0) -> dict[str, float]:
-    return {"rate": rate, "p50_ms": p50, "p99_ms": p99, "generator_cpu_share": 0.05}
+    return {
+        "rate": rate,
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "broker_cpu_us": 1e6 / rate,
+        "generator_cpu_share": 0.05,
+    }
 
 
 def test_a_ratio_at_its_bound_passes_and_below_it_fails() -> None:
@@ -41,3 +47,8 @@ def test_every_scenario_has_a_name_of_its_own() -> None:
 
 def test_a_scenario_without_a_promise_is_only_shown() -> None:
     assert requirements(scenario_named("assorted"), figures(1), figures(100)) == []
+
+
+def test_a_row_shows_the_cpu_time_of_both_brokers_for_a_message() -> None:
+    shown = row(scenario_named("real"), figures(200_000), figures(10_000))
+    assert shown[HEADER.index("CPU us/message")] == "100.00 / 5.00"

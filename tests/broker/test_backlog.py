@@ -10,7 +10,7 @@ import leveret
 import pytest
 from certificates import Certificates
 from insides import on_loop
-from leveret.tls_server import BACKLOG_CONNECTIONS
+from leveret.listening.tls_server import BACKLOG_CONNECTIONS
 
 CLIENTS = 300
 # The kernel tries again after a second.

@@ -7,9 +7,9 @@ from typing import Any
 
 import leveret
 import pika
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicGet, BasicGetOk, BasicReturn
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from wire import Client, publish
 
 

@@ -153,7 +153,8 @@ def test_one_sync_serves_what_gathered_while_another_ran(client: Client, files: 
         client.nothing_more()
     begun = files.syncs_begun
     files.release()
-    client.expect(1, BasicAck(1, False), BasicAck(21, True))
+    # One ack, if the second sync ends before the channel has answered for the first.
+    client.expect_acks(range(1, 22))
     assert files.syncs_begun == begun + 1
 
 

@@ -12,7 +12,6 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import readers, wait_until
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -22,6 +21,7 @@ from leveret.amqp_frames.methods import (
     QueueBind,
     QueueBindOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from wire import PERSISTENT, Client, publish
 
 

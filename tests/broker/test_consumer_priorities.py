@@ -7,7 +7,6 @@ from collections.abc import Callable
 import leveret
 import pika
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -17,7 +16,8 @@ from leveret.amqp_frames.methods import (
     BasicQos,
     BasicQosOk,
 )
-from leveret.core.consumers import Consumers
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.queue.consumers import Consumers
 from wire import Client
 
 Connect = Callable[..., Client]

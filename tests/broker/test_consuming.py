@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -27,6 +26,7 @@ from leveret.amqp_frames.methods import (
     QueuePurgeOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from wire import PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
@@ -106,7 +106,7 @@ def test_an_empty_tag_asks_for_one_and_every_one_is_another(client: Client) -> N
     for _ in range(3):
         answer = client.ask(1, BasicConsume(queue="q"))
         assert isinstance(answer, BasicConsumeOk)
-        assert re.fullmatch(r"amq\.ctag-.+", answer.consumer_tag)
+        assert re.fullmatch(r"amq\.ctag-[A-Za-z0-9_-]{22}", answer.consumer_tag)
         tags.add(answer.consumer_tag)
     assert len(tags) == 3
     client.send(publish("q"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import leveret
 import pytest
-from leveret.amqp_frames.methods import BasicAck, ExchangeDeclare, ExchangeDeclareOk
-from leveret.command_line import main
+from leveret.amqp_frames.methods import BasicAck, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare
+from leveret.commands.command_line import main
 from wire import PERSISTENT, Client, publish
 
 
@@ -83,6 +84,57 @@ def test_what_does_not_fit_in_a_catalog_stops_the_start_with_one_line(
         connection.execute(damage)
     connection.close()
     assert words in fault_of(stopped)
+
+
+def flip_in_index(catalog: Path, name: bytes) -> None:
+    """Flip a bit of the name of a queue where the index of names has it, not the table."""
+    with sqlite3.connect(catalog) as connection:
+        [root] = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_queues_1'"
+        ).fetchone()
+        [page_bytes] = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(catalog.read_bytes())
+    at = content.index(name, (root - 1) * page_bytes, root * page_bytes)
+    content[at + len(name) - 1] ^= 1
+    catalog.write_bytes(content)
+
+
+def test_a_flipped_bit_in_an_index_of_the_catalog_stops_the_start_with_one_line(
+    stopped: Path,
+) -> None:
+    """The name that the flipped index lacks would be declared again, and end the broker."""
+    catalog = stopped / "catalog.sqlite"
+    flip_in_index(catalog, b"orders")
+    before = catalog.read_bytes()
+    fault = fault_of(stopped)
+    assert str(catalog) in fault
+    assert "is damaged: row 1 missing from index sqlite_autoindex_queues_1" in fault
+    assert catalog.read_bytes() == before
+
+
+def test_a_catalog_that_contradicts_a_change_ends_the_broker_with_one_sentence(
+    stopped: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # As where a bit flips after the start: rows that no start finds fault with.
+    with sqlite3.connect(stopped / "catalog.sqlite") as connection:
+        connection.execute("CREATE UNIQUE INDEX one_queue ON queues (vhost)")
+    connection.close()
+    broker = started(stopped)
+    broker.start()
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(1)
+        client.send_methods(1, QueueDeclare(queue="late", durable=True))
+        client.expect_closed()
+    with pytest.raises(leveret.BrokerFailedError) as caught:
+        broker.stop()
+    text = str(caught.value)
+    assert str(stopped / "catalog.sqlite") in text
+    assert "UNIQUE constraint failed: queues.vhost" in text
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["broker.failed"]
+    assert lines[0]["error"] in text
 
 
 def test_accounts_that_are_there_are_not_made_again(stopped: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import leveret
 from gated_files import GatedFiles
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -28,6 +27,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 

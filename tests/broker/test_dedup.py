@@ -6,7 +6,6 @@ import time
 
 import pytest
 from identified import Connect, declare, each, known, numbers, publisher
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReject,
@@ -24,6 +23,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from wire import Client, publish
 
 # --- What is a duplicate

@@ -7,7 +7,7 @@ import errno
 import leveret
 from gated_files import GatedFiles
 from identified import Connect, declare, each, known, nacked, numbers, publisher
-from insides import fail, queue_actor
+from insides import fail, failure_of, queue_actor
 from leveret.amqp_frames.methods import BasicAck, BasicNack, QueueDelete, QueueDeleteOk
 from wire import Client
 
@@ -97,8 +97,7 @@ def test_when_the_journal_fails_neither_a_message_nor_its_duplicate_is_confirmed
     files.release()
     client.expect_closed()
     other.expect_closed()
-    broker.stop()
-    assert isinstance(broker.failure, OSError)
+    assert isinstance(failure_of(broker), OSError)
 
 
 # --- What is rejected

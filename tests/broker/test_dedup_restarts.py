@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import leveret
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import QueuePurge, QueuePurgeOk
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from wire import Client, publish
 
 
@@ -36,7 +36,7 @@ def known(number: int, mode: int = 2) -> Properties:
 
 
 def segments(directory: Path) -> list[str]:
-    return sorted(path.name for path in (directory / "data" / "journal").iterdir())
+    return sorted(path.name for path in (directory / "data" / "journal").glob("*.journal"))
 
 
 def declare(client: Client, durable: bool = True, **arguments: int) -> None:

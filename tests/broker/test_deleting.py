@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import leveret
 import pytest
-from insides import context_of
 from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicConsume,
@@ -19,6 +19,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from leveret.storage.catalog.catalog import Catalog
 from wire import PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
@@ -32,15 +33,14 @@ class Gate:
         self.reached = threading.Event()
         self.is_open = threading.Event()
         self.is_open.set()
-        self._catalog = context_of(broker).catalog._actor_weakref()._catalog
-        apply = self._catalog.apply
+        apply = Catalog.apply
 
-        def gated(changes: object) -> None:
+        def gated(catalog: Catalog, changes: Any) -> None:
             self.reached.set()
             assert self.is_open.wait(TIMEOUT_SECONDS)
-            apply(changes)
+            apply(catalog, changes)
 
-        patch.setattr(self._catalog, "apply", gated)
+        patch.setattr(Catalog, "apply", gated)
 
     def hold(self) -> None:
         self.reached.clear()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import leveret
 import pika
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -19,6 +18,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from replies import ASKING, REPLY_TO, asking, expect_reply, reply_name
 from wire import Client, publish
 

@@ -241,7 +241,7 @@ def output_of(program: str, directory: Path) -> str:
 
 def test_importing_the_package_loads_neither_loop_nor_pykka(tmp_path: Path) -> None:
     program = (
-        "import sys, leveret, leveret.amqp_frames.decoder, leveret.core.publisher\n"
+        "import sys, leveret, leveret.amqp_frames.decoder, leveret.core.publishing.publisher\n"
         "print([name for name in ('pykka', 'uvloop', 'structlog') if name in sys.modules])\n"
     )
     finished = subprocess.run(

@@ -9,15 +9,15 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import readers, wait_until
-from leveret.actors import listener
+from leveret.actors.connection import listener
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     AccessRequest,
     AccessRequestOk,
     BasicAck,
     ChannelClose,
     ChannelCloseOk,
+    ChannelFlowOk,
     ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
@@ -26,8 +26,10 @@ from leveret.amqp_frames.methods import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
+    Method,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import table_of
 from wire import Client, methods_of, publish
 
 Connect = Callable[..., Client]
@@ -77,7 +79,7 @@ def test_what_is_confirmed_by_then_is_said_before_a_close_for_a_mistake(client: 
 def test_a_mistake_behind_connection_close_is_not_told(client: Client) -> None:
     client.send(methods_of(0, ConnectionClose(200, "bye")), methods_of(1, MISTAKE))
     client.expect(0, ConnectionCloseOk())
-    client.expect_closed()
+    client.hang_up()
 
 
 def test_a_mistake_before_connection_close_does_not_hold_up_close_ok(client: Client) -> None:
@@ -86,7 +88,7 @@ def test_a_mistake_before_connection_close_does_not_hold_up_close_ok(client: Cli
     if answer == (1, NOT_FOUND):
         answer = client.read_any_method()
     assert answer == (0, ConnectionCloseOk())
-    client.expect_closed()
+    client.hang_up()
 
 
 def test_a_channel_number_is_free_again_after_its_close_however_it_was_closed(
@@ -114,6 +116,18 @@ def test_a_channel_that_is_not_open_is_a_channel_error(
 ) -> None:
     client.send(wire)
     client.expect(0, ConnectionClose(504, "CHANNEL_ERROR - expected 'channel.open'", *ids))
+
+
+@pytest.mark.parametrize("answer", [ChannelCloseOk(), ChannelFlowOk(True)])
+def test_an_answer_to_what_was_not_asked_is_an_error(client: Client, answer: Method) -> None:
+    client.send_methods(1, answer)
+    text = "COMMAND_INVALID - unimplemented method"
+    client.expect(0, ConnectionClose(503, text, answer.class_id, answer.method_id))
+
+
+def test_a_channel_that_is_opened_before_its_close_is_answered_is_an_error(client: Client) -> None:
+    client.send_methods(1, ChannelClose(200, "bye"), ChannelOpen())
+    client.expect(0, ConnectionClose(504, "CHANNEL_ERROR - second 'channel.open' seen", 20, 10))
 
 
 def test_access_request_is_answered_and_means_nothing(client: Client) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_table import Plain, table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
@@ -25,6 +24,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbindOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Plain, table_of
 from wire import Client, publish
 
 

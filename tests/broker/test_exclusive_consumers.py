@@ -7,7 +7,6 @@ from collections.abc import Callable
 import leveret
 import pika
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -22,6 +21,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from wire import Client, publish
 
 Connect = Callable[..., Client]

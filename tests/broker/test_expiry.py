@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -21,6 +20,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from served import Served
 from wire import PERSISTENT, Client, publish
 

@@ -8,12 +8,11 @@ import time
 import leveret
 import pytest
 from insides import wait_until
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.properties import Properties
-from leveret.core.death_headers import EXPIRED
-from leveret.core.effects import Effects
-from leveret.core.expiring_queue import ExpiringQueue
-from leveret.core.span import ExpiringSpan
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.queue.effects import EXPIRED, Effects
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import ExpiringSpan
 from wire import Client, publish
 
 TTLS_MS = (100, 200, 300, 500, 800, 1300, 2100)
@@ -27,9 +26,9 @@ class Lateness:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[tuple[float, int]] = []
         self.message_count = 0
-        drop = ExpiringQueue._drop
+        drop = MessageQueue.drop
 
-        def watched(queue: ExpiringQueue, count: int, reason: str, effects: Effects) -> None:
+        def watched(queue: MessageQueue, count: int, reason: str, effects: Effects) -> None:
             head = queue.ready.head()
             assert reason == EXPIRED
             assert isinstance(head, ExpiringSpan)
@@ -37,7 +36,7 @@ class Lateness:
             self.message_count += len(head)
             drop(queue, count, reason, effects)
 
-        monkeypatch.setattr(ExpiringQueue, "_drop", watched)
+        monkeypatch.setattr(MessageQueue, "drop", watched)
 
     def percentile_ms(self, percent: float) -> float:
         left = percent / 100 * self.message_count

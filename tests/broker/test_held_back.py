@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import channel_actor, readers, wait_until
-from leveret.actors.listener import READ_BYTES_MAX
+from holding import parts
+from insides import channel_actor, inside, publish_window, readers, reading_gate, wait_until
+from leveret.actors.connection.listener import READ_BYTES_MAX
+from leveret.amqp_frames.messages.batch import ChannelInput
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -44,16 +45,16 @@ def committing(connect: Callable[..., Client], files: GatedFiles) -> Client:
 
 def held_tags(broker: leveret.Broker) -> int:
     """How many acks of the first connection's channel 1 wait for their turn."""
-    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
-    held = [each.channel_input.acks for each in list(channel._held_back._waiting)]
+    channel = inside(channel_actor(readers(broker)[0]))
+    held = [each.acks for each in parts(channel, ChannelInput)]
     return sum(len(acks.tags) for acks in held if acks is not None)
 
 
 def send_until_read_no_more(client: Client, broker: leveret.Broker) -> None:
     """Acks without end, at line speed, until the broker has had enough."""
-    reader: Any = readers(broker)[0].actor_inbox.actor
+    reader = readers(broker)[0]
     for _ in range(1000):
-        if reader._window.is_closed and reader._flow.gate.is_paused:
+        if publish_window(reader).is_closed and reading_gate(reader).is_paused:
             return
         client.send(ACK * ROW)
     raise AssertionError(f"it holds back {held_tags(broker)} acks and goes on reading")
@@ -61,9 +62,9 @@ def send_until_read_no_more(client: Client, broker: leveret.Broker) -> None:
 
 def assert_all_is_handled(client: Client, broker: leveret.Broker) -> None:
     client.nothing_more()
-    reader: Any = readers(broker)[0].actor_inbox.actor
-    wait_until(lambda: reader._window.used_bytes == 0)
-    assert not reader._flow.gate.is_paused
+    reader = readers(broker)[0]
+    wait_until(lambda: publish_window(reader).used_bytes == 0)
+    assert not reading_gate(reader).is_paused
 
 
 def test_acks_behind_a_purge_that_waits_for_the_disk_stop_the_reading_and_are_then_carried_out(
@@ -110,7 +111,7 @@ def test_small_publishes_read_one_by_one_are_held_back_with_their_keep(
     files.hold()
     client.send(COMMIT)
     files.wait_until_syncing()
-    window = readers(broker)[0].actor_inbox.actor._window
+    window = publish_window(readers(broker)[0])
     count = 0
     while not window.is_closed:
         count += 1
@@ -130,9 +131,9 @@ def test_a_publish_that_is_held_back_keeps_no_whole_read(
     client = committing(connect, files)
     client.send(publish("durable", b"held"), publish("nowhere", bytes(50_000), channel=2))
     client.nothing_more(2)
-    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
-    (held,) = channel._held_back._waiting
-    assert len(held.channel_input.batch.wire) < 1000
+    (held,) = parts(inside(channel_actor(readers(broker)[0])), ChannelInput)
+    assert held.batch is not None
+    assert len(held.batch.wire) < 1000
     files.release()
     client.expect(1, TxCommitOk())
     assert client.ask(1, TxCommit()) == TxCommitOk()
@@ -147,8 +148,8 @@ def test_a_publish_that_is_held_back_keeps_no_whole_read(
 def test_acks_that_are_handled_at_once_take_up_nothing_of_the_window(
     client: Client, broker: leveret.Broker
 ) -> None:
-    reader: Any = readers(broker)[0].actor_inbox.actor
+    window = publish_window(readers(broker)[0])
     for _ in range(20):
         client.send(ACK * ROW)
-        assert not reader._window.is_closed
+        assert not window.is_closed
     assert_all_is_handled(client, broker)

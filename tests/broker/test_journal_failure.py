@@ -6,16 +6,15 @@ import errno
 import resource
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import TIMEOUT_SECONDS, channel_actor, context_of, on_loop, readers
+from insides import TIMEOUT_SECONDS, channel_actor, context_of, failure_of, inside, on_loop, readers
 from leveret.actors.messages import Input
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import BasicAck
-from leveret.storage.segment_writer import JournalUnusableError
+from leveret.storage.journal.journal import JournalUnusableError
 from served import Served
 from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 
@@ -36,9 +35,9 @@ def test_a_failed_write_or_sync_confirms_nothing_and_closes_every_connection(
     client.send(publish("durable", b"lost", PERSISTENT))
     client.expect_closed()
     other.expect_closed()
-    broker.stop()
-    assert isinstance(broker.failure, OSError)
-    assert broker.failure.errno == errno.EIO
+    failure = failure_of(broker)
+    assert isinstance(failure, OSError)
+    assert failure.errno == errno.EIO
     with pytest.raises(ConnectionRefusedError):
         Client(broker.host, broker.port)
 
@@ -52,9 +51,8 @@ def test_a_failed_large_commit_is_the_failure_that_is_told(
     # On the disk's own thread: what the journal's is told meanwhile meets a journal that failed.
     client.send(publish("durable", bytes(8_000), PERSISTENT) * 100)
     client.expect_closed()
-    broker._fatal("JournalActor", JournalUnusableError("an earlier write failed"))
-    broker.stop()
-    assert broker.failure is error
+    context_of(broker).on_fatal("JournalActor", JournalUnusableError("an earlier write failed"))
+    assert failure_of(broker) is error
 
 
 def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
@@ -67,7 +65,7 @@ def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
     files.hold()
     client.send(publish("durable", b"1", PERSISTENT))
     files.wait_until_syncing()
-    channel: Any = channel_actor(readers(broker)[0]).actor_inbox.actor
+    channel = inside(channel_actor(readers(broker)[0]))
     [read] = Decoder(FRAME_MAX_BYTES, 1000, 1000).feed(publish("durable", b"2", PERSISTENT))
     files.failing["sync_data"] = OSError(errno.EIO, "Input/output error")
     journal = context_of(broker).journal
@@ -79,7 +77,7 @@ def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
         lambda: channel.on_receive(Input(read)),
     )
     client.expect_closed()
-    broker.stop()
+    failure_of(broker)
     assert "queue.failed" not in capfd.readouterr().err
 
 
@@ -95,11 +93,13 @@ def test_what_waits_behind_a_failed_sync_is_not_confirmed_by_a_later_one(
     files.failing["sync_data"] = OSError(errno.EIO, "Input/output error")
     files.release()
     client.expect_closed()
-    broker.stop()
+    failure_of(broker)
     assert files.syncs_begun == 1
 
 
-def test_a_full_disk_ends_the_process_with_an_exit_code_and_no_confirm(tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_ends_the_process_with_an_exit_code_and_no_confirm(
+    tmp_path: Path,
+) -> None:
     def limit_files_to_a_megabyte() -> None:
         # A write past this fails with EFBIG.
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))

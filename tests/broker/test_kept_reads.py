@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leveret.amqp_frames.batch import Batch
-from leveret.amqp_frames.excerpt import excerpt
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.copies import excerpt
 from leveret.amqp_frames.methods import BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver
-from leveret.command_line import main
+from leveret.commands.command_line import main
 from traced import client_of, trace_of, traced
 from wire import PERSISTENT, Client, publish
 
@@ -64,7 +64,7 @@ def test_messages_and_their_places_in_the_trace_are_the_same(
         copied.append(len(chosen))
         return excerpt(batch, chosen)
 
-    monkeypatch.setattr("leveret.core.batch_sweep.excerpt", counted)
+    monkeypatch.setattr("leveret.core.queue.batch_sweep.excerpt", counted)
     kept = {body(read, 7) for read in range(READS)}
     with traced(tmp_path, sweep_interval_bytes=0) as broker:
         with client_of(broker) as client:

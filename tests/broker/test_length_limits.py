@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -23,6 +22,7 @@ from leveret.amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from served import Served
 from wire import PERSISTENT, TRANSIENT, Client, publish
 

@@ -18,7 +18,7 @@ import pytest
 from client_frames import PERSISTENT, publish
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import ConnectionStartOk
-from leveret.control_client import ask_broker
+from leveret.commands.control_client import ask_broker
 from served import Served
 from wire import Client, methods_of
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import leveret
 import pytest
 from client_frames import TRANSIENT, publish
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -30,8 +29,9 @@ from leveret.amqp_frames.methods import (
     QueuePurge,
     QueueUnbind,
 )
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.commands.offline_accounts import offline_accounts
 from leveret.configuration import Configuration
-from leveret.offline_accounts import offline_accounts
 from leveret.open_accounts import new_password_hash
 from wire import Client
 

@@ -15,6 +15,8 @@ from leveret.amqp_frames.methods import (
     BasicQos,
     BasicQosOk,
     BasicReject,
+    QueueDelete,
+    QueueDeleteOk,
 )
 from wire import Client
 
@@ -215,6 +217,114 @@ def test_what_a_cancelled_consumer_holds_counts_for_the_channel_until_it_is_acke
     consumer.nothing_more()
     consumer.send_methods(1, BasicAck(1))
     consumer.expect_delivery(deliver(2, "d"), b"2")
+
+
+# --- Freed credit goes round
+
+
+def consume_all(client: Client, *queues: str) -> None:
+    """A consumer of each queue in this order, with its queue's name; deliveries may come first."""
+    client.send_methods(
+        1, *(BasicConsume(queue=each, consumer_tag=each, no_wait=True) for each in queues)
+    )
+
+
+def _ack_each(client: Client, limit: int, count: int) -> list[str]:
+    """The consumer tags of the deliveries that acks bring, one by one, when the limit is out."""
+    assert [_delivered(client) for _ in range(limit)]
+    # Every consumer is there.
+    client.nothing_more()
+    tags = []
+    for number in range(1, count + 1):
+        client.send_methods(1, BasicAck(number))
+        tags.append(_delivered(client))
+    return tags
+
+
+def test_a_busy_queue_does_not_starve_another_of_its_channel(
+    client: Client, connect: Connect
+) -> None:
+    for queue, count in (("busy", 300), ("idle", 1)):
+        client.declare(queue)
+        client.publish_all(queue, *bodies(count))
+    consumer = connect()
+    consumer.open_channel()
+    qos(consumer, 10, whole_channel=True)
+    consume_all(consumer, "busy", "idle")
+    assert "idle" in _ack_each(consumer, 10, 291)[:2]
+
+
+def test_queues_of_a_channel_get_even_shares_of_the_freed_credit(
+    client: Client, connect: Connect
+) -> None:
+    for queue in ("q", "r", "s"):
+        client.declare(queue)
+        client.publish_all(queue, *bodies(100))
+    consumer = connect()
+    consumer.open_channel()
+    qos(consumer, 10, whole_channel=True)
+    consume_all(consumer, "q", "r", "s")
+    assert Counter(_ack_each(consumer, 10, 180)) == {"q": 60, "r": 60, "s": 60}
+
+
+def test_consumers_of_a_channel_get_even_shares_of_its_credit_from_one_queue(
+    client: Client, connect: Connect
+) -> None:
+    client.declare("q")
+    consumer = connect()
+    consumer.open_channel()
+    qos(consumer, 10, whole_channel=True)
+    consumer.consume("q", "c")
+    consumer.consume("q", "d")
+    client.publish_all("q", *bodies(100))
+    assert Counter(_delivered(consumer) for _ in range(10)) == {"c": 5, "d": 5}
+    consumer.nothing_more()
+    consumer.send_methods(1, BasicAck(10, True))
+    assert Counter(_delivered(consumer) for _ in range(10)) == {"c": 5, "d": 5}
+    consumer.nothing_more()
+
+
+def test_with_the_channel_s_credit_used_up_a_consumer_without_acks_waits_too(
+    client: Client, connect: Connect
+) -> None:
+    for queue in ("q", "r"):
+        client.declare(queue)
+        client.publish_all(queue, *bodies(5))
+    consumer = connect()
+    consumer.open_channel()
+    qos(consumer, 2, whole_channel=True)
+    consumer.consume("q", "c")
+    consumer.expect_delivery(deliver(1, "c"), b"1")
+    consumer.expect_delivery(deliver(2, "c"), b"2")
+    consumer.consume("r", "d", no_ack=True)
+    consumer.nothing_more()
+    assert client.counts("r") == (5, 1)
+    # One is free: each queue has its turn, and the one without acks uses up nothing of it.
+    consumer.send_methods(1, BasicAck(2, True))
+    assert Counter(_delivered(consumer) for _ in range(7)) == {"c": 2, "d": 5}
+    consumer.nothing_more()
+
+
+def test_credit_offered_to_a_queue_that_is_deleted_is_not_lost(
+    client: Client, connect: Connect
+) -> None:
+    for queue in ("q", "r", "s"):
+        client.declare(queue)
+        client.publish_all(queue, *bodies(5))
+    consumer = connect(capabilities=("consumer_cancel_notify",))
+    consumer.open_channel()
+    qos(consumer, 1, whole_channel=True)
+    consume_all(consumer, "q", "r", "s")
+    assert _delivered(consumer) == "q"
+    # The next in turn are gone, by a delete or by a cancel, when their turn comes.
+    assert client.ask(1, QueueDelete(queue="q")) == QueueDeleteOk(4)
+    assert consumer.expect_type(1, BasicCancel) == BasicCancel("q", True)
+    assert consumer.ask(1, BasicCancel("r")) == BasicCancelOk("r")
+    consumer.send_methods(1, BasicAck(1))
+    for number in range(2, 7):
+        assert _delivered(consumer) == "s"
+        consumer.send_methods(1, BasicAck(number))
+    consumer.nothing_more()
 
 
 # --- Who is next

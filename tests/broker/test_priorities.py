@@ -12,9 +12,8 @@ import pytest
 from gated_files import GatedFiles
 from insides import fail, on_loop, queue_actor
 from leveret.actors.messages import PrepareDelete, Resume
-from leveret.actors.runtime import tell
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.amqp_frames.field_types import Field
+from leveret.actors.runtime.runtime import tell
+from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -26,8 +25,9 @@ from leveret.amqp_frames.methods import (
     QueuePurgeOk,
 )
 from leveret.amqp_frames.properties import Properties
-from leveret.core.effects import Effects
-from leveret.core.message_queue import MessageQueue
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.rules import MessageQueue
 from served import Served
 from wire import Client, publish
 
@@ -46,9 +46,9 @@ def send(client: Client, *priorities: int | None, persistent: bool = False) -> N
         for at, priority in enumerate(priorities)
     ]
     client.send(*frames)
-    first = client._next_seq_no
-    client._next_seq_no += len(frames)
-    client.expect_acks(range(first, client._next_seq_no))
+    first = client.next_seq_no
+    client.next_seq_no += len(frames)
+    client.expect_acks(range(first, client.next_seq_no))
 
 
 def drained(client: Client) -> list[str]:
@@ -224,11 +224,13 @@ def test_a_queue_that_fails_within_a_batch_of_several_priorities_nacks_all_of_it
     rows: list[list[int]] = []
     real = MessageQueue.publish
 
-    def failing(queue: MessageQueue, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+    def failing(
+        queue: MessageQueue, batch: Batch, indexes: Indexes, effects: Effects, is_letter: bool
+    ) -> None:
         rows.append(list(indexes))
         if len(rows) == 2:
             raise RuntimeError("the second row")
-        real(queue, batch, indexes, effects)
+        real(queue, batch, indexes, effects, is_letter)
 
     monkeypatch.setattr(MessageQueue, "publish", failing)
     client.send(*(publish("q", b"", Properties(priority=each)) for each in (1, 9, 5, 9)))

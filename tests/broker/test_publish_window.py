@@ -7,8 +7,8 @@ from collections.abc import Callable
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import readers, wait_until
-from leveret.actors.listener import READ_BYTES_MAX
+from insides import publish_window, readers, wait_until
+from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.amqp_frames.methods import (
     BasicAck,
     ChannelClose,
@@ -36,7 +36,7 @@ def test_a_publisher_faster_than_the_disk_is_read_no_further_and_then_to_its_end
     count = 300
     client.send(publish("durable", BODY, PERSISTENT) * count)
     files.wait_until_syncing()
-    window = readers(broker)[0].actor_inbox.actor._window
+    window = publish_window(readers(broker)[0])
     wait_until(lambda: window.is_closed)
     # One read more than the window holds, with a message that was cut by the read before.
     assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000
@@ -85,7 +85,7 @@ def test_publishes_outside_confirm_mode_are_held_back_by_the_window_too(
     files.hold()
     client.send(publish("durable", BODY, PERSISTENT) * 100)
     files.wait_until_syncing()
-    window = readers(broker)[0].actor_inbox.actor._window
+    window = publish_window(readers(broker)[0])
     wait_until(lambda: window.is_closed)
     files.release()
     client.wait_for_counts("durable", (100, 0))
@@ -99,7 +99,7 @@ def test_a_closed_window_stops_no_other_connection(
     files.hold()
     client.send(publish("durable", BODY, PERSISTENT) * 100)
     files.wait_until_syncing()
-    window = readers(broker)[0].actor_inbox.actor._window
+    window = publish_window(readers(broker)[0])
     wait_until(lambda: window.is_closed)
     other = connect()
     other.open_channel(1, confirms=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import context_of, wait_until
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -20,6 +19,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from served import Served
 from wire import PERSISTENT, Client, publish
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import leveret
 import pytest
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicDeliver,
@@ -18,6 +17,7 @@ from leveret.amqp_frames.methods import (
     ChannelCloseOk,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import table_of
 from mistakes import Mistake, assert_closes_the_channel, parametrized
 from wire import PERSISTENT, Client
 

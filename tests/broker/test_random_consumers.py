@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import leveret
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -27,6 +26,7 @@ from leveret.amqp_frames.methods import (
     Method,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 Connect = Callable[..., Client]

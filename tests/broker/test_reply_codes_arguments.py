@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -13,6 +12,7 @@ from leveret.amqp_frames.methods import (
     ChannelCloseOk,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import Field
 from mistakes import (
     Mistake,
     assert_closes_the_channel,

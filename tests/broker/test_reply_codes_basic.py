@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -25,6 +24,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from mistakes import (
     Mistake,
     assert_closes_the_channel,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     ExchangeBind,
     ExchangeDeclare,
@@ -11,6 +10,7 @@ from leveret.amqp_frames.methods import (
     QueueBind,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import Field
 from mistakes import Mistake, assert_closes_the_channel, parametrized
 from wire import Client, publish
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import leveret
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import ExchangeDeclare, ExchangeDeclareOk
 from leveret.amqp_frames.properties import Properties
-from leveret.control_client import ask_broker
+from leveret.amqp_frames.values.field_table import Field
+from leveret.commands.control_client import ask_broker
 from leveret.open_accounts import new_password_hash
 from mistakes import (
     Mistake,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -24,6 +23,7 @@ from leveret.amqp_frames.methods import (
     QueuePurge,
     QueueUnbind,
 )
+from leveret.amqp_frames.values.field_table import Field
 from mistakes import Mistake, assert_closes_the_channel, parametrized
 from wire import Client, publish
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import leveret
 import pytest
-from insides import context_of, readers, wait_until, writer_actor
+from holding import part, parts
+from insides import context_of, inside, readers, wait_until, writer_actor
+from leveret.actors.messages import WriteDeliveries
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -26,7 +28,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from leveret.core.outlet import Outlet, OutletShare
+from leveret.core.connection.outlet import Outlet
 from replies import ASKING, REPLY_TO, asking, expect_reply, name_in_request, reply_name
 from wire import Client, publish
 
@@ -167,7 +169,7 @@ class TestWindow:
             names.append(name_in_request(client))
         other = asking(connect)
         other_name = reply_name(other, client)
-        writer = writer_actor(readers(broker)[0]).actor_inbox.actor
+        writer = inside(writer_actor(readers(broker)[0]))
         numbers = itertools.count(1)
 
         def reply(name: str) -> None:
@@ -175,7 +177,7 @@ class TestWindow:
             client.expect(1, BasicAck(next(numbers), False))
 
         def waiting_bytes() -> int:
-            return sum(each.window_bytes for each in writer._unsent)
+            return sum(each.window_bytes for each in parts(writer, WriteDeliveries))
 
         # Until the socket's buffers are full and the rest waits in the broker.
         asker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
@@ -192,5 +194,4 @@ class TestWindow:
 def outlet_of(broker: leveret.Broker, name: str) -> Outlet:
     channel = context_of(broker).reply_consumers.find(name)
     assert channel is not None
-    share: OutletShare = channel.actor_inbox.actor.consuming.replies._outlet
-    return share.outlet
+    return part(inside(channel), Outlet)

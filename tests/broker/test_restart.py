@@ -9,7 +9,6 @@ from pathlib import Path
 import leveret
 import pytest
 from gated_files import GatedFiles
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -31,6 +30,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from served import Served
 from wire import PERSISTENT, Client, publish
 
@@ -270,7 +270,7 @@ def test_no_client_is_let_in_while_the_broker_stops(tmp_path: Path) -> None:
 def test_a_client_that_never_answers_holds_up_the_stop_no_longer_than_the_setting_says(
     tmp_path: Path,
 ) -> None:
-    with Served(tmp_path, close_timeout_ms=200) as served, connected(served) as client:
+    with Served(tmp_path, drain_timeout_ms=200) as served, connected(served) as client:
         served.signal(signal.SIGTERM)
         client.expect(0, SHUTDOWN)
         assert served.exit_code() == 0

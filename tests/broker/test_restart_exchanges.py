@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import leveret
-from leveret.amqp_frames.field_table import Plain, table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
@@ -21,6 +20,7 @@ from leveret.amqp_frames.methods import (
     QueueBindOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Plain, table_of
 from served import Served
 from wire import Client, publish
 

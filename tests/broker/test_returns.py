@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from gated_files import GatedFiles
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
@@ -18,6 +17,7 @@ from leveret.amqp_frames.methods import (
     ExchangeDeleteOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 NO_ROUTE = BasicReturn(312, "NO_ROUTE", "", "nowhere")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
@@ -18,6 +17,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from wire import Client, publish
 
 

@@ -15,7 +15,6 @@ import pytest
 from asking_http import asked
 from insides import readers, wait_until
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import encode_table, table_of
 from leveret.amqp_frames.methods import (
     ChannelClose,
     ConnectionOpen,
@@ -26,7 +25,8 @@ from leveret.amqp_frames.methods import (
     ConnectionUpdateSecretOk,
     QueueDeclare,
 )
-from leveret.control_client import ask_broker
+from leveret.amqp_frames.values.field_table import encode_table, table_of
+from leveret.commands.control_client import ask_broker
 from leveret.open_accounts import new_password_hash
 from wire import Client, frame, methods_of
 

@@ -17,7 +17,7 @@ HEARTBEAT = Frame(FRAME_HEARTBEAT, 0, b"")
 
 @pytest.fixture
 def settings() -> dict[str, object]:
-    return {"close_timeout_ms": 100}
+    return {"drain_timeout_ms": 100}
 
 
 @pytest.fixture

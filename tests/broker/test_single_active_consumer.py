@@ -7,7 +7,6 @@ from collections.abc import Callable
 import leveret
 import pika
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -20,6 +19,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from leveret.amqp_frames.values.field_table import Field
 from wire import PERSISTENT, Client
 
 Connect = Callable[..., Client]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import leveret
 import psutil
 import pytest
-from insides import readers, wait_until
-from leveret.actors.listener import READ_BYTES_MAX
+from insides import readers, reading_gate, transport_of, wait_until
+from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicGet, BasicGetOk, BasicReturn
 from wire import Client, publish
 
@@ -33,11 +32,6 @@ def body(number: int) -> bytes:
     return b"%08d" % number + bytes(BODY_BYTES - 8)
 
 
-def transport_of(broker: leveret.Broker, number: int) -> Any:
-    reader: Any = readers(broker)[number].actor_inbox.actor
-    return reader._transport
-
-
 @pytest.mark.parametrize("no_ack", [False, True])
 def test_a_consumer_that_does_not_read_stops_getting_and_then_gets_all_in_order(
     client: Client, connect: Connect, broker: leveret.Broker, no_ack: bool
@@ -48,7 +42,7 @@ def test_a_consumer_that_does_not_read_stops_getting_and_then_gets_all_in_order(
     slow.consume("q", no_ack=no_ack)
     count = 600
     client.publish_all("q", *(body(number) for number in range(count)))
-    transport = transport_of(broker, 1)
+    transport = transport_of(readers(broker)[1])
     # What the kernel's buffers take is out; the rest stays in the queue.
     left = client.counts("q")[0]
     assert left > count // 2
@@ -102,8 +96,8 @@ def test_a_client_that_does_not_read_what_it_asks_for_is_read_no_further(
     count = 600
     client.publish_all("q", *(body(number) for number in range(count)))
     slow.send_methods(1, *[BasicGet(queue="q", no_ack=True)] * count)
-    reader: Any = readers(broker)[1].actor_inbox.actor
-    wait_until(lambda: reader._flow.gate.is_write_blocked)
+    gate = reading_gate(readers(broker)[1])
+    wait_until(lambda: gate.is_write_blocked)
     for number in range(count):
         slow.expect_type(1, BasicGetOk)
         assert slow.read_content(1).body == body(number)
@@ -122,7 +116,7 @@ def test_a_publisher_that_does_not_read_its_returns_is_read_no_further(
         while sent_bytes < 100 * MIB:
             sent_bytes += client.socket.send(wire[sent_bytes % len(wire) :])
     assert sent_bytes < 100 * MIB, "the broker goes on reading"
-    assert transport_of(broker, 0).get_write_buffer_size() < 4 * MIB
+    assert transport_of(readers(broker)[0]).get_write_buffer_size() < 4 * MIB
     assert psutil.Process().memory_info().rss - before < 50 * MIB
     client.socket.settimeout(15)
     for _ in range(sent_bytes // len(wire)):

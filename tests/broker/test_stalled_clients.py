@@ -8,8 +8,8 @@ from typing import Any
 import leveret
 import pytest
 from certificates import Certificates, Stranger
-from insides import readers, wait_until
-from leveret.actors.transport import taken_bytes
+from insides import readers, transport_of, wait_until
+from leveret.actors.connection.transport import taken_bytes
 from leveret.amqp_frames.methods import BasicDeliver
 from log_lines import LogLines
 from wire import Client
@@ -77,7 +77,7 @@ def test_a_client_that_reads_again_in_time_gets_all(
     # The interval is longer than the test.
     slow = start(60)
     fill(client)
-    transport = readers(broker)[1].actor_inbox.actor._transport
+    transport = transport_of(readers(broker)[1])
     before = taken_bytes(transport, 0)
     for number in range(COUNT):
         body = b"%08d" % number + bytes(BODY_BYTES - 8)

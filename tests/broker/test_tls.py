@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
 
 import leveret
 import pika
 import pytest
 from certificates import Certificates, Stranger, assert_serves
 from gated_files import GatedFiles
-from insides import readers, wait_until
-from leveret.actors.listener import READ_BYTES_MAX
+from insides import publish_window, readers, transport_of, wait_until
+from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.amqp_frames.methods import BasicDeliver
 from pika.exceptions import UnroutableError
 from wire import PERSISTENT, publish
@@ -98,8 +97,7 @@ def test_a_consumer_that_does_not_read_stops_getting_and_then_gets_all(
         client.publish_all("q", b"%08d" % number + bytes(body_bytes - 8))
     left = client.counts("q")[0]
     assert left > count // 2
-    reader: Any = readers(broker)[1].actor_inbox.actor
-    assert reader._transport.get_write_buffer_size() < MIB
+    assert transport_of(readers(broker)[1]).get_write_buffer_size() < MIB
     for number in range(count):
         slow.expect_delivery(
             BasicDeliver("c", number + 1, False, "", "q"), b"%08d" % number + bytes(body_bytes - 8)
@@ -117,8 +115,7 @@ def test_a_publisher_faster_than_the_disk_is_read_no_further_and_then_to_its_end
     count = 300
     client.send(publish("durable", bytes(10_000), PERSISTENT) * count)
     files.wait_until_syncing()
-    reader: Any = readers(broker)[0].actor_inbox.actor
-    window = reader._channels.window
+    window = publish_window(readers(broker)[0])
     wait_until(lambda: window.is_closed)
     # One read more than the window holds, with a message that was cut by the read before.
     assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000

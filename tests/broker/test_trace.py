@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import leveret
 import pytest
 from insides import wait_until
-from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.methods import (
-    BasicAck,
-    BasicNack,
-    BasicReturn,
-    QueueBind,
-    QueueBindOk,
-)
-from leveret.command_line import main
+from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn, QueueBind, QueueBindOk
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.commands.command_line import main
 from traced import client_of, names, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
@@ -46,6 +42,8 @@ def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) ->
         "journal.synced",
         "message.persisted",
         "confirm.queued",
+        "confirm.received",
+        "confirm.recorded",
         "confirm.sent",
         "connection.closed",
         "channel.closed",
@@ -56,6 +54,7 @@ def test_a_mandatory_persistent_publish_is_told_of_hop_by_hop(tmp_path: Path) ->
     routed = by_name["message.routed"]
     assert (routed["exchange"], routed["routing_key"]) == ("amq.direct", "testQueue")
     assert (routed["mandatory"], routed["queues"]) == (True, ["testQueue"])
+    assert (routed["vhost"], by_name["confirm.received"]["queue"]) == ("/", "testQueue")
     inserted = by_name["unconfirmed.inserted"]
     assert (inserted["unconfirmed_before"], inserted["unconfirmed_after"]) == (0, 1)
     assert by_name["message.enqueued"]["waits_for_sync"] == [[0, 0]]
@@ -166,6 +165,7 @@ def test_a_sampled_message_keeps_all_its_hops_and_another_has_none(
         "journal.appended",
         "message.persisted",
         "confirm.queued",
+        "confirm.received",
     }
     (chosen, *others) = hops.values()
     assert all(each == chosen for each in others)
@@ -193,9 +193,9 @@ def test_files_are_as_long_and_as_many_as_the_settings_say(tmp_path: Path) -> No
     with traced(tmp_path, **limits) as broker, client_of(broker) as client:
         client.declare("queue")
         # Whichever are there to be seen: one that has ended may be gone again.
-        while max((number_of(path) for path in traces.iterdir()), default=0) < 7:
+        while max((number_of(path) for path in traces.glob("trace-*")), default=0) < 7:
             client.publish_all("queue", *[b"x"] * 20)
-    ended = [path for path in traces.iterdir() if path.suffix == ".gz"]
+    ended = list(traces.glob("trace-*.gz"))
     assert 1 <= len(ended) <= 2
     assert names(trace_of(tmp_path))[-1] == "trace.stopped"
 
@@ -214,6 +214,28 @@ def test_nothing_is_written_while_it_is_off(
     client.declare("queue")
     client.publish_all("queue", b"x")
     assert not (tmp_path / "data" / "traces").exists()
+
+
+def test_a_disk_without_room_for_a_trace_keeps_no_broker_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    whole = os.posix_fallocate
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", durable=True)
+        client.publish_all("queue", b"x", properties=PERSISTENT)
+        data_dir = ["--data-dir", str(tmp_path / "data")]
+        assert main(["trace", "on", *data_dir]) == 1
+        monkeypatch.setattr(os, "posix_fallocate", whole)
+        assert main(["trace", "on", *data_dir]) == 0
+        client.publish_all("queue", b"y", properties=PERSISTENT)
+    failed, refused = capsys.readouterr().err.splitlines()
+    assert '"event": "trace.failed", "error": "[Errno 28] No space left on device"' in failed
+    assert refused == "leveret: the trace cannot be written: No space left on device"
+    assert names(trace_of(tmp_path)).count("message.persisted") == 1
 
 
 def test_it_is_switched_on_changed_and_off_under_load_without_losing_anything(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.methods import BasicReturn
-from leveret.command_line import main
+from leveret.commands.command_line import main
 from traced import client_of, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
@@ -50,7 +50,7 @@ def test_a_sound_trace_has_no_faults(
 ) -> None:
     code, out = check(tmp_path / "data" / "traces", capsys)
     assert code == 0, out
-    assert f"{len(sound)} events in 1 files: 10 publishes answered, 0 open at the end" in out
+    assert f"{len(sound)} events in 1 file: 10 publishes answered, 0 open at the end" in out
 
 
 def unsynced(lines: list[Line]) -> list[Line]:
@@ -86,7 +86,8 @@ def delivered_from_nowhere(lines: list[Line]) -> list[Line]:
     ("damage", "said"),
     [
         (unsynced, "before its sync"),
-        (answered_twice, "was answered twice"),
+        # The first confirm is of one publish or of several, as the disk has it.
+        (answered_twice, "answered twice"),
         (never_came, "but never came"),
         (confirmed_before_its_return, "was confirmed before its return"),
         (delivered_from_nowhere, "that it did not have"),

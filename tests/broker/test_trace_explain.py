@@ -19,11 +19,15 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from leveret.command_line import main
-from leveret.logs.trace_tail import TraceTail
+from leveret.commands.command_line import main
+from leveret.logs.reading.tail import TraceTail
 from replies import ASKING, REPLY_TO
 from traced import client_of, explained, explanation, trace_of, traced, wait_for_events
 from wire import PERSISTENT, publish
+
+# What became of a message in memory, and what is known of one on the disk, when the broker stopped.
+WENT = "was in memory only, and went when the broker ended"
+STOPPED = "when its broker stopped; what happened since is not in the trace"
 
 
 @pytest.fixture
@@ -101,7 +105,8 @@ def test_three_queues_of_which_one_is_slow(tmp_path: Path, explain: Callable[[in
     assert explain(1) == (
         "Confirmed because queue 'one' has it in memory, as it promises and queue 'three' has it "
         "in memory, as it promises and queue 'slow' has it after its fsync; 'slow' was the last. "
-        "In queue 'one' it is ready. In queue 'slow' it is ready. In queue 'three' it is ready."
+        f"In queue 'one' it {WENT}. In queue 'slow' it was ready {STOPPED}. In queue 'three' it "
+        f"{WENT}."
     )
 
 
@@ -145,7 +150,7 @@ def test_delivered_again_when_its_consumer_died(
         client.wait_for_counts("queue", (1, 0))
         assert client.get("queue") is not None
     assert explain(1).endswith(
-        "In queue 'queue' it is ready again (its channel ended) after 2 deliveries."
+        f"In queue 'queue' it was ready again (its channel ended) after 2 deliveries {STOPPED}."
     )
 
 
@@ -157,8 +162,8 @@ def test_recovered_after_a_restart(tmp_path: Path, explain: Callable[[int], str]
     with traced(tmp_path, trace_queues=("other",)):
         pass
     assert explain(1).endswith(
-        "In queue 'queue' it is ready. The broker was started again since; the trace tells no "
-        "more of it."
+        "In queue 'queue' it was ready when its broker stopped. The broker was started again "
+        "since; the trace tells no more of it."
     )
     assert explain(2).endswith(
         "In queue 'queue' it was in memory only, and went when the broker ended."
@@ -167,7 +172,7 @@ def test_recovered_after_a_restart(tmp_path: Path, explain: Callable[[int], str]
         pass
     assert explain(1) == (
         "Confirmed because queue 'queue' has it after its fsync. In queue 'queue' it came back "
-        "from the journal at a start and is ready."
+        f"from the journal at a start and was ready {STOPPED}."
     )
 
 
@@ -219,12 +224,11 @@ def test_a_number_that_another_run_gives_again_is_another_message_s(
     routed = [line for line in trace_of(tmp_path) if line["event"] == "message.routed"]
     assert len({line["boot"] for line in routed}) == 3
     assert {line["batch"] for line in routed} == {1}
-    ended = "was in memory only, and went when the broker ended"
-    for line, then in zip(routed, (ended, ended, "is ready"), strict=True):
+    for line in routed:
         [queue] = line["queues"]
         assert explained(tmp_path, capsys, f"{line['boot']}-1-0")[-1] == (
             f"Confirmed because queue '{queue}' has it in memory, as it promises. In queue "
-            f"'{queue}' it {then}."
+            f"'{queue}' it {WENT}."
         )
 
 
@@ -239,10 +243,9 @@ def test_a_broker_that_ended_owing_the_answer(
         STAMP | {"boot": "b", "event": "trace.started", "one_of": 1, "queues": []},
     )
     assert explained(tmp_path, capsys, "a-1-0")[-1] == (
-        "Never answered because the broker ended first: whether it is kept is unknown to its "
-        "publisher, which must publish it again. It waited for queue 'queue' (the sync of its "
-        "disk). In queue 'queue' it is ready. The broker was started again since; the trace tells "
-        "no more of it."
+        "The trace is cut here: whether it was answered is unknown. By then it waited for queue "
+        "'queue' (the sync of its disk). In queue 'queue' it is ready as far as the trace tells. "
+        "The broker was started again since; the trace tells no more of it."
     )
 
 

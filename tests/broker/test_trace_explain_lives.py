@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from gated_files import GatedFiles
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicDeliver,
     BasicNack,
@@ -17,11 +16,16 @@ from leveret.amqp_frames.methods import (
     TxCommitOk,
     TxSelect,
 )
-from leveret.logs.trace_tail import TraceTail
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.logs.reading.tail import TraceTail
 from traced import client_of, explained, explanation, trace_of, traced, wait_for_events
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+# What became of a message in memory, and what is known of one on the disk, when the broker stopped.
+WENT = "was in memory only, and went when the broker ended"
+READY = "was ready when its broker stopped; what happened since is not in the trace"
 
 
 def test_a_transaction_says_why_it_was_committed_and_what_its_commit_waits_for(
@@ -49,7 +53,7 @@ def test_a_transaction_says_why_it_was_committed_and_what_its_commit_waits_for(
         client.expect(1, TxCommitOk())
     assert explanation(tmp_path, capsys)[-1] == (
         "Committed with its transaction, because queue 'queue' has it after its fsync. In queue "
-        "'queue' it is ready."
+        f"'queue' it {READY}."
     )
     [committed] = [e for e in trace_of(tmp_path) if e["event"] == "transaction.committed"]
     assert len(committed["batches"]) == 1
@@ -107,7 +111,8 @@ def test_a_transaction_that_a_queue_refuses_a_part_of(
         client.expect_type(1, ChannelClose)
     assert explanation(tmp_path, capsys)[-1] == (
         "Its transaction failed (partial tx completion), because of another of its messages; what "
-        "queues had taken by then stays. In queue 'queue' it is ready."
+        "queues had taken by then stays. "
+        f"In queue 'queue' it {WENT}."
     )
     assert explanation(tmp_path, capsys, 2)[-1].startswith(
         "Its transaction failed because a queue will not have it (queue 'full': "
@@ -129,8 +134,8 @@ def test_a_channel_opened_anew_gives_numbers_again_which_are_others(
     first, second = (e for e in trace_of(tmp_path) if e["event"] == "command.assembled")
     assert first["seq_no"] == second["seq_no"] == [[1, 1]]
     assert explained(tmp_path, capsys, f"{first['boot']}-{first['batch']}-0")[-1] == (
-        "Confirmed because queue 'queue' has it in memory, as it promises. In queue 'queue' it is "
-        "ready."
+        "Confirmed because queue 'queue' has it in memory, as it promises. In queue 'queue' it "
+        f"{WENT}."
     )
     # What a queue does not take was never in it.
     assert explained(tmp_path, capsys, f"{first['boot']}-{second['batch']}-0")[-1] == (
@@ -168,7 +173,7 @@ def test_outside_confirm_mode_nobody_is_told(
         client.send(publish("full", b"z"))
         client.nothing_more()
     assert explanation(tmp_path, capsys)[-1] == (
-        "Not to be confirmed: its channel was not in confirm mode. In queue 'queue' it is ready."
+        f"Not to be confirmed: its channel was not in confirm mode. In queue 'queue' it {WENT}."
     )
     assert explanation(tmp_path, capsys, 2)[-1] == (
         "Dropped because no queue is bound for routing key 'nowhere' on the default exchange (not "
@@ -204,11 +209,11 @@ def test_a_message_is_followed_into_its_dead_letter_and_that_one_back(
     assert said[-1] == (
         "Confirmed because queue 'queue' has it after its fsync. In queue 'queue' it is done (its "
         f"dead letter is safe) after 1 delivery. Its dead letter {letter} (queue 'queue': "
-        "rejected) goes to queue 'dead'. In queue 'dead' it is ready."
+        f"rejected) goes to queue 'dead'. In queue 'dead' it {READY}."
     )
     assert explained(tmp_path, capsys, letter)[-1] == (
         f"It is a dead letter of queue 'queue' (rejected), made of message {original}. "
-        "In queue 'dead' it is ready."
+        f"In queue 'dead' it {READY}."
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from insides import fail, queue_actor, wait_until
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import BasicNack, QueueDelete, QueuePurge, QueuePurgeOk
+from leveret.amqp_frames.values.field_table import table_of
 from traced import client_of, explanation, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client
 
@@ -157,7 +157,7 @@ def test_what_a_full_queue_refuses_was_never_in_it(tmp_path: Path) -> None:
 
 def test_only_letters_of_traced_messages_are_traced(tmp_path: Path) -> None:
     with (
-        traced(tmp_path, trace_one_of=3) as broker,
+        traced(tmp_path, trace_one_of=3, trace_failures_per_second_max=0) as broker,
         client_of(broker) as client,
     ):
         client.declare("queue", arguments=table_of(TO_DEAD))

@@ -8,11 +8,10 @@ from typing import Any
 import leveret
 import pytest
 from gated_files import GatedFiles
-from insides import context_of, wait_until
-from leveret.actors.disk_watch import LOW_ON_DISK
+from insides import context_of, listener_of, wait_until
+from leveret.actors.disk.disk_watch import LOW_ON_DISK
 from leveret.actors.messages import AlarmCleared
-from leveret.actors.runtime import tell
-from leveret.amqp_frames.field_table import table_of
+from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicNack,
@@ -26,7 +25,8 @@ from leveret.amqp_frames.methods import (
     TxRollback,
     TxSelect,
 )
-from leveret.control_client import ask_broker
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.commands.control_client import ask_broker
 from leveret.open_accounts import new_password_hash
 from traced import client_of, names, trace_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
@@ -192,8 +192,7 @@ def test_transactions(tmp_path: Path) -> None:
 def blocked(broker: leveret.Broker, alarm: str) -> None:
     context_of(broker).alarm = alarm
     if not alarm:
-        assert broker.node is not None
-        tell(broker.node._listener, AlarmCleared())
+        tell(listener_of(broker), AlarmCleared())
 
 
 def test_a_publisher_that_is_blocked_by_an_alarm(tmp_path: Path) -> None:
@@ -203,10 +202,10 @@ def test_a_publisher_that_is_blocked_by_an_alarm(tmp_path: Path) -> None:
         client.declare("queue")
         blocked(broker, LOW_ON_DISK)
         client.send(publish("queue", b"1"))
-        answers = [client.read_any_method()[1] for _ in range(2)]
-        assert ConnectionBlocked(LOW_ON_DISK) in answers
+        client.expect(0, ConnectionBlocked(LOW_ON_DISK))
         blocked(broker, "")
-        assert client.read_method(0) == ConnectionUnblocked()
+        client.expect(0, ConnectionUnblocked())
+        client.expect_acks(range(1, 2))
     lines = trace_of(tmp_path)
     flow = [
         told(line, "event", "reason")

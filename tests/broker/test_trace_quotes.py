@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pika
 import pytest
-from traced import explanation, traced
+from leveret.logs.reading.tail import TraceTail
+from traced import explanation, traced, wait_for_events
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,10 @@ def test_the_quoted_explanation_is_what_leveret_says(
             channel.confirm_delivery()
             properties = pika.BasicProperties(delivery_mode=2)
             channel.basic_publish("amq.direct", "testQueue", b"hello", properties, mandatory=True)
-    said = "\n".join(explanation(tmp_path, capsys))
+        wait_for_events(
+            TraceTail(tmp_path / "data" / "traces", from_begin=True), "connection.closed"
+        )
+        said = "\n".join(explanation(tmp_path, capsys))
     text = (ROOT / document).read_text()
     quoted = re.search(r"^message [0-9a-f]{8}-.*?(?=^```)", text, re.MULTILINE | re.DOTALL)
     assert quoted is not None

@@ -10,7 +10,6 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import fail, queue_actor, wait_until
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicReturn,
@@ -30,6 +29,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from transactions import COMMIT, bodies, commit, transactional
 from wire import PERSISTENT, Client, publish
 

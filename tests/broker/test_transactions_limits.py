@@ -8,7 +8,9 @@ from collections.abc import Callable
 import leveret
 import pika
 import pytest
-from insides import readers, wait_until
+from holding import part, parts
+from insides import channel_actor, inside, publish_window, readers, wait_until
+from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -21,6 +23,7 @@ from leveret.amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
+from leveret.core.channel.transaction import TransactionMemory
 from pika.exceptions import ChannelClosedByBroker
 from transactions import COMMIT, bodies, commit, transactional
 from wire import Client, publish
@@ -106,7 +109,7 @@ class TestLimits:
                 client.send(publish("q", bytes(25_000), channel=3))
                 client.nothing_more(3)
         commit(client)
-        memory = readers(broker)[0].actor_inbox.actor._channels._transaction_memory
+        memory = part(inside(readers(broker)[0]), TransactionMemory)
         assert memory.used_bytes == 0
         commit(other)
 
@@ -116,9 +119,9 @@ class TestLimits:
         client.declare("q")
         client.send(publish("q", b"held"), publish("nowhere", bytes(50_000), channel=2))
         client.nothing_more()
-        channel = readers(broker)[0].actor_inbox.actor._channels._channels[1]
-        held = channel.actor_inbox.actor.transaction._held.publishes
-        assert sum(len(each.batch.wire) for each in held) < 1000
+        held = parts(inside(channel_actor(readers(broker)[0])), Batch)
+        assert held
+        assert sum(len(batch.wire) for batch in held) < 1000
         commit(client)
         assert bodies(client) == [b"held"]
 
@@ -138,7 +141,7 @@ class TestWindow:
         client.declare("q")
         for channel in (1, 2, 3):
             client.send(publish("q", bytes(50_000), channel=channel))
-        window = readers(broker)[0].actor_inbox.actor._window
+        window = publish_window(readers(broker)[0])
         for channel in (1, 2, 3):
             assert client.ask(channel, TxCommit()) == TxCommitOk()
         assert client.counts("q") == (3, 0)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import leveret
 import pytest
-from insides import readers
+from holding import parts
+from insides import inside, readers
 from leveret.amqp_frames.constants import FRAME_BODY
+from leveret.amqp_frames.messages.assembly import Assembly
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicPublish,
@@ -66,8 +68,7 @@ def test_bodies_on_many_channels_past_the_limit_end_their_connection_and_harm_no
     for number in range(6):
         client.send(*(frames_of(channel)[number] for channel in channels))
     client.expect(0, ConnectionClose(506, TEXT, 60, 40))
-    decoder = readers(broker)[0].actor_inbox.actor._decoder
-    assert not decoder._assemblies
+    assert not parts(inside(readers(broker)[0]), Assembly)
     client.send_methods(0, ConnectionCloseOk())
     client.expect_closed()
     other.send(other_frames[-1])

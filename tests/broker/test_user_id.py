@@ -7,8 +7,8 @@ from pathlib import Path
 import leveret
 from leveret.amqp_frames.methods import BasicAck, ChannelClose
 from leveret.amqp_frames.properties import Properties
+from leveret.commands.offline_accounts import offline_accounts
 from leveret.configuration import Configuration
-from leveret.offline_accounts import offline_accounts
 from leveret.open_accounts import new_password_hash
 from wire import Client, publish
 

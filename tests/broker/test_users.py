@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import leveret
 import pytest
-from insides import context_of, wait_until
-from leveret.actors import logins
-from leveret.actors.connection_opening import HELD_BACK_MAX, HELD_BACK_METHODS_BYTES_MAX
+from holding import parts
+from insides import context_of, inside, wait_until
+from leveret.actors.connection import logins
+from leveret.actors.connection.opening import HELD_BACK_MAX, HELD_BACK_METHODS_BYTES_MAX
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     ChannelOpen,
@@ -24,6 +24,7 @@ from leveret.amqp_frames.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
+from leveret.core.users.login_checks import PasswordCheck
 from wire import Client, methods_of
 
 CHECKED = ("authentication_failure_close",)
@@ -187,8 +188,9 @@ class TestWithFewWaiting:
             running.offer(password="wrong")
             wait_until(lambda: bool(checks.passwords))
             waiting.offer(password="guest")
-            inside: Any = context_of(broker).logins.actor_inbox.actor
-            wait_until(lambda: inside._checks._waiting_count == 1)
+            logins_actor = inside(context_of(broker).logins)
+            # One check runs, and the other waits.
+            wait_until(lambda: len(parts(logins_actor, PasswordCheck)) == 1)
             assert refused(beyond, "also wrong") == 403
             checks.gate.set()
             waiting.expect_type(0, ConnectionTune)

@@ -21,7 +21,7 @@ from leveret.amqp_frames.methods import (
     QueueBind,
     QueueDeclare,
 )
-from leveret.control_client import ask_broker
+from leveret.commands.control_client import ask_broker
 from wire import PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]

@@ -59,6 +59,16 @@ def test_a_celery_task_with_an_eta_waits_for_it(workers: Path) -> None:
     assert result.get(timeout=RESULT_SECONDS_MAX) >= not_before - 0.01
 
 
+def test_a_celery_task_is_not_held_up_by_delayed_ones_before_it(workers: Path) -> None:
+    """More of them than the worker prefetches: it asks for more by basic.qos global."""
+    from celery_application import add, started_at
+
+    for _ in range(6):
+        # None of them is due before the test has failed.
+        started_at.apply_async(countdown=10 * RESULT_SECONDS_MAX)
+    assert add.delay(1, 2).get(timeout=RESULT_SECONDS_MAX) == 3
+
+
 def test_a_celery_task_acked_late_comes_back_when_its_process_dies(workers: Path) -> None:
     from celery_application import dies_at_first
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.properties import Properties
-from leveret.amqp_frames.publishes import decode_publishes
-from leveret.core.consumers import Consumer
-from leveret.core.effects import Effects
-from leveret.core.in_flight import Delivery
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.in_flight import Delivery
 from wire import PERSISTENT, publish
 
 

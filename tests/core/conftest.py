@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import ExchangeDefinition, QueueDefinition
-from leveret.core.topology import Topology
+from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import TopologyLimits
+from leveret.core.publishing.publisher import Publisher
+from leveret.core.topology.topology import Topology
 
 
 class Commands:
@@ -22,9 +25,11 @@ class Commands:
     us = "our connection"
     them = "another connection"
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.topology = Topology(
-            itertools.count(1).__next__, lambda count: b"\xff\xfb" * (count // 2)
+            itertools.count(1).__next__,
+            lambda count: b"\xff\xfb" * (count // 2),
+            limits=TopologyLimits(**limits),
         )
         self.table = self.topology.table
 
@@ -66,16 +71,22 @@ class Commands:
         return [name for name in names if not name.startswith("amq.")]
 
     def route(self, exchange="x", key="k") -> list[str]:
-        return [queue.name for queue in self.table.route(exchange, key)]
+        return [queue.name for queue in carry_out(self.table.route(exchange, key))]
 
     def route_message(self, exchange="x", key="k", **headers: Any) -> list[str]:
-        queues = self.table.route_message(exchange, (key,), table_of(headers))
+        queues = carry_out(self.table.route_message(exchange, (key,), table_of(headers)))
         return [queue.name for queue in queues]
 
 
 @pytest.fixture
 def commands() -> Commands:
     return Commands()
+
+
+@pytest.fixture
+def commands_within() -> Callable[..., Commands]:
+    """Makes a topology with limits of its own."""
+    return Commands
 
 
 @pytest.fixture
@@ -95,3 +106,13 @@ def refused() -> Callable[[int, str], AbstractContextManager[None]]:
 sys.path.insert(0, str(Path(__file__).parent))
 # Its asserts, too, say what was and what should have been.
 pytest.register_assert_rewrite("queue_model")
+
+
+@pytest.fixture
+def publisher(commands: Commands) -> Publisher:
+    """A publisher in confirm mode, on the topology of `commands`."""
+    from publishing import publisher_of
+
+    made = publisher_of(commands)
+    made.confirm_mode = True
+    return made

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from batches import batch_of, message_of
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.amqp_frames.field_table import Table
+from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.properties import Properties
-from leveret.core.batch_sweep import ROW_BYTES, SMALL_BYTES, YOUNG_SWEEPS, BatchSweep
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.effects import Effects
-from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import make_queue
-from leveret.core.span import Span
+from leveret.amqp_frames.values.field_table import Table
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.batch_sweep import ROW_BYTES, SMALL_BYTES, YOUNG_SWEEPS, BatchSweep
+from leveret.core.queue.construction import make_queue
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 from wire import publish
 
 WINDOW = 1 << 30
@@ -66,7 +67,7 @@ def consumer_of(queue: MessageQueue, no_ack: bool = False, tag: bytes = b"\1t") 
 
 def spans(queue: MessageQueue) -> list[tuple[Span, list[int]]]:
     """What the queue holds, and the positions of it that are its own."""
-    rows = [*queue.ready, *queue.spent]
+    rows = [*queue.ready, *(span for span, _ in queue.spent or ())]
     held: list[tuple[Span, list[int]]] = [(span, list(range(len(span)))) for span in rows]
     for delivery in queue.in_flight.deliveries():
         positions = [at for low, high in delivery.remaining for at in range(low, high)]

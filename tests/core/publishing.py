@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from leveret.amqp_frames.batch import Batch
+from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import Method, decode_method
-from leveret.core.publisher import Publisher, Routed
+from leveret.core.publishing.publisher import Publisher, Routed
+from leveret.core.publishing.routes import RouteMemory, Routes
 
 
 def may_write(exchange: str) -> None:
@@ -14,12 +15,15 @@ def may_write(exchange: str) -> None:
 
 
 def publisher_of(
-    commands, channel: int = 1, frame_max: int = 4096, tags: bool = False
+    commands,
+    channel: int = 1,
+    frame_max: int = 4096,
+    tags: bool = False,
+    memory: RouteMemory | None = None,
 ) -> Publisher:
+    routes = Routes(commands.table, may_write, memory or RouteMemory())
     numbers = itertools.count(100).__next__
-    return Publisher(
-        commands.table, numbers, channel, frame_max, "guest", tags, may_write, lambda: False
-    )
+    return Publisher(routes, numbers, channel, frame_max, "guest", tags, lambda: False)
 
 
 def methods(frames: bytes) -> list[Method]:

@@ -5,19 +5,20 @@ What can happen to it is in test_message_queue_model.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
 from batches import message_of, mixed
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.effects import Effects, EntryRange
-from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import MessageQueue
-from leveret.core.span import Span
+from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects, EntryRange
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 from sweeping import EagerSweep
 
 CHANNELS = ("a", "b", "c")
@@ -67,7 +68,9 @@ class ModelledQueue(RuleBasedStateMachine):
         self.next_entry_id = 1
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
-        self.was_full = False
+        # Held, and not to come back.
+        self.withdrawn: set[int] = set()
+        self.freed_count = 0
         self.is_swept = False
         self.batch_count = 0
 
@@ -158,6 +161,14 @@ class ModelledQueue(RuleBasedStateMachine):
             assert ids(ranges) <= all_of_them
             assert ids(ranges) & self.known >= all_of_them & stored
 
+    def without_withdrawn(self, entries: Iterable[int]) -> set[int]:
+        """What comes back, or is settled, of entries that nobody holds any more."""
+        gone = self.withdrawn.intersection(entries)
+        self.withdrawn -= gone
+        for entry in gone:
+            del self.messages[entry]
+        return set(entries) - gone
+
     @property
     def known(self) -> set[int]:
         return set(range(1, self.next_entry_id))
@@ -202,6 +213,7 @@ class ModelledQueue(RuleBasedStateMachine):
         assert sorted(held + self.ready) == sorted(self.messages)
         assert self.queue.ready.message_count == len(self.ready)
         assert self.queue.in_flight.message_count == len(held)
+        assert bool(self.queue.withdrawn) == bool(self.withdrawn)
 
     @invariant()
     def credit_is_never_exceeded_and_counts_what_is_held(self) -> None:

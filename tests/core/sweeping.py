@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.batch import Batch
-from leveret.core.batch_sweep import BatchSweep
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.core.queue.batch_sweep import BatchSweep
 
 
 class EagerSweep(BatchSweep):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from leveret.amqp_frames.errors import HardError
-from leveret.core.accounts import (
+from leveret.core.users.accounts import (
     AccountChanges,
     AccountError,
     Accounts,
@@ -14,7 +14,7 @@ from leveret.core.accounts import (
     User,
     default_accounts,
 )
-from leveret.core.password_hash import hash_password
+from leveret.core.users.password_hash import hash_password
 
 HASH = hash_password("secret", bytes(16), 10)
 OTHER_HASH = hash_password("other", bytes(16), 10)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.exchanges.steps import carry_out
 
 
 def alternate(name: str) -> dict[str, object]:
@@ -73,7 +74,7 @@ def test_the_alternate_is_for_messages_that_none_of_several_keys_finds_a_place(c
     commands.bind("saved", "amq.fanout")
 
     def names(*keys: str) -> list[str]:
-        return [queue.name for queue in commands.table.route_message("x", keys, {})]
+        return [queue.name for queue in carry_out(commands.table.route_message("x", keys, {}))]
 
     assert names("1", "2", "1") == ["a", "b"]
     assert names("1", "none") == ["a"]
@@ -82,7 +83,7 @@ def test_the_alternate_is_for_messages_that_none_of_several_keys_finds_a_place(c
 
 def test_several_keys_on_the_default_exchange_are_several_queues(commands):
     declare_queues(commands, "a", "b")
-    found = commands.table.route_message("", ("b", "none", "a", "b"), {})
+    found = carry_out(commands.table.route_message("", ("b", "none", "a", "b"), {}))
     assert [queue.name for queue in found] == ["b", "a"]
 
 

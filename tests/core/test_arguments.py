@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_table import Field, table_of
-from leveret.core.arguments import (
+from leveret.amqp_frames.values.field_table import Field, table_of
+from leveret.core.definitions import DEDUP_WINDOW_MAX
+from leveret.core.topology.arguments import (
     check_consumer_arguments,
     check_exchange_arguments,
     check_queue_arguments,
     consumer_priority,
 )
-from leveret.core.dedup_window import DEDUP_WINDOW_MAX
 
 QUEUE = "queue 'q' in vhost '/'"
 
@@ -197,3 +197,11 @@ def test_consumer_arguments(refused):
     ):
         with refused(406, f"PRECONDITION_FAILED - {text}"):
             check_consumer_arguments(QUEUE, table_of({name: value}))
+
+
+@pytest.mark.parametrize("value", [True, "yes"])
+def test_a_consumer_of_a_quorum_queue_cannot_be_cancelled_on_failover(refused, value) -> None:
+    text = f"invalid arg 'x-cancel-on-ha-failover' for {QUEUE} of queue type rabbit_quorum_queue"
+    with refused(406, f"PRECONDITION_FAILED - {text}"):
+        arguments = table_of({"x-cancel-on-ha-failover": value})
+        check_consumer_arguments(QUEUE, arguments, quorum=True)

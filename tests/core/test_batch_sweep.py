@@ -18,11 +18,10 @@ from held_reads import (
     read,
     take_in,
 )
-from leveret.amqp_frames.batch import TTL_NONE
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.effects import Effects
-from leveret.core.expiring_queue import ExpiringQueue
-from leveret.core.queue_structures import refill
+from leveret.amqp_frames.messages.batch import TTL_NONE
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.construction import refill
+from leveret.core.queue.effects import Effects
 
 
 def test_a_small_share_of_each_read_does_not_keep_the_read() -> None:
@@ -107,7 +106,7 @@ def test_what_came_back_from_the_journal_does_not_keep_its_record() -> None:
         (read(number), array("I", [2, 11]), 1 + number * READ_MESSAGES, 0, 0)
         for number in range(READS)
     ]
-    assert refill(queue, runs) is queue  # type: ignore[arg-type]
+    refill(queue, runs)  # type: ignore[arg-type]
     queue.sweep_all()
     check(queue, [(number, index) for number in range(READS) for index in (2, 11)])
     assert kept_bytes(queue) <= READS * (2 * 1_200 + 100)
@@ -134,7 +133,6 @@ def test_each_priority_of_a_read_is_kept_without_the_others() -> None:
 
 def test_rows_that_expire_at_other_times_share_a_copy() -> None:
     queue = queue_of(table_of({"x-message-ttl": 1_000_000}))
-    assert isinstance(queue, ExpiringQueue)
     queue.now_ms = 1
     for number in range(READS):
         batch = read(number)
@@ -152,8 +150,7 @@ def test_rows_that_expire_at_other_times_share_a_copy() -> None:
 
 
 def test_what_expired_or_was_dropped_is_not_kept_with_what_was_not() -> None:
-    queue = queue_of()
-    messages = ExpiringQueue.continuing(queue)
+    messages = queue_of()
     messages.now_ms = 1
     for number in range(READS):
         batch = read(number)

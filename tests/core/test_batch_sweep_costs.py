@@ -20,13 +20,13 @@ from held_reads import (
     spans,
     take_in,
 )
-from leveret.amqp_frames.batch import Batch
 from leveret.amqp_frames.decoder import Decoder
-from leveret.core.batch_sweep import ROW_BYTES, SWEEP_INTERVAL_BYTES, BatchSweep
-from leveret.core.effects import Effects
-from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import MessageQueue
-from leveret.core.span import Span
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.core.queue.batch_sweep import ROW_BYTES, SWEEP_INTERVAL_BYTES, BatchSweep
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 from wire import publish
 
 
@@ -50,7 +50,7 @@ def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) ->
     def excerpt(*_: object) -> Batch:
         raise AssertionError("copied")
 
-    monkeypatch.setattr("leveret.core.batch_sweep.excerpt", excerpt)
+    monkeypatch.setattr("leveret.core.queue.batch_sweep.excerpt", excerpt)
     queue = queue_of()
     consumer_of(queue)
     out: list[Delivery] = []
@@ -76,7 +76,7 @@ def test_a_read_that_channels_share_is_not_copied_while_all_of_it_is_used(
     def excerpt(*_: object) -> Batch:
         raise AssertionError("copied")
 
-    monkeypatch.setattr("leveret.core.batch_sweep.excerpt", excerpt)
+    monkeypatch.setattr("leveret.core.queue.batch_sweep.excerpt", excerpt)
     queue = queue_of()
     for _ in range(READS):
         for batch in read_of_ten_channels():
@@ -172,6 +172,7 @@ def test_the_rows_of_other_queues_are_counted_and_nothing_else_is() -> None:
 
         def _is_wasteful(self, batch: Batch, used_bytes: int) -> bool:
             counts.append(used_bytes)
+            # private: what is counted to decide shows nowhere else.
             return super()._is_wasteful(batch, used_bytes)
 
     for others in (0, 1, 5):

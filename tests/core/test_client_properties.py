@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import ConnectionStartOk
-from leveret.core.handshake import Handshake, Limits
-from leveret.core.peer import Peer
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.connection.handshake import Handshake, Limits, ServerNames
+from leveret.core.connection.peer import Peer
+from leveret.core.connection.phase import ConnectionPhase
 
 
 def test_of_a_client_s_properties_what_is_asked_for_is_kept() -> None:
+    phase = ConnectionPhase()
+    phase.start()
     handshake = Handshake(
         Limits(131_072, 2047, 60),
-        "1.2.3",
+        ServerNames("RabbitMQ", "3.13.7", "1.2.3"),
         lambda _user, _password: None,
         lambda _user, _vhost: None,
         Peer("127.0.0.1:1"),
+        phase,
     )
     said = {
         "product": "a client",

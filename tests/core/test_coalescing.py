@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.coalescing import SeqRange, coalesce, merge, taken
+from leveret.core.publishing.unconfirmed import SeqRange, coalesce, merge, taken
 
 NUMBERS = st.sets(st.integers(1, 30))
 

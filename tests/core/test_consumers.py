@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from holding import parts
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.consumers import UNLIMITED, ChannelCredit, Consumer, Consumers
+from leveret.core.connection.channel_credit import UNLIMITED, ChannelCredit
+from leveret.core.queue.consumers import Consumer, Consumers, Line
 
 WINDOW = 1000
 
@@ -25,20 +27,26 @@ def test_credit_is_the_lesser_of_the_consumers_and_its_channels() -> None:
     credit = ChannelCredit()
     limited = consumer(prefetch=5, credit=credit)
     assert limited.room() == 5
-    limited.in_flight = credit.in_use = 2
+    limited.hand_over(2, 0)
     assert limited.room() == 3
-    credit.limit = 4
+    credit.set_limit(4)
     assert limited.room() == 2
     assert consumer(credit=credit).room() == 2
-    credit.in_use = 9
-    assert limited.room() < 0
+    consumer(credit=credit).hand_over(7, 0)
+    assert limited.room() == 0
     assert consumer().room() == UNLIMITED
 
 
-def test_without_acks_there_is_no_limit() -> None:
+def test_without_acks_there_is_no_limit_while_the_channel_s_is_not_used_up() -> None:
     credit = ChannelCredit()
-    credit.limit = credit.in_use = 1
-    assert consumer(prefetch=1, credit=credit, no_ack=True).room() == UNLIMITED
+    credit.set_limit(2)
+    free = consumer(prefetch=1, credit=credit, no_ack=True)
+    credit.reserve("queue", 1)
+    assert free.room() == UNLIMITED
+    free.hand_over(5, 100)
+    assert (credit.in_use, free.in_flight, free.window_bytes) == (1, 0, 100)
+    credit.reserve("queue", 1)
+    assert free.room() == 0
 
 
 def test_consumers_are_known_by_channel_and_tag() -> None:
@@ -64,7 +72,8 @@ def test_who_has_no_room_is_passed_over_until_something_has_changed() -> None:
         consumers.add(each)
     full.in_flight = 1
     blocked.window_bytes = WINDOW
-    shared.channel_credit.limit = shared.channel_credit.in_use = 1
+    shared.channel_credit.set_limit(1)
+    shared.channel_credit.reserve("other", 1)
     assert consumers.next() is None
     full.in_flight = 0
     consumers.changed(full)
@@ -76,7 +85,7 @@ def test_who_has_no_room_is_passed_over_until_something_has_changed() -> None:
     assert choice is not None
     assert choice[0] is blocked
     blocked.window_bytes = WINDOW
-    shared.channel_credit.in_use = 0
+    assert list(shared.channel_credit.release(1)) == [None]
     consumers.all_changed()
     choice = consumers.next()
     assert choice is not None
@@ -124,24 +133,30 @@ def test_the_highest_priority_goes_first_while_it_has_room() -> None:
 def test_room_in_a_channel_s_credit_is_its_highest_priority_s_first() -> None:
     consumers = Consumers(WINDOW)
     credit = ChannelCredit()
-    credit.limit = credit.in_use = 2
+    credit.set_limit(2)
+    credit.reserve("other", 2)
     low = consumer(tag=b"\1l", credit=credit)
     high = consumer(tag=b"\1h", credit=credit, priority=1)
     for each in (low, high):
         consumers.add(each)
     low.in_flight = high.in_flight = 1
     assert consumers.next() is None
-    low.in_flight, credit.in_use = 0, 1
+    low.in_flight = 0
+    credit.release(1)
     consumers.changed(low)
     assert consumers.next() == (high, 1, 1)
 
 
 def assert_lines_are_kept_short(consumers: Consumers) -> None:
     priorities = [each.priority for each in consumers.all()]
-    assert [line.priority for line in consumers._lines] == sorted({*priorities}, reverse=True)
-    for line in consumers._lines:
+    # One list has them in the order of their priorities.
+    rows = [each for each in parts(consumers, list) if each and isinstance(each[0], Line)]
+    lines: list[Line] = rows[0] if rows else []
+    assert [line.priority for line in lines] == sorted({*priorities}, reverse=True)
+    for line in lines:
         assert line.member_count == priorities.count(line.priority)
-        assert len(line._heap) <= 2 * line.member_count + 17
+        # Those that wait for their turn, in a heap of places.
+        assert max(map(len, parts(line, list))) <= 2 * line.member_count + 17
 
 
 @given(
@@ -210,16 +225,18 @@ def test_room_in_a_channels_credit_is_looked_for_among_its_own() -> None:
     consumers = Consumers(WINDOW)
     credits = [ChannelCredit() for _ in range(3)]
     for number, credit in enumerate(credits):
-        credit.limit = credit.in_use = 1
+        credit.set_limit(1)
+        credit.reserve("other", 1)
         for tag in (b"\1t", b"\1u"):
             consumers.add(consumer(f"channel {number}", tag, credit=credit))
     assert consumers.next() is None
-    credits[1].in_use = credits[2].in_use = 0
+    for credit in credits[1:]:
+        assert list(credit.release(1)) == [None]
     consumers.channel_changed("channel 1")
     choice = consumers.next()
     assert choice is not None
     assert (choice[0].channel, choice[1:]) == ("channel 1", (1, 2))
-    credits[1].in_use = 1
+    credits[1].reserve(None, 1)
     assert consumers.next() is None
     consumers.channel_changed("channel 2")
     choice = consumers.next()

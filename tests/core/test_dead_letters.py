@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 from batches import batch_of
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.properties import Properties, decode_properties
-from leveret.core.dead_letters import DeadLetters, ranges_of
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.dead_letters.letters import DeadLetters
 from leveret.core.definitions import QueueDefinition
-from leveret.core.span import Span
+from leveret.core.queue.span import Span
 from wire import PERSISTENT, publish
 
 TIME_SECONDS = 1_700_000_000
@@ -259,8 +259,3 @@ def test_a_body_of_many_frames_is_kept(commands, letters) -> None:
         got += wire[at + 7 : at + 7 + size]
         at += 8 + size
     assert got == body
-
-
-def test_ranges_join_neighbours_in_whatever_order_they_come() -> None:
-    assert ranges_of([]) == []
-    assert ranges_of([5, 3, 4, 9, 1]) == [(1, 1), (3, 5), (9, 9)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from batches import numbered
 from counting_list import CountingList
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.effects import Effects
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import equip, make_queue
-from leveret.core.span import Span
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.construction import equip, make_queue
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 
 WINDOW = 1 << 20
 
@@ -35,7 +35,8 @@ def discarded(queue: MessageQueue) -> Effects:
 def test_a_rejected_message_of_a_plain_queue_is_settled() -> None:
     effects = discarded(queue_of())
     assert effects.settled_entries == [(2, 2)]
-    assert effects.dead == []
+    # For the trace; without an exchange there is no dead letter of it.
+    assert [reason for _span, reason in effects.dead] == ["rejected"]
 
 
 def test_a_rejected_message_of_a_queue_with_an_exchange_for_it_is_not_settled() -> None:
@@ -81,7 +82,7 @@ def test_over_its_delivery_limit_a_message_leaves(how: str) -> None:
 def test_without_an_exchange_a_message_over_the_limit_is_settled() -> None:
     queue = queue_of(x_queue_type="quorum", x_delivery_limit=0)
     effects = come_back(queue, "requeued")
-    assert effects.dead == []
+    assert [reason for _span, reason in effects.dead] == ["delivery_limit"] * 3
     assert effects.settled_entries == [(1, 1), (2, 2), (3, 3)]
     assert queue.ready.message_count == 2
 
@@ -113,6 +114,7 @@ def test_what_comes_back_from_the_journal_over_the_limit_leaves_at_the_first_dis
 def test_however_many_come_back_over_the_limit_each_costs_the_same() -> None:
     queue = queue_of(x_queue_type="quorum", x_delivery_limit=0)
     queue.restore(Span(numbered(1), range(1), 6, 1, stored=True))
+    assert queue.spent
     spent = queue.spent = CountingList(queue.spent * 10_000)
     effects = Effects()
     queue.dispatch(effects)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_types import Field
-from leveret.core.death_headers import Death, headers_of_dead, is_cycle, names_in
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.dead_letters.death_headers import Death, headers_of_dead, is_cycle, names_in
 
 FIRST = Death("rejected", "q", 1_700_000_000, "x", ["k", "cc"], None)
 
@@ -85,6 +85,10 @@ def test_another_reason_in_the_same_queue_is_another_death() -> None:
     assert deaths(headers) == [("q", "expired", 1), ("q", "rejected", 1)]
 
 
+def entry(queue: str, reason: str, **more: Field) -> Field:
+    return Field("table", {"queue": longstr(queue), "reason": longstr(reason), **more})
+
+
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
@@ -92,40 +96,65 @@ def test_another_reason_in_the_same_queue_is_another_death() -> None:
         (longstr("[{...}]"), [("q", "rejected", 1)]),
         (array(), [("q", "rejected", 1)]),
         # Counts that a client made up.
+        (array(entry("q", "rejected")), [("q", "rejected", 1)]),
         (
-            array(Field("table", {"queue": longstr("q"), "reason": longstr("rejected")})),
-            [("q", "rejected", 2)],
-        ),
-        (
-            array(
-                Field(
-                    "table",
-                    {
-                        "queue": longstr("q"),
-                        "reason": longstr("rejected"),
-                        "count": Field("long", 2**63 - 1),
-                    },
-                )
-            ),
+            array(entry("q", "rejected", count=Field("long", 2**63 - 1))),
             [("q", "rejected", 2**63 - 1)],
         ),
-        (
-            array(
-                Field(
-                    "table",
-                    {
-                        "queue": longstr("q"),
-                        "reason": longstr("rejected"),
-                        "count": longstr("many"),
-                    },
-                )
-            ),
-            [("q", "rejected", 2)],
-        ),
+        (array(entry("q", "rejected", count=longstr("many"))), [("q", "rejected", 1)]),
     ],
 )
 def test_what_a_client_wrote_into_x_death_breaks_nothing(known, expected) -> None:
     assert deaths(headers_of_dead({"x-death": known}, FIRST)) == expected
+
+
+COUNTED = Field("long", 7)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        # Of entries without a count there are as many deaths as entries.
+        ([entry("o", "expired")] * 3, [("q", "rejected", 1), ("o", "expired", 3)]),
+        ([entry("q", "rejected")] * 3, [("q", "rejected", 4)]),
+        # Of several with counts the first one counts.
+        (
+            [entry("o", "expired", count=COUNTED), entry("o", "expired", count=Field("long", 9))],
+            [("q", "rejected", 1), ("o", "expired", 7)],
+        ),
+        (
+            [entry("q", "rejected", count=COUNTED), entry("q", "rejected")],
+            [("q", "rejected", 8)],
+        ),
+        # Other entries stand between them.
+        (
+            [entry("o", "expired"), entry("p", "expired"), entry("o", "expired")],
+            [("q", "rejected", 1), ("o", "expired", 2), ("p", "expired", 1)],
+        ),
+        # Another reason is another death.
+        (
+            [entry("o", "expired"), entry("o", "maxlen")],
+            [("q", "rejected", 1), ("o", "expired", 1), ("o", "maxlen", 1)],
+        ),
+    ],
+)
+def test_entries_of_one_queue_and_reason_are_merged(known, expected) -> None:
+    assert deaths(headers_of_dead({"x-death": array(*known)}, FIRST)) == expected
+
+
+def test_the_types_of_queue_and_reason_do_not_tell_entries_apart() -> None:
+    binary = Field("table", {"queue": Field("binary", b"q"), "reason": longstr("rejected")})
+    none, void = Field("table", {}), Field("table", {"queue": Field("void", None)})
+    numbers = [
+        Field("table", {"queue": Field(kind, value)})
+        for kind, value in (("long", 1), ("signedint", 1), ("bool", True), ("double", 1.0))
+    ]
+    known = array(binary, none, *numbers, void, longstr("no table"), longstr("no table"))
+    headers = headers_of_dead({"x-death": known}, FIRST)
+    entries = headers["x-death"].value
+    counts = [each.value["count"].value for each in entries if each.kind == "table"]
+    assert counts == [2, 2, 2, 1, 1]
+    assert entries[-2:] == [longstr("no table")] * 2
 
 
 def died(*deaths: tuple[str, str]):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
-from leveret.core.death_headers import Death, headers_of_dead, is_cycle, name_of
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.dead_letters.death_headers import Death, headers_of_dead, is_cycle
+from leveret.core.definitions import name_of
 
 NAMES = st.sampled_from(["q", "r", ""])
 REASONS = st.sampled_from(["rejected", "expired", "maxlen", "delivery_limit"])

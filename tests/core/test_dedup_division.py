@@ -5,12 +5,11 @@ from __future__ import annotations
 from batches import batch_of
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.batch import Batch
-from leveret.amqp_frames.dedup_headers import IdentityReader
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.messages.dedup_headers import IdentityReader
 from leveret.amqp_frames.properties import Properties
-from leveret.core.dedup_division import divide_by_identity
-from leveret.core.dedup_window import DedupWindow
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.dedup import DedupWindow, divide_by_identity
 from wire import publish
 
 # Id, None for a message without one, and whether it is persistent.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
+from holding import object_count, octets_held
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.dedup_window import (
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.dedup import (
     IDENTITY_BYTES,
     STORED_KIND,
     DedupWindow,
@@ -24,10 +24,8 @@ identities = st.integers(0, 400).map(
     )
 )
 # Taken together at a time, in milliseconds after the one before.
-steps = st.lists(
-    st.tuples(st.lists(identities, max_size=6, unique=True), st.sampled_from((0, 1, 40, 900))),
-    max_size=30,
-)
+together = st.lists(identities, max_size=6, unique=True)
+steps = st.lists(st.tuples(together, st.sampled_from((0, 1, 40, 900))), max_size=30)
 
 
 def number(value: int, count: int = IDENTITY_BYTES - 1) -> bytes:
@@ -60,6 +58,35 @@ def test_a_window_holds_the_last_ones_that_are_not_too_old_and_no_others(
         held = {each for each, _ in taken if each in window}
         assert sure <= held <= may
         assert len(held) == len(window) <= count_max
+
+
+@given(
+    steps=st.lists(
+        st.tuples(together, st.sets(st.integers(0, 40)), st.integers(0, 1)), max_size=30
+    ),
+    count_max=st.sampled_from((1, 2, 7, 100)),
+)
+def test_what_is_withdrawn_is_not_remembered_and_all_others_go_in_their_order(
+    steps: list[tuple[list[bytes], set[int], int]], count_max: int
+) -> None:
+    window = DedupWindow(count_max, 1000)
+    held: list[bytes] = []
+    now_ms = 0
+    for taken, places, passes in steps:
+        now_ms += passes
+        fresh = [identity for identity in taken if identity not in window]
+        window.remember(fresh, 1, window.until_ms(now_ms))
+        held = [*held, *fresh][-count_max:]
+        withdrawn = [each for place, each in enumerate(reversed(held)) if place in places]
+        # Whoever withdraws does not know what was forgotten meanwhile.
+        window.withdraw([*withdrawn, number(7777)])
+        held = [each for each in held if each not in withdrawn]
+        assert len(window) == len(held)
+        assert all(each in window for each in held)
+        assert not any(each in window for each in withdrawn)
+    window.expire(now_ms + 2000)
+    assert (len(window), window.floor(9)) == (0, 9)
+    assert object_count(window) == object_count(DedupWindow(count_max))
 
 
 @given(steps=steps, count_max=st.sampled_from((1, 7, 100)))
@@ -120,10 +147,7 @@ def test_a_remembered_identity_costs_fewer_than_50_octets() -> None:
         ]
         filled(window, [each[7:15] + each[:7] + STORED_KIND for each in together], first)
     assert len(window) == count
-    octets = sys.getsizeof(window._buckets)
-    octets += sum(sys.getsizeof(key) + sys.getsizeof(each) for key, each in window._buckets.items())
-    octets += sum(sys.getsizeof(row.buckets) for row in window._rows)
-    assert octets / count < 50
+    assert octets_held(window) / count < 50
 
 
 def test_a_queue_has_a_window_only_if_its_arguments_ask_for_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from leveret.amqp_frames.field_table import Field, table_of
+from leveret.amqp_frames.values.field_table import Field, table_of
 from leveret.core.definitions import (
     AddBinding,
     AddExchange,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from batches import batch_of
-from leveret.amqp_frames.contents import encode_contents
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.messages.contents import encode_contents
 from leveret.amqp_frames.properties import Properties, decode_properties
-from leveret.core.delivery_counts import counted
-from leveret.core.span import Span
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.channel.delivery_counts import counted
+from leveret.core.queue.span import Span
 from wire import PERSISTENT, publish
 
 

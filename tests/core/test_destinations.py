@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.core.definitions import QueueDefinition
-from leveret.core.destinations import Destinations
+from leveret.core.exchanges.exchange import Destinations
 
 
 def test_a_queue_is_there_once_until_its_last_binding_goes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_table import Field, field_of
+from leveret.amqp_frames.values.field_table import Field, field_of
 from leveret.core.erlang_terms import erlang_plain, erlang_term
 
 

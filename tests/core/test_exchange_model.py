@@ -5,12 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+import pytest
+from examples import examples
 from exchange_model import ARGUMENTS, HEADERS, KEYS, KEYS_PUBLISHED, Binding, Exchange, Model
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import (
     AddBinding,
     AddExchange,
@@ -19,7 +28,8 @@ from leveret.core.definitions import (
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.core.topology import Plan, Topology
+from leveret.core.exchanges.steps import carry_out
+from leveret.core.topology.topology import Plan, Topology
 
 OWN = ("x1", "x2", "x3", "x4")
 NAMES = st.sampled_from(OWN)
@@ -128,7 +138,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         source, kind, destination, key, number = binding
         ends = destination, source, key, table_of(ARGUMENTS[number])
         if kind == "exchange":
-            return getattr(self.topology, f"prepare_{verb}_exchange")(*ends)
+            return getattr(self.topology, "_".join(["prepare", verb, kind]))(*ends)
         return getattr(self.topology, f"prepare_{verb}")(*ends, None)
 
     @invariant()
@@ -164,9 +174,9 @@ def check_routes(topology: Topology, model: Model) -> None:
     assert {queue.name for queue in table.queues()} == set(model.queues)
     for name, key in itertools.product(model.exchanges, KEYS_PUBLISHED):
         # Whoever need not look at headers goes by the key alone.
-        by_key = None if table.reads_headers(name) else names_of(table.route(name, key))
+        by_key = None if table.reads_headers(name) else names_of(carry_out(table.route(name, key)))
         for headers in HEADERS:
-            queues = names_of(table.route_message(name, (key,), table_of(headers)))
+            queues = names_of(carry_out(table.route_message(name, (key,), table_of(headers))))
             assert queues == model.reached(name, key, headers)
             assert by_key in (None, queues)
 
@@ -177,7 +187,13 @@ def names_of(queues) -> set[str]:
     return set(names)
 
 
-test_exchanges_route_like_their_model = ExchangeMachine.TestCase
-test_exchanges_route_like_their_model.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+SETTINGS = settings(max_examples=examples(25), stateful_step_count=40, deadline=None)
+
+
+def test_exchanges_route_like_their_model() -> None:
+    run_state_machine_as_test(ExchangeMachine, settings=SETTINGS)
+
+
+@pytest.mark.soak
+def test_exchanges_route_like_their_model_in_many_more_steps() -> None:
+    run_state_machine_as_test(ExchangeMachine, settings=settings(SETTINGS, max_examples=300))

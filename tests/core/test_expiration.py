@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.core.expiration import expiration_fault
+from leveret.core.publishing.properties import expiration_fault
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Expiry, case by case; in any order it is in test_expiring_queue_model.py."""
+"""Expiry, case by case; in any order it is in test_queue_combinations.py."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from unittest.mock import patch
 
 import pytest
 from batches import delivered_to, numbered
-from leveret.amqp_frames.batch import TTL_NONE, Batch
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.effects import Effects
-from leveret.core.expiring_queue import EXPIRED_ROWS_MAX, ExpiringQueue, spans_of
-from leveret.core.limits import Limits
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import make_queue, refill
-from leveret.core.ready_by_priority import ReadyByPriority
-from leveret.core.span import ExpiringSpan
+from leveret.amqp_frames.messages.batch import TTL_NONE, Batch
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.construction import make_queue, refill
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.expiry import EXPIRED_ROWS_MAX, Deadlines, spans_of
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import ExpiringSpan
 
 WINDOW = 1 << 30
 NOW_MS = 1_700_000_000_000
 
 
-def expiring(limits: Limits | None = None) -> ExpiringQueue:
-    queue = ExpiringQueue("the queue", True, WINDOW, limits or Limits())
+def expiring(ttl_ms: int = TTL_NONE) -> MessageQueue:
+    queue = MessageQueue("the queue", True, WINDOW)
+    queue.compose([Deadlines(ttl_ms)])
     queue.now_ms = NOW_MS
     return queue
 
@@ -47,7 +47,7 @@ def consume(queue: MessageQueue, prefetch: int) -> Consumer:
 
 
 def test_messages_with_the_same_deadline_are_one_row_and_have_one_deadline_in_the_journal() -> None:
-    queue = expiring(Limits(ttl_ms=500))
+    queue = expiring(500)
     effects = publish(queue, numbered(1000))
     assert effects.deadlines == NOW_MS + 500
     assert [len(span) for span in queue.ready] == [1000]
@@ -62,45 +62,57 @@ def test_deadlines_that_differ_are_aligned_with_what_is_appended() -> None:
     assert effects.appended is not None
     assert list(effects.appended[1]) == [1, 2, 4]
     assert effects.deadlines == array("Q", [NOW_MS + 5, 0, NOW_MS + 7])
-    assert queue.head_deadline_ms() == NOW_MS + 5
+    assert queue.next_due_ms() == NOW_MS + 5
 
 
 def test_a_queue_that_begins_to_expire_keeps_what_it_had() -> None:
-    plain = MessageQueue("the queue", True, WINDOW)
-    plain.dead_letters, plain.delivery_limit, plain.ready = True, 7, ReadyByPriority(3)
-    consumer = consume(plain, 1)
-    publish(plain, numbered(3))
-    queue = ExpiringQueue.continuing(plain)
-    assert (queue.identity, queue.durable, queue.next_entry_id) == ("the queue", True, 4)
-    assert (queue.dead_letters, queue.delivery_limit) == (True, 7)
-    assert queue.consumers.all() == [consumer]
-    assert queue.in_flight.message_count == 1
-    assert queue.ready is plain.ready
+    arguments = table_of(
+        {
+            "x-queue-type": "quorum",
+            "x-delivery-limit": 7,
+            "x-dead-letter-exchange": "x",
+            "x-max-priority": 3,
+        }
+    )
+    queue = make_queue("the queue", True, arguments, WINDOW)
+    assert not queue.needs_clock
+    [limit], ready = queue.parts, queue.ready
+    consumer = consume(queue, 1)
+    publish(queue, numbered(3))
     queue.now_ms = NOW_MS
     publish(queue, with_ttls(0))
+    assert queue.needs_clock
+    assert queue.deadlines is not None
+    assert queue.parts == (limit, queue.deadlines)
+    assert queue.judges == (limit,)
+    assert queue.dead_letters
+    assert queue.consumers.all() == [consumer]
+    assert queue.in_flight.message_count == 1
+    assert queue.ready is ready
     assert queue.ready.message_count == 3
+    queue.consumers.remove("a", b"\1t")
+    queue.channel_down("a", Effects())
+    # The one that came back is before the two that were ready; the third expires behind them.
+    assert [each.first_entry_id for each in queue.ready] == [1, 2, 4]
 
 
 def test_a_queue_with_limits_keeps_to_them_when_it_begins_to_expire() -> None:
-    limited = make_queue("q", True, {}, WINDOW)
-    assert type(limited) is MessageQueue
-    queue = ExpiringQueue.continuing(expiring(Limits(ready_max=2, rejects=True)))
+    arguments = table_of({"x-max-length": 2, "x-overflow": "reject-publish"})
+    queue = make_queue("q", True, arguments, WINDOW)
     queue.now_ms = NOW_MS
+    publish(queue, numbered(1))
     effects = publish(queue, with_ttls(50, 50, 50))
-    assert list(effects.rejected or ()) == [2]
+    assert list(effects.rejected or ()) == [1, 2]
 
 
 def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() -> None:
     batch = numbered(3)
-    queue = refill(
-        MessageQueue("q", True, WINDOW),
-        [(batch, range(1), 5, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1)],
-    )
-    assert isinstance(queue, ExpiringQueue)
+    queue = MessageQueue("q", True, WINDOW)
+    refill(queue, [(batch, range(1), 5, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1)])
     queue.now_ms = NOW_MS
-    assert queue.head_deadline_ms() is None
+    assert queue.next_due_ms() is None
     assert queue.get("a", True, Effects())
-    assert queue.head_deadline_ms() == NOW_MS + 1
+    assert queue.next_due_ms() == NOW_MS + 1
     queue.now_ms += 1
     effects = Effects()
     assert queue.get("a", True, effects) is None
@@ -109,7 +121,8 @@ def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() 
 
 def test_without_deadlines_what_came_back_stays_in_a_plain_queue() -> None:
     plain = MessageQueue("q", True, WINDOW)
-    assert refill(plain, [(numbered(2), range(2), 1, 0, 0)]) is plain
+    refill(plain, [(numbered(2), range(2), 1, 0, 0)])
+    assert plain.parts == ()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +155,7 @@ def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
     assert len(effects.settled_entries) == EXPIRED_ROWS_MAX
     assert effects.delivered == []
     # To be woken at once.
-    assert queue.head_deadline_ms() == NOW_MS + EXPIRED_ROWS_MAX + 1
+    assert queue.next_due_ms() == NOW_MS + EXPIRED_ROWS_MAX + 1
     # Nor does a publish in between deliver what has expired.
     effects = publish(queue, numbered(1))
     assert len(effects.settled_entries) == 10
@@ -154,14 +167,14 @@ def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
 def test_room_that_the_queue_learns_of_with_a_publish_is_not_for_what_has_expired() -> None:
     arguments = table_of({"x-single-active-consumer": True, "x-message-ttl": 60_000})
     queue = make_queue("the queue", True, arguments, WINDOW)
-    assert isinstance(queue, ExpiringQueue)
     queue.now_ms = NOW_MS
     consumer = consume(queue, 0)
-    consumer.channel_credit.limit = consumer.channel_credit.in_use = 3
+    consumer.channel_credit.set_limit(3)
+    consumer.channel_credit.reserve("another queue", 3)
     publish(queue, with_ttls(TTL_NONE, 5, TTL_NONE))
     queue.now_ms += 10
     # The channel has acked what it had of another queue, and will say so.
-    consumer.channel_credit.in_use = 0
+    consumer.channel_credit.release(3)
     effects = publish(queue, with_ttls(0))
     entry_ids = [each.span.first_entry_id for each in delivered_to(effects, consumer)]
     assert entry_ids == [1, 3]
@@ -207,7 +220,7 @@ def test_a_get_looks_past_all_that_has_expired() -> None:
 
 
 def test_what_is_requeued_keeps_its_deadline_part_by_part() -> None:
-    queue = expiring(Limits(ttl_ms=10))
+    queue = expiring(10)
     publish(queue, numbered(4))
     consumer = consume(queue, 4)
     effects = Effects()

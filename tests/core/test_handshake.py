@@ -6,7 +6,6 @@ import struct
 
 import pytest
 from leveret.amqp_frames.errors import HardError
-from leveret.amqp_frames.field_table import encode_table, table_of
 from leveret.amqp_frames.methods import (
     ConnectionClose,
     ConnectionOpen,
@@ -17,26 +16,37 @@ from leveret.amqp_frames.methods import (
     ConnectionTuneOk,
     Method,
 )
-from leveret.core.handshake import Handshake, Limits, LoginRefusedError, State
-from leveret.core.mechanisms import MalformedLoginError
-from leveret.core.peer import Peer
+from leveret.amqp_frames.values.field_table import encode_table, table_of
+from leveret.core.connection.handshake import (
+    Handshake,
+    Limits,
+    MalformedLoginError,
+    ServerNames,
+)
+from leveret.core.connection.peer import Peer
+from leveret.core.connection.phase import ConnectionPhase, Phase
+from leveret.core.users.login_results import LoginRefusedError, LoginResult
 
 LIMITS = Limits(131_072, 2047, 60)
+NAMES = ServerNames("RabbitMQ", "3.13.7", "1.2.3")
 GUEST = b"\0guest\0secret"
 PEER = Peer("127.0.0.1:1")
 
 
 def new(limits: Limits = LIMITS, peer: Peer = PEER) -> Handshake:
-    def authenticate(user: str, password: str | None) -> bool:
+    def authenticate(user: str, password: str | None) -> LoginResult:
         if password is None:
-            return user == "CN=guest"
-        return (user, password) in {("guest", "secret"), ("gäst", "schlüssel"), ("", "")}
+            return LoginResult.ALLOWED if user == "CN=guest" else LoginResult.UNKNOWN_USER
+        is_right = (user, password) in {("guest", "secret"), ("gäst", "schlüssel"), ("", "")}
+        return LoginResult.ALLOWED if is_right else LoginResult.WRONG_PASSWORD
 
     def may_open(user: str, vhost: str) -> None:
         if vhost != "/":
             raise HardError(530, f"vhost {vhost} not found", 10, 40)
 
-    return Handshake(limits, "1.2.3", authenticate, may_open, peer)
+    phase = ConnectionPhase()
+    phase.start()
+    return Handshake(limits, NAMES, authenticate, may_open, peer, phase)
 
 
 def start_ok(
@@ -70,24 +80,25 @@ def opening() -> Handshake:
 
 def test_a_connection_is_opened_in_three_steps() -> None:
     handshake = new()
-    assert handshake.state is State.START_OK
+    assert handshake.phase.now is Phase.STARTING
     assert handshake.receive(start_ok(product="pika")) == ConnectionTune(2047, 131_072, 60)
-    assert handshake.state is State.TUNE_OK
+    assert handshake.phase.now is Phase.TUNING
     assert handshake.user == "guest"
     assert handshake.client_properties["product"].value == "pika"
     assert handshake.receive(ConnectionTuneOk(10, 4096, 5)) is None
-    assert handshake.state is State.OPEN
+    assert handshake.phase.now is Phase.OPENING
     assert handshake.limits == Limits(4096, 10, 5)
     assert handshake.receive(ConnectionOpen("/")) == ConnectionOpenOk()
-    assert handshake.state is State.DONE
+    assert handshake.phase.now is Phase.RUNNING
     assert handshake.vhost == "/"
 
 
 def test_start_announces_what_is_built() -> None:
     start = new().start()
     properties = start.server_properties
-    assert properties["product"].value == "Leveret"
-    assert properties["version"].value == "1.2.3"
+    assert properties["product"].value == "RabbitMQ"
+    assert properties["version"].value == "3.13.7"
+    assert properties["leveret"].value == "1.2.3"
     capabilities = properties["capabilities"].value
     assert isinstance(capabilities, dict)
     assert {name for name, field in capabilities.items() if field.value is True} == {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.core.heartbeat_watch import SILENT_LOOKS_MAX, HeartbeatWatch
+from leveret.core.connection.heartbeat import SILENT_LOOKS_MAX, HeartbeatWatch
 
 
 def looks(watch: HeartbeatWatch, count: int) -> list[bool]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from batches import numbered
+from holding import object_count
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.in_flight import Delivery, InFlight
-from leveret.core.span import Span
+from leveret.core.queue.in_flight import Delivery, InFlight
+from leveret.core.queue.span import Span
 
 BATCH = numbered(10)
 
@@ -56,7 +57,7 @@ def test_only_the_channel_that_holds_a_delivery_gives_it_back() -> None:
     assert not in_flight.remove("channel", out, 3, 5)
     assert in_flight.remove("channel", out, 4, 10)
     assert in_flight.message_count == 0
-    assert not in_flight._by_channel
+    assert object_count(in_flight) == object_count(InFlight())
 
 
 def test_a_channel_that_is_gone_leaves_what_it_still_held() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from batches import numbered
-from leveret.amqp_frames.field_table import Table, table_of
-from leveret.core.effects import Effects
-from leveret.core.limits import Limits, limits_of
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import make_queue
+from leveret.amqp_frames.values.field_table import Table, table_of
+from leveret.core.queue.construction import make_queue
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.length import Limits, limits_of
 
 WINDOW = 1 << 20
 
@@ -24,9 +23,9 @@ def published(count: int, **values: object) -> Effects:
     return effects
 
 
-def test_a_queue_without_limits_is_a_plain_one() -> None:
+def test_a_queue_without_limits_has_no_part_for_them() -> None:
     assert limits_of(arguments(overflow="reject-publish", queue_mode="lazy")) is None
-    assert type(make_queue("q", True, arguments(queue_mode="lazy"), WINDOW)) is MessageQueue
+    assert make_queue("q", True, arguments(queue_mode="lazy"), WINDOW).parts == ()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from leveret.core.accounts import User
-from leveret.core.login_checks import PASSWORD_BYTES_MAX, LoginChecks, PasswordCheck
+from leveret.core.users.accounts import User
+from leveret.core.users.login_checks import PASSWORD_BYTES_MAX, LoginChecks, PasswordCheck
+from leveret.core.users.login_results import LoginResult
 
 
 def new(running_max: int = 1, waiting_max: int = 100) -> tuple[LoginChecks, dict[str, User]]:
@@ -34,8 +35,8 @@ def test_a_right_password_is_checked_once_and_then_remembered() -> None:
     check = start(checks)
     assert (check.user, check.password, check.password_hash) == ("ann", "secret", "hash of ann's")
     assert check.askers == ["first"]
-    assert checks.finished(check, True)
-    assert checks.ask("second", "elsewhere", "ann", "secret") is True
+    assert checks.finished(check, True) is LoginResult.ALLOWED
+    assert checks.ask("second", "elsewhere", "ann", "secret") is LoginResult.ALLOWED
     assert checks.ask("second", "elsewhere", "ann", "Secret") is None
     assert checks.ask("second", "elsewhere", "bob", "secret") is None
 
@@ -43,7 +44,7 @@ def test_a_right_password_is_checked_once_and_then_remembered() -> None:
 def test_a_wrong_password_is_not_remembered() -> None:
     checks, _ = new()
     checks.ask("first", "here", "ann", "wrong")
-    assert not checks.finished(start(checks), False)
+    assert checks.finished(start(checks), False) is LoginResult.WRONG_PASSWORD
     assert checks.ask("second", "here", "ann", "wrong") is None
 
 
@@ -65,7 +66,7 @@ def test_a_user_that_changed_is_checked_anew_and_one_that_went_is_not_let_in() -
     check = start(checks)
     assert check.password_hash == "another hash"
     del users["ann"]
-    assert not checks.finished(check, True)
+    assert checks.finished(check, True) is LoginResult.UNKNOWN_USER
     assert checks.ask("third", "here", "ann", "secret") is None
     assert start(checks).password_hash == "decoy"
 
@@ -75,7 +76,7 @@ def test_a_password_that_was_right_for_what_the_user_no_longer_has_lets_nobody_i
     checks.ask("first", "here", "ann", "secret")
     check = start(checks)
     users["ann"] = User("ann", "another hash")
-    assert not checks.finished(check, True)
+    assert checks.finished(check, True) is LoginResult.USER_CHANGED
 
 
 def test_an_unknown_user_costs_a_check_too_and_is_never_let_in() -> None:
@@ -83,7 +84,7 @@ def test_an_unknown_user_costs_a_check_too_and_is_never_let_in() -> None:
     assert checks.ask("first", "here", "eve", "secret") is None
     check = start(checks)
     assert check.password_hash == "decoy"
-    assert not checks.finished(check, True)
+    assert checks.finished(check, True) is LoginResult.UNKNOWN_USER
 
 
 def test_those_who_ask_the_same_share_one_check() -> None:
@@ -94,7 +95,7 @@ def test_those_who_ask_the_same_share_one_check() -> None:
     assert checks.ask(1000, "host", "ann", "secret") is None
     assert check.askers == list(range(1001))
     assert is_idle(checks)
-    assert checks.finished(check, True)
+    assert checks.finished(check, True) is LoginResult.ALLOWED
 
 
 def test_no_more_checks_run_at_once_than_allowed() -> None:
@@ -112,22 +113,24 @@ def test_no_more_checks_run_at_once_than_allowed() -> None:
 def test_what_comes_when_too_many_wait_is_refused() -> None:
     checks, _ = new(waiting_max=2)
     answers = [checks.ask(number, "here", "ann", f"guess {number}") for number in range(3)]
-    assert answers == [None, None, False]
+    assert answers == [None, None, LoginResult.TOO_MANY_CHECKS]
     start(checks)
     assert checks.ask(4, "here", "ann", "guess 4") is None
 
 
 def test_what_is_too_long_to_be_right_takes_no_room_among_those_that_wait() -> None:
     checks, _ = new()
-    assert checks.ask("asker", "here", "ann", "p" * (PASSWORD_BYTES_MAX + 1)) is False
-    assert checks.ask("asker", "here", "a" * 256, "secret") is False
+    assert (
+        checks.ask("asker", "here", "ann", "p" * (PASSWORD_BYTES_MAX + 1)) is LoginResult.TOO_LONG
+    )
+    assert checks.ask("asker", "here", "a" * 256, "secret") is LoginResult.TOO_LONG
     assert is_idle(checks)
     assert checks.ask("asker", "here", "ann", "p" * PASSWORD_BYTES_MAX) is None
 
 
 def test_an_empty_password_lets_nobody_in() -> None:
     checks, _ = new()
-    assert checks.ask("asker", "here", "ann", "") is False
+    assert checks.ask("asker", "here", "ann", "") is LoginResult.EMPTY_PASSWORD
     assert is_idle(checks)
 
 
@@ -165,8 +168,8 @@ def test_who_fills_the_places_to_wait_makes_room_for_another_address() -> None:
     assert checks.ask("bob", "here", "bob", "secret") is None
     assert checks.refused == [2]
     # No further than to an equal share.
-    assert checks.ask("bob too", "here", "bob", "another") is False
-    assert checks.ask("more", "there", "ann", "guess 3") is False
+    assert checks.ask("bob too", "here", "bob", "another") is LoginResult.TOO_MANY_CHECKS
+    assert checks.ask("more", "there", "ann", "guess 3") is LoginResult.TOO_MANY_CHECKS
     assert checks.refused == [2]
     checks.refused.clear()
     order = []

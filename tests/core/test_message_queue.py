@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import pytest
 from batches import delivered_to, mixed, numbered
 from leveret.amqp_frames.properties import Properties
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.effects import Effects
-from leveret.core.in_flight import Delivery
-from leveret.core.message_queue import MessageQueue
-from leveret.core.span import Span
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 
 WINDOW = 1 << 20
 TRANSIENT = Properties()
@@ -161,15 +162,15 @@ def test_prefetch_is_kept_and_given_back_by_acks() -> None:
 
 def test_the_credit_of_a_channel_is_shared_by_its_consumers_on_all_queues() -> None:
     credit = ChannelCredit()
-    credit.limit = 4
-    queue, other = queue_of(durable=False), queue_of(durable=False)
+    credit.set_limit(4)
+    queue, other = (MessageQueue(name, False, WINDOW) for name in ("queue", "other"))
     here = consume(queue, "a", credit=credit)
     there = consume(other, "a", credit=credit)
     assert count(publish(queue, 3), here) == 3
     assert count(publish(other, 3), there) == 1
-    credit.in_use -= 2
+    assert list(credit.release(2)) == ["other"]
     effects = Effects()
-    other.dispatch(effects)
+    other.dispatch(effects, "a")
     assert count(effects, there) == 2
 
 

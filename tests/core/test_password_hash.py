@@ -6,7 +6,7 @@ import hashlib
 from base64 import b64encode
 
 import pytest
-from leveret.core.password_hash import (
+from leveret.core.users.password_hash import (
     COST_MIN,
     check_password_hash,
     hash_password,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.core.peer import Peer, Subject, common_name, distinguished_name
+from leveret.core.connection.peer import Peer, Subject, common_name, distinguished_name
 
 ORGANIZED: Subject = (
     (("countryName", "NO"),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from leveret.core.permission_patterns import (
+from leveret.core.users.permission_patterns import (
     PATTERN_CHARACTERS_MAX,
     PatternError,
     check_pattern,

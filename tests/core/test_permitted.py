@@ -16,10 +16,9 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from leveret.core.access import Access
-from leveret.core.accounts import Accounts, Permission, PutPermission
-from leveret.core.permitted import check_permitted
-from leveret.core.topology import Topology
+from leveret.core.topology.access import Access, check_permitted
+from leveret.core.topology.topology import Topology
+from leveret.core.users.accounts import Accounts, Permission, PutPermission
 
 
 def access_of(configure: str = "", write: str = "", read: str = "") -> Access:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from leveret.core.publish_window import PublishWindow, WindowShare
+from leveret.core.connection.publish_window import PublishWindow, WindowShare
 
 
 def test_the_window_closes_above_its_limit_and_opens_at_half_of_it() -> None:
     window = PublishWindow(100)
-    window.take(100)
+    window.add(100)
     assert not window.is_closed
-    window.take(1)
+    window.add(1)
     assert window.is_closed
-    assert not window.give_back(50)
+    assert not window.remove(50)
     assert window.is_closed
-    assert window.give_back(1)
+    assert window.remove(1)
     assert not window.is_closed
     # Told once.
-    assert not window.give_back(50)
+    assert not window.remove(50)
 
 
 def test_a_channel_that_ends_gives_back_what_it_never_looked_at() -> None:
     window = PublishWindow(100)
     one, other = WindowShare(window), WindowShare(window)
-    one.take(150)
-    other.take(10)
-    assert not one.give_back(20)
+    one.add(150)
+    other.add(10)
+    assert not one.remove(20)
     assert window.is_closed
     assert one.release()
     assert window.used_bytes == 10
@@ -34,7 +34,7 @@ def test_what_reaches_a_channel_that_has_ended_does_not_count() -> None:
     window = PublishWindow(100)
     share = WindowShare(window)
     assert not share.release()
-    share.take(1000)
-    assert not share.give_back(1000)
+    share.add(1000)
+    assert not share.remove(1000)
     assert not share.release()
     assert (window.used_bytes, window.is_closed) == (0, False)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from array import array
 
-import pytest
 from batches import batch_of, numbered
 from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn
 from leveret.core.definitions import QueueDefinition
-from leveret.core.publisher import Publisher
+from leveret.core.exchanges.steps import carry_out
 from publishing import confirm_all, methods, publisher_of, told
 from wire import publish
-
-
-@pytest.fixture
-def publisher(commands) -> Publisher:
-    made = publisher_of(commands)
-    made.confirm_mode = True
-    return made
-
 
 # --- Routes
 
@@ -26,7 +17,7 @@ def publisher(commands) -> Publisher:
 def test_a_batch_of_one_key_is_told_whole(commands, publisher) -> None:
     queue = commands.declare_queue()
     batch = numbered(3)
-    routed = publisher.route(batch)
+    routed = carry_out(publisher.route(batch))
     assert routed.told == {queue: range(3)}
     assert (routed.frames, routed.error) == (b"", None)
     assert batch.number == 100
@@ -39,7 +30,7 @@ def test_each_queue_is_told_its_indexes_in_the_order_of_the_channel(commands, pu
     commands.bind("c", "x", "#")
     keys = [("", "a"), ("x", "one"), ("", "b"), ("", "a"), ("x", "two"), ("", "c"), ("", "a")]
     batch = batch_of(*(publish(key, exchange=exchange) for exchange, key in keys))
-    assert told(publisher.route(batch)) == {"a": [0, 3, 6], "b": [2], "c": [1, 4, 5]}
+    assert told(carry_out(publisher.route(batch))) == {"a": [0, 3, 6], "b": [2], "c": [1, 4, 5]}
 
 
 def test_a_queue_that_all_keys_lead_to_is_told_a_range(commands, publisher) -> None:
@@ -47,7 +38,7 @@ def test_a_queue_that_all_keys_lead_to_is_told_a_range(commands, publisher) -> N
     commands.declare_exchange("x", "fanout")
     commands.bind("q", "x")
     batch = batch_of(*(publish(f"key {number % 3}", exchange="x") for number in range(9)))
-    assert publisher.route(batch).told == {queue: range(9)}
+    assert carry_out(publisher.route(batch)).told == {queue: range(9)}
 
 
 def test_routes_are_kept_until_the_table_changes(commands, publisher, monkeypatch) -> None:
@@ -58,20 +49,13 @@ def test_routes_are_kept_until_the_table_changes(commands, publisher, monkeypatc
         type(commands.table), "route", lambda *args: looked_up.append(args[1:]) or route(*args)
     )
     for _ in range(3):
-        publisher.route(numbered(2))
+        carry_out(publisher.route(numbered(2)))
     assert looked_up == [("", "q")]
     commands.delete_queue()
-    assert told(publisher.route(numbered(1))) == {}
+    assert told(carry_out(publisher.route(numbered(1)))) == {}
     commands.declare_queue()
-    assert told(publisher.route(numbered(1))) == {"q": [0]}
+    assert told(carry_out(publisher.route(numbered(1)))) == {"q": [0]}
     assert len(looked_up) == 3
-
-
-def test_routes_that_are_kept_are_bounded(commands, publisher, monkeypatch) -> None:
-    monkeypatch.setattr("leveret.core.routes.ROUTES_KEPT_MAX", 10)
-    for number in range(0, 100, 5):
-        publisher.route(batch_of(*(publish(f"{number + at}") for at in range(5))))
-        assert len(publisher._routes._kept) <= 16
 
 
 def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> None:
@@ -81,7 +65,7 @@ def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> No
     commands.declare_exchange(name)
     commands.bind("q", name, key)
     batch = batch_of(*[publish(key, exchange=name)] * 3)
-    routed = publisher.route(batch)
+    routed = carry_out(publisher.route(batch))
     assert routed.told == {queue: range(3)}
     confirm_all(publisher, batch, routed)
     assert methods(publisher.answers()) == [BasicAck(3, True)]
@@ -90,7 +74,7 @@ def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> No
 def test_names_that_are_not_utf8_are_names(commands, publisher) -> None:
     queue = commands.declare_queue("\udcff\udcfe")
     wire = publish("xx").replace(b"\2xx", b"\2\xff\xfe")
-    assert publisher.route(batch_of(wire)).told == {queue: range(1)}
+    assert carry_out(publisher.route(batch_of(wire))).told == {queue: range(1)}
 
 
 # --- Numbers
@@ -102,13 +86,13 @@ def test_numbers_start_at_1_at_confirm_select_and_publishes_before_it_use_none(c
     commands.declare_queue()
     for wire in (publish("q"), publish("nowhere", mandatory=True), publish("nowhere")):
         batch = batch_of(wire)
-        routed = publisher.route(batch)
+        routed = carry_out(publisher.route(batch))
         assert BasicAck not in map(type, methods(routed.frames))
         confirm_all(publisher, batch, routed)
         assert publisher.answers() == b""
     publisher.confirm_mode = True
     batch = numbered(2)
-    confirm_all(publisher, batch, publisher.route(batch))
+    confirm_all(publisher, batch, carry_out(publisher.route(batch)))
     assert methods(publisher.answers()) == [BasicAck(2, True)]
 
 
@@ -116,9 +100,9 @@ def test_publishes_before_confirm_select_are_never_answered(commands) -> None:
     publisher = publisher_of(commands)
     commands.declare_queue()
     early, late = numbered(2), numbered(1)
-    before = publisher.route(early)
+    before = carry_out(publisher.route(early))
     publisher.confirm_mode = True
-    after = publisher.route(late)
+    after = carry_out(publisher.route(late))
     confirm_all(publisher, late, after)
     confirm_all(publisher, early, before)
     assert methods(publisher.answers()) == [BasicAck(1)]
@@ -128,7 +112,7 @@ def test_publishes_before_confirm_select_are_never_answered(commands) -> None:
 def test_confirms_are_coalesced_below_the_smallest_that_is_open(commands, publisher) -> None:
     (queue,) = [commands.declare_queue()]
     batch = numbered(6)
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     publisher.unconfirmed.confirm(queue, batch, array("I", [0, 1, 3, 5]))
     assert methods(publisher.answers()) == [BasicAck(2, True), BasicAck(4), BasicAck(6)]
     assert publisher.answers() == b""
@@ -137,7 +121,7 @@ def test_confirms_are_coalesced_below_the_smallest_that_is_open(commands, publis
 def test_acks_are_sent_before_nacks(commands, publisher) -> None:
     queue = commands.declare_queue()
     batch = numbered(4)
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     publisher.unconfirmed.reject(queue, batch, array("I", [0, 1, 3]))
     publisher.unconfirmed.confirm(queue, batch, array("I", [2]))
     assert methods(publisher.answers()) == [
@@ -152,11 +136,13 @@ def test_acks_are_sent_before_nacks(commands, publisher) -> None:
 
 def test_unroutable_and_not_mandatory_is_confirmed_at_once(commands, publisher) -> None:
     commands.declare_queue()
-    routed = publisher.route(batch_of(publish("nowhere"), publish("q"), publish("nowhere")))
+    routed = carry_out(
+        publisher.route(batch_of(publish("nowhere"), publish("q"), publish("nowhere")))
+    )
     assert routed.frames == b""
     assert methods(publisher.answers()) == [BasicAck(1, True), BasicAck(3)]
     nowhere = batch_of(publish("nowhere"))
-    publisher.route(nowhere)
+    carry_out(publisher.route(nowhere))
     assert publisher.unconfirmed.released_bytes == nowhere.wire_bytes()
 
 
@@ -166,7 +152,7 @@ def test_unroutable_and_mandatory_is_returned_directly_before_its_own_ack(
     commands.declare_queue()
     wires = [publish("q"), publish("nowhere", b"one", mandatory=True), publish("q", mandatory=True)]
     batch = batch_of(*wires, publish("nowhere", b"two", mandatory=True), publish("nowhere"))
-    routed = publisher.route(batch)
+    routed = carry_out(publisher.route(batch))
     assert methods(routed.frames) == [
         BasicReturn(312, "NO_ROUTE", "", "nowhere"),
         BasicAck(2),
@@ -184,19 +170,19 @@ def test_unroutable_and_mandatory_is_returned_directly_before_its_own_ack(
 def test_a_return_has_the_seq_no_for_those_who_asked(commands) -> None:
     publisher = publisher_of(commands, tags=True)
     publisher.confirm_mode = True
-    publisher.route(batch_of(publish("nowhere")))
-    routed = publisher.route(batch_of(publish("nowhere", b"body", mandatory=True)))
+    carry_out(publisher.route(batch_of(publish("nowhere"))))
+    routed = carry_out(publisher.route(batch_of(publish("nowhere", b"body", mandatory=True))))
     assert b"\x0ex-delivery-tagl\0\0\0\0\0\0\0\2" in routed.frames
     publisher.confirm_mode = False
-    routed = publisher.route(batch_of(publish("nowhere", mandatory=True)))
+    routed = carry_out(publisher.route(batch_of(publish("nowhere", mandatory=True))))
     assert b"x-delivery-tag" not in routed.frames
 
 
 def test_queues_are_told_by_what_they_are_and_not_by_their_name(commands, publisher) -> None:
     first = commands.declare_queue()
-    assert list(publisher.route(numbered(1)).told) == [first]
+    assert list(carry_out(publisher.route(numbered(1))).told) == [first]
     commands.delete_queue()
     second = commands.declare_queue()
-    (told_queue,) = publisher.route(numbered(1)).told
+    (told_queue,) = carry_out(publisher.route(numbered(1))).told
     assert isinstance(told_queue, QueueDefinition)
     assert told_queue is second is not first

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 from batches import batch_of
-from leveret.amqp_frames.batch import Batch
-from leveret.core.publisher import Publisher
-from publishing import publisher_of
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.core.exchanges.steps import carry_out
 from wire import PERSISTENT, TRANSIENT, publish
-
-
-@pytest.fixture
-def publisher(commands) -> Publisher:
-    made = publisher_of(commands)
-    made.confirm_mode = True
-    return made
 
 
 def persistent_at(*indexes: int, count: int = 6, keys: str = "qqqqqq") -> Batch:
@@ -29,7 +21,7 @@ def persistent_at(*indexes: int, count: int = 6, keys: str = "qqqqqq") -> Batch:
 def test_all_persistent_to_a_durable_queue_is_said_by_none(commands, publisher) -> None:
     commands.declare_queue(durable=True)
     batch = persistent_at(*range(6))
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     assert batch.durable is None
 
 
@@ -54,7 +46,7 @@ def test_durable_are_the_persistent_ones_that_reach_a_durable_queue(
     commands.declare_queue("r", durable=True)
     commands.declare_queue("t", durable=False)
     batch = persistent_at(*persistent, keys=keys)
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     assert (None if batch.durable is None else list(batch.durable)) == durable
 
 
@@ -64,7 +56,7 @@ def test_one_durable_queue_of_several_is_enough(commands, publisher) -> None:
         commands.declare_queue(name, durable=is_durable)
         commands.bind(name, "x")
     batch = batch_of(*[publish("k", properties=PERSISTENT, exchange="x")] * 3)
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     assert batch.durable is None
 
 
@@ -72,6 +64,6 @@ def test_what_comes_behind_an_error_is_not_written(commands, publisher) -> None:
     commands.declare_queue(durable=True)
     good = publish("q", properties=PERSISTENT)
     batch = batch_of(good, good, publish("k", exchange="missing"), good)
-    publisher.route(batch)
+    carry_out(publisher.route(batch))
     assert batch.durable is not None
     assert list(batch.durable) == [0, 1]

@@ -7,16 +7,9 @@ from batches import batch_of
 from leveret.amqp_frames.errors import HardError, SoftError
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.amqp_frames.properties import Properties
-from leveret.core.publisher import Publisher
-from publishing import confirm_all, methods, publisher_of, told
+from leveret.core.exchanges.steps import carry_out
+from publishing import confirm_all, methods, told
 from wire import PERSISTENT, publish
-
-
-@pytest.fixture
-def publisher(commands) -> Publisher:
-    made = publisher_of(commands)
-    made.confirm_mode = True
-    return made
 
 
 def expect_error(error: object, kind: type, code: int, text: str) -> None:
@@ -63,7 +56,7 @@ def test_what_was_published_before_an_error_is_published(
     queue = commands.declare_queue()
     commands.declare_exchange("internal", internal=True)
     batch = batch_of(*[publish("q", properties=PERSISTENT)] * before, bad, publish("q"))
-    routed = publisher.route(batch)
+    routed = carry_out(publisher.route(batch))
     expect_error(routed.error, kind, code, text)
     assert routed.told == ({queue: range(before)} if before else {})
     confirm_all(publisher, batch, routed)
@@ -79,7 +72,7 @@ def test_of_several_errors_the_first_counts(commands, publisher) -> None:
         commands.table.find_exchange("internal") or commands.declare_exchange(
             "internal", internal=True
         )
-        routed = publisher.route(batch_of(publish("q"), *wires[number:], *wires))
+        routed = carry_out(publisher.route(batch_of(publish("q"), *wires[number:], *wires)))
         expect_error(routed.error, kind, code, text)
         assert told(routed) == {"q": [0]}
 
@@ -88,7 +81,7 @@ def test_what_is_returned_before_an_error_is_returned(commands, publisher) -> No
     batch = batch_of(
         publish("nowhere", mandatory=True), publish("x", exchange="missing"), publish("nowhere")
     )
-    routed = publisher.route(batch)
+    routed = carry_out(publisher.route(batch))
     assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "", "nowhere"), BasicAck(1)]
     assert routed.error is not None
     assert publisher.answers() == b""
@@ -98,8 +91,8 @@ def test_the_own_user_id_is_right_for_every_message(commands, publisher) -> None
     commands.declare_queue()
     right = publish("q", properties=Properties(user_id="guest"))
     wrong = publish("q", properties=Properties(user_id="guess"))
-    assert publisher.route(batch_of(right, right)).error is None
-    routed = publisher.route(batch_of(right, wrong, right))
+    assert carry_out(publisher.route(batch_of(right, right))).error is None
+    routed = carry_out(publisher.route(batch_of(right, wrong, right)))
     assert told(routed) == {"q": [0]}
     assert routed.error is not None
-    assert publisher.route(batch_of(wrong)).error is not None
+    assert carry_out(publisher.route(batch_of(wrong))).error is not None

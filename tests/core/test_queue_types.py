@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.arguments import check_queue_arguments
-from leveret.core.queue_types import delivery_limit
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.topology.arguments import check_queue_arguments, delivery_limit
 
 QUEUE = "queue 'q' in vhost '/'"
 QUORUM = {"x-queue-type": "quorum"}

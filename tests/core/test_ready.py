@@ -6,8 +6,8 @@ import pytest
 from batches import numbered
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.ready import Ready
-from leveret.core.span import Span
+from leveret.core.queue.ready import Ready
+from leveret.core.queue.span import Span
 
 BATCH = numbered(10)
 
@@ -25,34 +25,34 @@ def test_messages_leave_in_the_order_they_came() -> None:
     ready.append(span(1, 3))
     ready.append(span(4, 2))
     assert ready.message_count == 5
-    assert [entries(ready.take(2)) for _ in range(3)] == [[1, 2], [3], [4, 5]]
+    assert [entries(ready.dequeue(2)) for _ in range(3)] == [[1, 2], [3], [4, 5]]
     assert ready.message_count == 0
     assert ready.head() is None
     with pytest.raises(IndexError):
-        ready.take(1)
+        ready.dequeue(1)
 
 
 def test_what_comes_back_goes_to_its_old_place() -> None:
     ready = Ready()
     ready.append(span(1, 5))
-    taken = [ready.take(1) for _ in range(4)]
+    taken = [ready.dequeue(1) for _ in range(4)]
     for each in (taken[2], taken[0], taken[3]):
         ready.put_back(each)
     head = ready.head()
     assert head is not None
     assert entries(head) == [1]
     assert [entries(each) for each in ready] == [[1], [3], [4], [5]]
-    assert [entries(ready.take(9)) for _ in range(4)] == [[1], [3], [4], [5]]
+    assert [entries(ready.dequeue(9)) for _ in range(4)] == [[1], [3], [4], [5]]
 
 
 def test_a_row_that_came_back_is_taken_in_parts_with_its_attempts() -> None:
     ready = Ready()
     ready.append(span(4, 2))
     ready.put_back(span(1, 3, attempts=2))
-    first, second = ready.take(2), ready.take(2)
+    first, second = ready.dequeue(2), ready.dequeue(2)
     assert (entries(first), first.attempts) == ([1, 2], 2)
     assert (entries(second), second.attempts) == ([3], 2)
-    assert ready.take(1).attempts == 0
+    assert ready.dequeue(1).attempts == 0
 
 
 def test_nothing_is_left_after_clear() -> None:
@@ -77,7 +77,7 @@ def test_the_lowest_entry_is_always_next(steps: list[tuple[str, int]]) -> None:
             model += range(next_id, next_id + number)
             next_id += number
         elif step == "take" and model:
-            taken.append(ready.take(number))
+            taken.append(ready.dequeue(number))
             out = entries(taken[-1])
             assert 1 <= len(out) <= number
             assert out == model[: len(out)]

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import pytest
 from batches import mixed
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import equip
-from leveret.core.ready import Ready
-from leveret.core.ready_by_priority import ReadyByPriority
-from leveret.core.span import Span
+from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.construction import equip
+from leveret.core.queue.ready import Ready
+from leveret.core.queue.ready_by_priority import ReadyByPriority
+from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.span import Span
 from queue_model import WINDOW_BYTES_MAX
 from test_message_queue_model import MessageQueueMachine
 
@@ -38,7 +39,7 @@ def entries(span: Span) -> list[int]:
 def drained(ready: Ready) -> list[list[int]]:
     rows = []
     while ready.message_count:
-        rows.append(entries(ready.take(9)))
+        rows.append(entries(ready.dequeue(9)))
     return rows
 
 
@@ -51,7 +52,7 @@ def test_the_highest_priority_leaves_first_and_each_in_its_order() -> None:
     assert drained(ready) == [[2, 3], [5], [4], [7, 8], [1], [6]]
     assert ready.head() is None
     with pytest.raises(IndexError):
-        ready.take(1)
+        ready.dequeue(1)
 
 
 def test_none_is_0_and_above_the_maximum_is_the_maximum() -> None:
@@ -63,7 +64,7 @@ def test_none_is_0_and_above_the_maximum_is_the_maximum() -> None:
 def test_what_comes_back_goes_to_its_old_place_within_its_priority() -> None:
     ready = ReadyByPriority(9)
     ready.append(span_with(1, 5, 5, 5, 1))
-    taken = [ready.take(1) for _ in range(2)]
+    taken = [ready.dequeue(1) for _ in range(2)]
     ready.append(span_with(5, 9))
     taken[0].attempts = 1
     ready.put_back(taken[1])
@@ -71,7 +72,7 @@ def test_what_comes_back_goes_to_its_old_place_within_its_priority() -> None:
     head = ready.head()
     assert head is not None
     assert entries(head) == [5]
-    taken = [ready.take(9) for _ in range(5)]
+    taken = [ready.dequeue(9) for _ in range(5)]
     assert [entries(each) for each in taken] == [[5], [1], [2], [3], [4]]
     assert [each.attempts for each in taken] == [0, 1, 0, 0, 0]
     assert ready.message_count == 0
@@ -80,7 +81,7 @@ def test_what_comes_back_goes_to_its_old_place_within_its_priority() -> None:
 def test_nothing_is_left_after_clear() -> None:
     ready = ReadyByPriority(9)
     ready.append(span_with(1, 5, 1))
-    ready.put_back(ready.take(1))
+    ready.put_back(ready.dequeue(1))
     ready.clear()
     assert (ready.message_count, ready.head(), list(ready)) == (0, None, [])
 
@@ -167,4 +168,4 @@ class PriorityMachine(MessageQueueMachine):
 
 
 TestPriorities = PriorityMachine.TestCase
-TestPriorities.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestPriorities.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=40)

@@ -7,12 +7,12 @@ from array import array
 
 import pytest
 from batches import batch_of
-from leveret.amqp_frames.batch import Batch
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.dead_letters import DeadLetters
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.dead_letters.letters import DeadLetters
+from leveret.core.dead_letters.pending import Letter, OwedLetters, PendingLetters
 from leveret.core.definitions import QueueDefinition
-from leveret.core.pending_letters import Letter, OwedLetters, PendingLetters
-from leveret.core.span import RefusedSpan, Span
+from leveret.core.queue.span import RefusedSpan, Span
 from wire import publish
 
 
@@ -88,14 +88,17 @@ def test_what_a_failed_queue_owes_of_what_another_refused_strands_the_first_orig
 def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, source) -> None:
     full = commands.declare_queue("full")
     owed = OwedLetters()
+    batches: list[Batch] = []
     refused: Letter | None = None
     for _ in range(2_000):
         batch = batch_of(publish("k"))
-        pending = owed._pending[batch] = PendingLetters(source, [])
+        pending = PendingLetters(source, [])
+        owed.owe(batch, pending)
+        batches.append(batch)
         pending.add(0, 0 if refused else 11, 1, refused)
         pending.told({full: range(1)}, 1)
         refused = batch, 0
-    for each in list(owed._pending)[:-1]:
+    for each in batches[:-1]:
         owed.refused(full, [(RefusedSpan(each, range(1)), "maxlen")])
     assert owed.confirm(full, batch, [0]) == [0]
     assert list(owed.settled.pop(source)) == [11]

@@ -5,25 +5,27 @@ from __future__ import annotations
 import pytest
 from batches import batch_of
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.field_types import Field
-from leveret.amqp_frames.flagged_properties import must_look
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
-from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
-from leveret.core.publish_properties import PublishProperties
-from leveret.core.publisher import Publisher
-from leveret.core.reply_consumers import REPLY_TO, ReplyConsumers, is_pseudo_queue, reply_names
-from publishing import confirm_all, methods, publisher_of, told
+from leveret.amqp_frames.properties import (
+    Properties,
+    decode_properties,
+    encode_properties,
+    must_look,
+)
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.exchanges.steps import carry_out
+from leveret.core.publishing.properties import PublishProperties
+from leveret.core.publishing.reply_consumers import (
+    REPLY_TO,
+    ReplyConsumers,
+    is_pseudo_queue,
+    reply_names,
+)
+from publishing import confirm_all, methods, told
 from wire import publish
 
 NAME = REPLY_TO + ".secret"
 ASKING = Properties(reply_to=REPLY_TO, correlation_id="7")
-
-
-@pytest.fixture
-def publisher(commands) -> Publisher:
-    made = publisher_of(commands)
-    made.confirm_mode = True
-    return made
 
 
 def test_a_name_is_found_until_it_is_removed() -> None:
@@ -79,7 +81,7 @@ def test_replies_are_divided_by_name_and_owed_by_nobody(commands, publisher) -> 
     commands.declare_queue()
     other = REPLY_TO + ".other"
     wires = [publish(key) for key in (NAME, "q", other, NAME, "nowhere")]
-    routed = publisher.route(batch_of(*wires))
+    routed = carry_out(publisher.route(batch_of(*wires)))
     assert {name: list(indexes) for name, indexes in routed.replies.items()} == {
         NAME: [0, 3],
         other: [2],
@@ -87,23 +89,25 @@ def test_replies_are_divided_by_name_and_owed_by_nobody(commands, publisher) -> 
     assert told(routed) == {"q": [1]}
     confirm_all(publisher, routed.batch, routed)
     assert methods(publisher.answers()) == [BasicAck(5, True)]
-    assert publisher.route(batch_of(publish("q"))).replies == {}
+    assert carry_out(publisher.route(batch_of(publish("q")))).replies == {}
 
 
 def test_a_copy_for_a_consumer_beside_a_queue(commands, publisher) -> None:
     commands.declare_queue()
     headers = {"CC": Field("array", [Field("longstr", NAME)])}
-    routed = publisher.route(batch_of(publish("q", properties=Properties(headers=headers))))
+    routed = carry_out(
+        publisher.route(batch_of(publish("q", properties=Properties(headers=headers))))
+    )
     assert (told(routed), list(routed.replies)) == ({"q": [0]}, [NAME])
 
 
 def test_a_mandatory_reply_is_returned_though_it_is_a_reply(publisher) -> None:
-    routed = publisher.route(batch_of(publish(NAME, mandatory=True)))
+    routed = carry_out(publisher.route(batch_of(publish(NAME, mandatory=True))))
     assert list(routed.replies) == [NAME]
     assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "", NAME), BasicAck(1)]
 
 
 def test_replies_behind_a_mistake_are_not_delivered(publisher) -> None:
     wires = [publish(NAME), publish("k", exchange="missing"), publish(NAME)]
-    routed = publisher.route(batch_of(*wires))
+    routed = carry_out(publisher.route(batch_of(*wires)))
     assert list(routed.replies[NAME]) == [0]

@@ -7,9 +7,9 @@ import pamqp.frame
 import pamqp.header
 import pytest
 from batches import batch_of
-from leveret.amqp_frames.deliveries import encode_returns
+from leveret.amqp_frames.messages.deliveries import encode_returns
 from leveret.amqp_frames.properties import Properties, decode_properties
-from leveret.core.returns import encode_returned
+from leveret.core.publishing.publisher import encode_returned
 from wire import publish
 
 FULL = Properties(

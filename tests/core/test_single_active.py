@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from examples import examples
 from hypothesis import settings
-from leveret.amqp_frames.field_table import table_of
-from leveret.core.consumers import ChannelCredit, Consumer
-from leveret.core.message_queue import MessageQueue
-from leveret.core.queue_structures import equip
-from leveret.core.single_active import SingleActiveConsumers
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.construction import equip
+from leveret.core.queue.consumers import Consumer, SingleActiveConsumers
+from leveret.core.queue.rules import MessageQueue
 from queue_model import WINDOW_BYTES_MAX
 from test_message_queue_model import MessageQueueMachine
 
@@ -102,4 +103,6 @@ class SingleActiveMachine(MessageQueueMachine):
 
 
 TestSingleActive = SingleActiveMachine.TestCase
-TestSingleActive.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestSingleActive.settings = settings(
+    deadline=None, max_examples=examples(60), stateful_step_count=40
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from batches import batch_of, numbered
-from leveret.core.span import Span
+from leveret.core.queue.span import Span, positions_in, ranges_of
 from wire import publish
 
 
@@ -22,3 +22,22 @@ def test_wire_bytes_are_exact_for_a_whole_batch_and_shared_out_evenly_for_a_part
     whole = Span(batch, range(2), 1, 0, False)
     assert whole.wire_bytes() == len(batch.wire)
     assert whole.part(0, 1).wire_bytes() == whole.part(1, 2).wire_bytes() == len(batch.wire) // 2
+
+
+def test_ranges_join_neighbours_in_whatever_order_they_come() -> None:
+    assert ranges_of([]) == []
+    assert ranges_of([5, 3, 4, 9, 1]) == [(1, 1), (3, 5), (9, 9)]
+
+
+def test_positions_are_divided_by_the_ranges_that_their_entries_are_in() -> None:
+    span = Span(numbered(10), range(10), 100, 0, stored=True)
+    divided = positions_in(span, 2, 9, [(90, 102), (104, 104), (105, 106), (120, 130)])
+    assert list(divided) == [
+        (2, 3, True),
+        (3, 4, False),
+        (4, 5, True),
+        (5, 7, True),
+        (7, 9, False),
+    ]
+    assert list(positions_in(span, 2, 9, [])) == [(2, 9, False)]
+    assert list(positions_in(span, 2, 9, [(0, 1000)])) == [(2, 9, True)]

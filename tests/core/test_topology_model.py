@@ -5,11 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+import pytest
+from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.field_table import table_of
+from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import (
     AddBinding,
     AddExchange,
@@ -21,7 +30,8 @@ from leveret.core.definitions import (
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.core.topology import Plan, Topology
+from leveret.core.exchanges.steps import carry_out
+from leveret.core.topology.topology import Plan, Topology
 
 OWNERS = st.sampled_from(["one", "two"])
 QUEUES = st.sampled_from(["q1", "q2", "q3"])
@@ -207,7 +217,7 @@ class TopologyMachine(RuleBasedStateMachine):
             if topology.table.find_exchange(exchange) is None:
                 assert not self.exchanges[exchange][1]
                 continue
-            route = [queue.name for queue in topology.table.route(exchange, key)]
+            route = [queue.name for queue in carry_out(topology.table.route(exchange, key))]
             assert len(route) == len(set(route))
             assert set(route) == {
                 queue
@@ -215,7 +225,7 @@ class TopologyMachine(RuleBasedStateMachine):
                 if source == exchange and is_match(self.exchanges[exchange][0], pattern, key)
             }
         for key in KEYS_PUBLISHED:
-            found = topology.table.route("", key)
+            found = carry_out(topology.table.route("", key))
             assert [queue.name for queue in found] == ([key] if key in queues else [])
 
     @invariant()
@@ -235,7 +245,13 @@ class TopologyMachine(RuleBasedStateMachine):
         self.check_routes(restarted, durable, kept)
 
 
-test_topology_routes_like_its_model = TopologyMachine.TestCase
-test_topology_routes_like_its_model.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None
-)
+SETTINGS = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
+
+
+def test_topology_routes_like_its_model() -> None:
+    run_state_machine_as_test(TopologyMachine, settings=SETTINGS)
+
+
+@pytest.mark.soak
+def test_topology_routes_like_its_model_in_many_more_steps() -> None:
+    run_state_machine_as_test(TopologyMachine, settings=settings(SETTINGS, max_examples=600))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from batches import batch_of, numbered
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import BasicReturn
 from leveret.amqp_frames.properties import Properties
-from leveret.core.in_flight import Delivery
-from leveret.core.publisher import Held, Publisher
-from leveret.core.span import Span
-from leveret.core.transaction import BATCH_BYTES, PART_BYTES, Transaction, TransactionMemory
+from leveret.amqp_frames.values.field_table import Field
+from leveret.core.channel.transaction import BATCH_BYTES, PART_BYTES, Transaction, TransactionMemory
+from leveret.core.exchanges.steps import carry_out
+from leveret.core.publishing.publisher import Held, Publisher
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.span import Span
 from publishing import confirm_all, methods, publisher_of, told
 from wire import publish
 
@@ -27,7 +28,7 @@ def test_held_batches_are_routed_at_the_commit_and_waited_for(commands, publishe
     held = [publisher.hold(numbered(2)), publisher.hold(numbered(3))]
     assert publisher.unconfirmed.smallest() == 0
     commands.declare_queue()
-    routed = [publisher.route_held(each) for each in held]
+    routed = [carry_out(publisher.route_held(each)) for each in held]
     assert [told(each) for each in routed] == [{"q": [0, 1]}, {"q": [0, 1, 2]}]
     for first, each in zip((1, 3), routed, strict=True):
         assert publisher.unconfirmed.smallest() == first
@@ -38,7 +39,7 @@ def test_held_batches_are_routed_at_the_commit_and_waited_for(commands, publishe
 
 def test_returns_of_a_commit_have_no_ack_and_no_tag(publisher) -> None:
     held = publisher.hold(batch_of(publish("nowhere", mandatory=True), publish("nowhere")))
-    frames = publisher.route_held(held).frames
+    frames = carry_out(publisher.route_held(held)).frames
     assert methods(frames) == [BasicReturn(312, "NO_ROUTE", "", "nowhere")]
     assert b"x-delivery-tag" not in frames
     assert publisher.answers() == b""
@@ -61,7 +62,7 @@ def test_an_exchange_that_has_gone_is_found_before_anything_is_routed(commands, 
     with pytest.raises(SoftError, match="no exchange 'x'"):
         publisher.check_held(held)
     # Or, if it went in between, then.
-    assert publisher.route_held(held).error is not None
+    assert carry_out(publisher.route_held(held)).error is not None
 
 
 def test_copies_are_looked_for_once_when_they_are_held(commands, publisher) -> None:
@@ -69,7 +70,7 @@ def test_copies_are_looked_for_once_when_they_are_held(commands, publisher) -> N
     headers = {"BCC": Field("array", [Field("longstr", "q")])}
     held = publisher.hold(batch_of(publish("nowhere", properties=Properties(headers=headers))))
     assert b"BCC" not in held.batch.wire
-    assert told(publisher.route_held(held)) == {"q": [0]}
+    assert told(carry_out(publisher.route_held(held))) == {"q": [0]}
 
 
 def held_of(count: int) -> Held:

@@ -11,12 +11,13 @@ from itertools import chain
 import pytest
 from batches import numbered
 from counting_list import CountingList
+from holding import parts
 from hypothesis import given
 from hypothesis import strategies as st
 from leveret.amqp_frames.errors import SoftError
-from leveret.core.in_flight import Delivery
-from leveret.core.span import Span
-from leveret.core.unacked import Unacked, runs_of_tags
+from leveret.core.channel.unacked import Unacked, runs_of_tags
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.span import Span
 
 Refused = Callable[[int, str], AbstractContextManager[None]]
 
@@ -38,7 +39,7 @@ def test_which_tags_are_not_held_is_told_by_the_outermost(
     for first_tag, count in ((1, 5), (6, 1), (7, 6)):
         unacked.add(first_tag, delivery(count))
     for tag in acked:
-        unacked.take(tag, False)
+        unacked.remove(tag, False)
     first, last = sorted((one, other))
     missing = sorted(acked & set(range(first, last + 1)))
     assert unacked.not_held(first, last) == ((missing[0], missing[-1]) if missing else None)
@@ -48,8 +49,8 @@ def test_an_ack_of_one_tag_takes_one_message(unacked: Unacked) -> None:
     first, second = delivery(3), delivery(2)
     unacked.add(1, first)
     unacked.add(4, second)
-    assert unacked.take(2, False) == [(first, 1, 2)]
-    assert unacked.take(5, False) == [(second, 1, 2)]
+    assert unacked.remove(2, False) == [(first, 1, 2)]
+    assert unacked.remove(5, False) == [(second, 1, 2)]
     assert unacked.count == 3
     assert list(unacked) == [(first, 0, 1), (first, 2, 3), (second, 0, 1)]
 
@@ -58,17 +59,17 @@ def test_an_ack_of_many_takes_all_up_to_its_tag(unacked: Unacked) -> None:
     first, second = delivery(3), delivery(2)
     unacked.add(1, first)
     unacked.add(4, second)
-    unacked.take(1, False)
-    assert unacked.take(4, True) == [(first, 1, 3), (second, 0, 1)]
+    unacked.remove(1, False)
+    assert unacked.remove(4, True) == [(first, 1, 3), (second, 0, 1)]
     assert list(unacked) == [(second, 1, 2)]
 
 
 def test_tag_0_with_multiple_takes_everything_and_never_fails(unacked: Unacked) -> None:
-    assert unacked.take(0, True) == []
+    assert unacked.remove(0, True) == []
     held = delivery(3)
     unacked.add(7, held)
-    unacked.take(8, False)
-    assert unacked.take(0, True) == [(held, 0, 1), (held, 2, 3)]
+    unacked.remove(8, False)
+    assert unacked.remove(0, True) == [(held, 0, 1), (held, 2, 3)]
     assert unacked.count == 0
 
 
@@ -79,10 +80,10 @@ def test_a_tag_that_is_not_held_is_unknown(
     unacked: Unacked, refused: Refused, tag: int, multiple: bool
 ) -> None:
     unacked.add(1, delivery(5))
-    unacked.take(1, False)
-    unacked.take(3, False)
+    unacked.remove(1, False)
+    unacked.remove(3, False)
     with refused(406, f"PRECONDITION_FAILED - unknown delivery tag {tag}"):
-        unacked.take(tag, multiple)
+        unacked.remove(tag, multiple)
     assert [(low, high) for _, low, high in unacked] == [(1, 2), (3, 5)]
     assert unacked.count == 3
 
@@ -92,14 +93,14 @@ def test_what_was_acked_before_an_unknown_tag_is_acked(unacked: Unacked, refused
     unacked.add(1, held)
     parts = []
     with refused(406, "PRECONDITION_FAILED - unknown delivery tag 4"):
-        for part in unacked.take_range(2, 9):
+        for part in unacked.remove_range(2, 9):
             parts.append(part)  # noqa: PERF402 - what came before the error is what counts
     assert parts == [(held, 1, 3)]
     assert list(unacked) == [(held, 0, 1)]
     other = Unacked()
     other.add(1, held)
     with refused(406, "PRECONDITION_FAILED - unknown delivery tag 4"):
-        parts += other.take_range(1, 9)
+        parts += other.remove_range(1, 9)
     assert parts == [(held, 1, 3), (held, 0, 3)]
 
 
@@ -113,11 +114,11 @@ def test_a_delivery_that_is_acked_is_not_kept_alive(unacked: Unacked) -> None:
         return [number for number in range(100) if sys.getrefcount(held[number]) > free]
 
     for tag in range(1, 52):
-        unacked.take(tag, False)
+        unacked.remove(tag, False)
     assert kept_alive() == list(range(25, 100))
-    unacked.take(181, True)
+    unacked.remove(181, True)
     assert kept_alive() == list(range(90, 100))
-    unacked.take(0, True)
+    unacked.remove(0, True)
     assert kept_alive() == []
 
 
@@ -125,8 +126,8 @@ def test_taken_ranges_are_forgotten(unacked: Unacked) -> None:
     for tag in range(1, 2001):
         unacked.add(tag, delivery(1))
         if tag > 10:
-            unacked.take(tag - 10, False)
-    assert len(unacked._ranges) < 200
+            unacked.remove(tag - 10, False)
+    assert max(map(len, parts(unacked, list))) < 200
     assert unacked.count == 10
 
 
@@ -135,7 +136,7 @@ def one_by_one(unacked: Unacked, acks: list[tuple[int, bool]]) -> tuple[list[int
     taken: list[int] = []
     try:
         for tag, multiple in acks:
-            for _, low, high in unacked.take(tag, multiple):
+            for _, low, high in unacked.remove(tag, multiple):
                 taken += range(low, high)
     except SoftError as error:
         return taken, error.reply_text
@@ -148,7 +149,7 @@ def in_runs(unacked: Unacked, acks: list[tuple[int, bool]]) -> tuple[list[int], 
     taken: list[int] = []
     try:
         for first, last, multiple in runs_of_tags(tags, multiples):
-            parts = unacked.take(first, True) if multiple else unacked.take_range(first, last)
+            parts = unacked.remove(first, True) if multiple else unacked.remove_range(first, last)
             for _, low, high in parts:
                 taken += range(low, high)
     except SoftError as error:
@@ -206,7 +207,7 @@ def test_tags_are_held_until_they_are_acked(
         tag += count
     for each in acked:
         if each in held:
-            unacked.take(each, False)
+            unacked.remove(each, False)
             held.remove(each)
     first, last = min(low, high), max(low, high)
     assert unacked.holds(first, last) == bool(held & set(range(first, last + 1)))
@@ -216,6 +217,7 @@ def counted(tags: int) -> tuple[Unacked, CountingList]:
     """So many held tags, each in a range of its own."""
     unacked = Unacked()
     one = delivery(1)
+    # private: what a change of the ranges costs shows nowhere but in their list.
     ranges = unacked._ranges = CountingList()
     for tag in range(1, tags + 1):
         unacked.add(tag, one)
@@ -227,8 +229,8 @@ def test_a_late_worker_moves_little_however_much_is_held() -> None:
     unacked, ranges = counted(count)
     # Of each two the second first.
     for tag in range(1, count // 5, 2):
-        unacked.take(tag + 1, False)
-        unacked.take(tag, False)
+        unacked.remove(tag + 1, False)
+        unacked.remove(tag, False)
     # 4,000 times what is behind, if that were moved each time.
     assert ranges.moved < 3 * count
     assert next(iter(unacked))[1:] == (0, 1)
@@ -239,7 +241,7 @@ def test_to_ask_what_is_held_moves_little_however_much_is() -> None:
     count = 20_000
     unacked, ranges = counted(count)
     for tag in range(2, 1_000, 2):
-        unacked.take(tag, False)
+        unacked.remove(tag, False)
         assert unacked.holds(tag - 1, tag - 1)
     # 499 times what is held, if holes were closed for each question.
     assert ranges.moved < 3 * count

@@ -6,14 +6,15 @@ from unittest.mock import patch
 
 import pytest
 from batches import numbered
+from examples import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leveret.amqp_frames.errors import SoftError
-from leveret.core import unacked as unacked_module
-from leveret.core.in_flight import Delivery
-from leveret.core.span import Span
-from leveret.core.unacked import Part, Unacked
+from leveret.core.channel import unacked as unacked_module
+from leveret.core.channel.unacked import Part, Unacked
+from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.span import Span
 
 BATCH = numbered(12)
 
@@ -49,13 +50,13 @@ class UnackedMachine(RuleBasedStateMachine):
     def ack(self, data: st.DataObject, multiple: bool) -> None:
         tag = self.tag(data)
         if multiple and not tag:
-            self.expect(self.unacked.take(0, True), sorted(self.held))
+            self.expect(self.unacked.remove(0, True), sorted(self.held))
         elif tag not in self.held:
             with pytest.raises(SoftError, match=f"unknown delivery tag {tag}$"):
-                self.unacked.take(tag, multiple)
+                self.unacked.remove(tag, multiple)
         else:
             tags = [each for each in sorted(self.held) if each <= tag] if multiple else [tag]
-            self.expect(self.unacked.take(tag, multiple), tags)
+            self.expect(self.unacked.remove(tag, multiple), tags)
 
     @rule(data=st.data(), count=st.integers(1, 15))
     def ack_row(self, data: st.DataObject, count: int) -> None:
@@ -64,16 +65,16 @@ class UnackedMachine(RuleBasedStateMachine):
         unknown = next((tag for tag in tags if tag not in self.held), None)
         parts: list[Part] = []
         if unknown is None:
-            parts += self.unacked.take_range(first, first + count - 1)
+            parts += self.unacked.remove_range(first, first + count - 1)
             self.expect(parts, list(tags))
             return
         with pytest.raises(SoftError, match=f"unknown delivery tag {unknown}$"):
-            parts += self.unacked.take_range(first, first + count - 1)
+            parts += self.unacked.remove_range(first, first + count - 1)
         self.expect(parts, list(range(first, unknown)))
 
     @rule()
     def recover(self) -> None:
-        self.expect(self.unacked.take_all(), sorted(self.held))
+        self.expect(self.unacked.remove_all(), sorted(self.held))
 
     @rule(data=st.data(), counts=st.lists(st.integers(1, 6), max_size=4))
     def roll_back(self, data: st.DataObject, counts: list[int]) -> None:
@@ -87,7 +88,7 @@ class UnackedMachine(RuleBasedStateMachine):
                 last = first
                 while last + 1 in free and last - first < count:
                     last += 1
-                parts += self.unacked.take_range(first, last)
+                parts += self.unacked.remove_range(first, last)
                 taken.update(range(first, last + 1))
         assert self.unacked.count == len(self.held) - len(taken)
         self.unacked.put_back(parts)
@@ -113,7 +114,7 @@ class ClosingMachine(UnackedMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch = patch.object(unacked_module, "_HOLES_MAX", 0)
+        self._patch = patch.object(unacked_module, "HOLES_MAX", 0)
         self._patch.start()
 
     def teardown(self) -> None:
@@ -121,6 +122,6 @@ class ClosingMachine(UnackedMachine):
 
 
 TestUnacked = UnackedMachine.TestCase
-TestUnacked.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestUnacked.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=40)
 TestClosing = ClosingMachine.TestCase
-TestClosing.settings = settings(deadline=None, max_examples=30, stateful_step_count=40)
+TestClosing.settings = settings(deadline=None, max_examples=examples(30), stateful_step_count=40)

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 from batches import numbered
-from leveret.core.unconfirmed import Unconfirmed
+from leveret.core.publishing.unconfirmed import Unconfirmed
 
 
 def numbers(ranges: list[tuple[int, int]]) -> list[int]:

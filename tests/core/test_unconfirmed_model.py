@@ -5,11 +5,13 @@ from __future__ import annotations
 from array import array
 
 from batches import numbered
+from examples import examples
+from holding import parts
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from leveret.amqp_frames.batch import Batch
-from leveret.core.unconfirmed import Unconfirmed
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.core.publishing.unconfirmed import Unconfirmed
 
 QUEUES = ("a", "b", "c")
 
@@ -121,11 +123,12 @@ class UnconfirmedMachine(RuleBasedStateMachine):
             self.queue_down(queue)
         self.answers_are_the_models()
         self.every_batch_is_released_once()
-        assert not self.unconfirmed._open
-        assert not self.unconfirmed._rest
+        assert not parts(self.unconfirmed, Batch)
         answered = self.confirmed + self.rejected
         assert len(set(answered)) == len(answered)
 
 
 TestUnconfirmed = UnconfirmedMachine.TestCase
-TestUnconfirmed.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestUnconfirmed.settings = settings(
+    deadline=None, max_examples=examples(60), stateful_step_count=30
+)

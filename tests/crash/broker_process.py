@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -81,8 +82,10 @@ class BrokerProcess:
         """Kill -9, if it still runs."""
         if self.process.poll() is None:
             if self.process.args[0] != sys.executable:  # type: ignore[index]
-                for child in psutil.Process(self.process.pid).children(recursive=True):
-                    child.kill()
+                # A test may have had it killed already.
+                with suppress(psutil.NoSuchProcess):
+                    for child in psutil.Process(self.process.pid).children(recursive=True):
+                        child.kill()
             self.process.kill()
         self._end()
 

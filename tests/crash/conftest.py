@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +14,9 @@ from broker_process import BrokerProcess
 
 
 @pytest.fixture
-def seed() -> int:
-    """A new one for each run, or the one of a run to be repeated: LEVERET_SEED=..."""
-    chosen = int(os.environ.get("LEVERET_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"\nLEVERET_SEED={chosen}")
-    return chosen
+def tmp_path(disk_directory: Path) -> Path:
+    """What is written and synced here is written to a disk."""
+    return disk_directory
 
 
 @pytest.fixture

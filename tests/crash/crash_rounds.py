@@ -6,16 +6,12 @@ round finds is the work of many starts.
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Callable
-from pathlib import Path
-
 import frames_by_hand as wire
 from broker_process import BrokerProcess
 from declared_queues import Declared, Declarer
 from kept_attempts import kept_attempts
-from load_threads import MARKERS, Consumer, LoadThread, Publisher, Purger, Route, failures
+from kill_loop import KillLoop
+from load_threads import MARKERS, Consumer, LoadThread, Publisher, Purger, Route
 from numbered_messages import key_in
 from queue_ledger import Findings, QueueLedger
 from socket_client import SocketClient
@@ -24,7 +20,6 @@ from socket_client import SocketClient
 LOAD_SECONDS = (0.1, 1.5)
 # Messages of a queue that are left for the rounds to come.
 LEFT_MAX = 60
-SEGMENT_BYTES_MAX = 1 << 20
 # What a log may not say after a crash of the process alone: all that was written is there.
 LOSSES = ('"damaged"', '"missing"', '"lost"')
 
@@ -36,10 +31,8 @@ class CrashRounds:
     them purged, every seventh message transient; 4 to an exchange that fans out to three.
     """
 
-    def __init__(self, directory: Path, start: Callable[..., BrokerProcess], seed: int) -> None:
-        self._directory = directory
-        self._random = random.Random(seed)
-        self._start_broker = start
+    def __init__(self, loop: KillLoop) -> None:
+        self._loop = loop
         self._work = QueueLedger("work", is_consumed=True)
         self._halves = [QueueLedger(f"half-{n}", is_consumed=False) for n in (1, 2)]
         self._fan = [QueueLedger(f"fan-{n}", is_consumed=n == 1) for n in (1, 2, 3)]
@@ -47,17 +40,16 @@ class CrashRounds:
         self._declared = Declared()
         self._sent = [0, 0, 0, 0]
         self.repeated = 0
-        self._broker = self._start()
         self._set_up()
 
     def _start(self) -> BrokerProcess:
-        broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
+        broker = self._loop.start()
         said = [line for line in broker.log().splitlines() if any(loss in line for loss in LOSSES)]
         assert not said, said
         return broker
 
     def _set_up(self) -> None:
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         for ledger in self._ledgers:
             client.declare(ledger.name)
@@ -73,11 +65,8 @@ class CrashRounds:
     # --- The load
 
     def _threads(self) -> tuple[list[Publisher], list[LoadThread]]:
-        port = self._broker.port
+        port = self._loop.broker.port
         halves = self._halves
-
-        def seed() -> int:
-            return self._random.randrange(2**32)
 
         def half(key: int) -> tuple[str, list[QueueLedger]]:
             # Now message by message in turn, now twenty at a time.
@@ -91,32 +80,22 @@ class CrashRounds:
             ("fan", lambda key: ("", self._fan)),
         ]
         publishers = [
-            Publisher(port, seed(), n + 1, exchange, route, self._sent[n] + 1)
+            Publisher(port, self._loop.seed(), n + 1, exchange, route, self._sent[n] + 1)
             for n, (exchange, route) in enumerate(plans)
         ]
         others: list[LoadThread] = [
-            Consumer(port, seed(), self._work),
-            Consumer(port, seed(), self._work),
-            Consumer(port, seed(), self._fan[0]),
-            Purger(port, seed(), self._halves[1]),
-            Declarer(port, seed(), self._declared),
+            Consumer(port, self._loop.seed(), self._work),
+            Consumer(port, self._loop.seed(), self._work),
+            Consumer(port, self._loop.seed(), self._fan[0]),
+            Purger(port, self._loop.seed(), self._halves[1]),
+            Declarer(port, self._loop.seed(), self._declared),
         ]
         return publishers, others
 
     def _load_and_kill(self) -> tuple[float, int, int]:
         """Seconds of load, and how many were sent and confirmed in it."""
         publishers, others = self._threads()
-        threads = [*publishers, *others]
-        for thread in threads:
-            thread.start()
-        seconds = self._random.uniform(*LOAD_SECONDS)
-        # The moment of the kill; nothing waits for anything here.
-        threading.Event().wait(seconds)
-        self._broker.kill()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive(), f"{thread.name} did not notice the end"
-        assert not failures(threads), failures(threads)
+        seconds = self._loop.load_and_kill([*publishers, *others], LOAD_SECONDS)
         for n, publisher in enumerate(publishers):
             self._sent[n] += publisher.sent
         sent = sum(publisher.sent for publisher in publishers)
@@ -127,21 +106,17 @@ class CrashRounds:
     def round(self, number: int) -> None:
         """Load, kill, start twice, check; prints the figures."""
         seconds, sent, confirmed = self._load_and_kill()
-        attempts = kept_attempts(self._broker.data, self._directory / "copy")
+        data = self._loop.broker.data
+        attempts = kept_attempts(data, data.parent / "copy")
         known = sum(
             ledger.check_attempts(attempts.get(ledger.name, {})) for ledger in self._ledgers
         )
         interrupted = self._maybe_kill_while_starting()
-        self._broker = first = self._start()
+        first = self._start()
         findings = self._check_all(acks=False)
         there, gone = self._declared.check(first.port)
-        graceful = self._random.random() < 0.5
-        if graceful:
-            assert first.stop() == 0
-        else:
-            first.kill()
-        assert first.faults() == []
-        self._broker = second = self._start()
+        graceful = self._loop.stop_or_kill()
+        second = self._start()
         again = self._check_all(acks=True)
         assert sum(each.found for each in again) == sum(each.found for each in findings)
         assert sum(each.redelivered for each in again) == sum(each.found for each in again)
@@ -150,7 +125,7 @@ class CrashRounds:
         assert second.faults() == []
         total = Findings(*map(sum, zip(*findings, strict=True)))
         self.repeated += total.repeated
-        segments = sorted(self._broker.data.glob("journal/*.journal"))
+        segments = sorted(self._loop.broker.data.glob("journal/*.journal"))
         print(
             f"round {number}: {seconds:.2f} s of load; published {sent} confirmed {confirmed} "
             f"(in queues {total.confirmed}); found {total.found} lost=0 altered=0; settled "
@@ -162,24 +137,28 @@ class CrashRounds:
             f"{segments[-1].stem.lstrip('0')}, {len(segments)} there"
         )
 
+    def finish(self) -> str:
+        """Nothing more to check: each round has."""
+        return f"lost=0, repeated={self.repeated}"
+
     def _maybe_kill_while_starting(self) -> str:
-        if self._random.random() < 0.5:
+        if self._loop.random.random() < 0.5:
             return ""
-        broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX)
-        threading.Event().wait(self._random.uniform(0.1, 0.5))
-        broker.kill()
+        self._loop.kill_while_starting((0.1, 0.5))
         return " (behind a start that was killed)"
 
     def _check_all(self, acks: bool) -> list[Findings]:
         """Read every queue to its end and compare; with `acks`, leave little in it."""
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel(1)
         client.open_channel(2, confirm=True)
         findings = []
         for ledger in self._ledgers:
             read = self._read(client, ledger)
             findings.append(ledger.check([(key, redelivered) for _, key, redelivered in read]))
-            left = set(self._random.sample([key for _, key, _ in read], min(len(read), LEFT_MAX)))
+            left = set(
+                self._loop.random.sample([key for _, key, _ in read], min(len(read), LEFT_MAX))
+            )
             if acks:
                 client.send(b"".join(wire.ack(1, tag) for tag, key, _ in read if key not in left))
             # Behind this the queue has seen the acks, and the journal what the queue told it.

@@ -7,16 +7,14 @@ It may be in both: the original is settled only when the dead letter is on disk.
 
 from __future__ import annotations
 
-import random
 import struct
-import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import frames_by_hand as wire
-from broker_process import BrokerProcess
-from load_threads import LoadThread, Publisher, failures
+from kill_loop import KillLoop
+from load_threads import LoadThread, Publisher
 from numbered_messages import key_in
 from queue_ledger import QueueLedger
 from socket_client import Delivery, SocketClient, raise_if_close
@@ -24,7 +22,6 @@ from socket_client import Delivery, SocketClient, raise_if_close
 LOAD_SECONDS = (0.1, 1.0)
 # Until what was under way when the broker started, or came back to its queue, is where it goes.
 SETTLE_SECONDS_MAX = 30
-SEGMENT_BYTES_MAX = 1 << 20
 DEAD = "dead"
 TO_DEAD: dict[str, str | int] = {
     "x-dead-letter-exchange": "",
@@ -84,14 +81,12 @@ class Found(NamedTuple):
 class DeadLetterRounds:
     """The queues, what was confirmed into them, and the rounds on one data directory."""
 
-    def __init__(self, start: Callable[..., BrokerProcess], seed: int) -> None:
-        self._random = random.Random(seed)
-        self._start_broker = start
+    def __init__(self, loop: KillLoop) -> None:
+        self._loop = loop
         self._ledgers = {name: QueueLedger(name, is_consumed=True) for name in SOURCES}
         self._sent = dict.fromkeys(SOURCES, 0)
         self.repeated = 0
-        self._broker = self._start()
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         client.declare(DEAD)
         for name, arguments in SOURCES.items():
@@ -99,21 +94,18 @@ class DeadLetterRounds:
             client.ask(declare, wire.QUEUE_DECLARE_OK)
         client.close()
 
-    def _start(self) -> BrokerProcess:
-        return self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
-
     def round(self, number: int) -> None:
         """Load, kill, start twice, check after each start; prints the figures."""
         self._load_and_kill()
         confirmed = {key for ledger in self._ledgers.values() for key in ledger.confirmed}
         starts = []
-        for ends in (self._kill, self._stop_or_kill):
-            self._broker = self._start()
+        for ends in (self._loop.kill, self._loop.stop_or_kill):
+            self._loop.start()
             starts.append(self._check(confirmed))
             ends()
         first, second = starts
         self.repeated += second.repeated
-        self._broker = self._start()
+        self._loop.start()
         self._purge()
         print(
             f"round {number}: confirmed {len(confirmed)}; first start: found {first.total}, in "
@@ -122,28 +114,22 @@ class DeadLetterRounds:
             "lost=0"
         )
 
+    def finish(self) -> str:
+        """Nothing more to check: each round has."""
+        return f"lost=0, repeated={self.repeated}"
+
     def _load_and_kill(self) -> None:
-        port = self._broker.port
+        port = self._loop.broker.port
         publishers = []
         for number, (name, ledger) in enumerate(self._ledgers.items(), 1):
-            seed = self._random.randrange(2**32)
+            seed = self._loop.seed()
             route = self._route_to(name, ledger)
             publishers.append(Publisher(port, seed, number, "", route, self._sent[name] + 1))
         others = [
-            Rejecter(port, self._random.randrange(2**32), name, requeues=name == "retried")
+            Rejecter(port, self._loop.seed(), name, requeues=name == "retried")
             for name in ("rejected", "rejected", "retried")
         ]
-        threads: list[LoadThread] = [*publishers, *others]
-        for thread in threads:
-            thread.start()
-        # The moment of the kill; nothing waits for anything here.
-        threading.Event().wait(self._random.uniform(*LOAD_SECONDS))
-        self._broker.kill()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive(), f"{thread.name} did not notice the end"
-        assert not failures(threads), failures(threads)
-        assert self._broker.faults() == []
+        self._loop.load_and_kill([*publishers, *others], LOAD_SECONDS)
         for name, publisher in zip(self._ledgers, publishers, strict=True):
             self._sent[name] += publisher.sent
 
@@ -152,22 +138,11 @@ class DeadLetterRounds:
     ) -> Callable[[int], tuple[str, list[QueueLedger]]]:
         return lambda _key: (name, [ledger])
 
-    def _kill(self) -> None:
-        self._broker.kill()
-        assert self._broker.faults() == []
-
-    def _stop_or_kill(self) -> None:
-        if self._random.random() < 0.5:
-            assert self._broker.stop() == 0
-            assert self._broker.faults() == []
-        else:
-            self._kill()
-
     # --- What is there
 
     def _check(self, confirmed: set[int]) -> Found:
         """All that was confirmed is in some queue; reads until it is, or time is up."""
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         found: list[int] = []
         for name in SOURCES:
@@ -214,7 +189,7 @@ class DeadLetterRounds:
 
     def _purge(self) -> None:
         """The next round begins with empty queues; behind a start, nothing is on its way."""
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         for name in (*SOURCES, DEAD):
             client.ask(wire.queue_purge(1, name), wire.QUEUE_PURGE_OK)

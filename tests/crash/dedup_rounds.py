@@ -7,19 +7,15 @@ the messages of its window, and their segments, are gone by the next round: no i
 
 from __future__ import annotations
 
-import random
 import struct
-import threading
 from collections import Counter
-from collections.abc import Callable
 
 import frames_by_hand as wire
-from broker_process import BrokerProcess
+from kill_loop import KillLoop
 from load_threads import LoadThread, failures
 from socket_client import Delivery, SocketClient, raise_if_close
 
 LOAD_SECONDS = (0.1, 1.0)
-SEGMENT_BYTES_MAX = 1 << 20
 WINDOW = 1_000_000
 PUBLISHERS = 3
 BODY_BYTES = 200
@@ -124,14 +120,12 @@ class IdentifiedPublisher(LoadThread):
 class DedupRounds:
     """The two queues, the producers, and the rounds."""
 
-    def __init__(self, start: Callable[..., BrokerProcess], seed: int) -> None:
-        self._random = random.Random(seed)
-        self._start_broker = start
+    def __init__(self, loop: KillLoop) -> None:
+        self._loop = loop
         self._producers = [Producer(name) for name in range(1, PUBLISHERS + 1)]
         # What "emptied" has held at the looks so far.
         self._emptied: set[str] = set()
-        self._broker = self._start()
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         client.ask(wire.exchange_declare(1, EXCHANGE, "fanout"), wire.EXCHANGE_DECLARE_OK)
         for queue in ("kept", "emptied"):
@@ -145,26 +139,17 @@ class DedupRounds:
         """How many messages were published again behind a lost connection."""
         return sum(producer.repeated for producer in self._producers)
 
-    def _start(self) -> BrokerProcess:
-        return self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
-
     def round(self, number: int) -> None:
         """Publish, kill, start, and look at what must be there and what must not."""
         threads = [
-            IdentifiedPublisher(self._broker.port, self._random.randrange(2**32), producer)
+            IdentifiedPublisher(self._loop.broker.port, self._loop.seed(), producer)
             for producer in self._producers
         ]
-        for thread in threads:
-            thread.start()
-        threading.Event().wait(self._random.uniform(*LOAD_SECONDS))
-        self._broker.kill()
-        for thread in threads:
-            thread.join()
-        assert not failures(threads), f"round {number}: {failures(threads)}"
-        self._broker = self._start()
-        if self._random.random() < 0.3:
-            self._broker.kill()
-            self._broker = self._start()
+        self._loop.load_and_kill(threads, LOAD_SECONDS)
+        self._loop.start()
+        if self._loop.random.random() < 0.3:
+            self._loop.kill()
+            self._loop.start()
         self._empty(number)
 
     def _empty(self, number: int) -> None:
@@ -174,15 +159,15 @@ class DedupRounds:
         again = self._emptied.intersection(names)
         assert not again, f"round {number}: {len(again)} came again: {sorted(again)[:10]}"
         self._emptied.update(names)
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         client.ask(wire.queue_purge(1, "emptied"), wire.QUEUE_PURGE_OK)
         client.close()
 
-    def finish(self) -> int:
-        """Publish again what is not confirmed yet; then every id is there once. How many?"""
+    def finish(self) -> str:
+        """Publish again what is not confirmed yet; then every id is there once."""
         threads = [
-            IdentifiedPublisher(self._broker.port, 0, producer, is_last=True)
+            IdentifiedPublisher(self._loop.broker.port, 0, producer, is_last=True)
             for producer in self._producers
         ]
         for thread in threads:
@@ -204,12 +189,13 @@ class DedupRounds:
         assert len(emptied) == len(set(emptied))
         assert self._emptied.isdisjoint(emptied)
         assert self._emptied.union(emptied) == expected
-        assert not self._broker.faults()
-        return len(expected)
+        assert not self._loop.broker.faults()
+        assert self.repeated
+        return f"{len(expected)} ids, {self.repeated} published again: each once"
 
     def _bodies(self, queue: str) -> list[str]:
         """What the queue holds ready; it is back there when this returns."""
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         count = client.declare(queue, passive=True)
         client.send(wire.consume(1, queue, "all"))

@@ -7,8 +7,8 @@ import sqlite3
 import struct
 from pathlib import Path
 
-from leveret.amqp_frames.batch import Batch
-from leveret.storage.journal import Journal
+from leveret.amqp_frames.messages.batch import Batch
+from leveret.storage.journal.journal import Journal
 from numbered_messages import key_in
 
 

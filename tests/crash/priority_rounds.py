@@ -6,20 +6,17 @@ What a message's priority is follows from its key.
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import frames_by_hand as wire
-from broker_process import BrokerProcess
-from load_threads import MARKERS, Consumer, LoadThread, Publisher, failures
+from kill_loop import KillLoop
+from load_threads import MARKERS, Consumer, Publisher
 from numbered_messages import body_of, key_in, publisher_of
 from queue_ledger import Findings, QueueLedger
 from socket_client import SocketClient
 
 LOAD_SECONDS = (0.1, 1.0)
 LEFT_MAX = 60
-SEGMENT_BYTES_MAX = 1 << 20
 PRIORITY_MAX = 9
 QUEUE = "ranked"
 PUBLISHERS = 2
@@ -61,71 +58,55 @@ class RankedPublisher(Publisher):
 class PriorityRounds:
     """The queue, what is known of it, and the rounds."""
 
-    def __init__(self, start: Callable[..., BrokerProcess], seed: int) -> None:
-        self._random = random.Random(seed)
-        self._start_broker = start
+    def __init__(self, loop: KillLoop) -> None:
+        self._loop = loop
         self._ledger = RankedLedger(QUEUE, is_consumed=True)
         self._sent = [0] * PUBLISHERS
-        self._broker = self._start()
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel()
         client.declare(MARKERS)
         declare = wire.queue_declare(1, QUEUE, arguments={"x-max-priority": PRIORITY_MAX})
         client.ask(declare, wire.QUEUE_DECLARE_OK)
         client.close()
 
-    def _start(self) -> BrokerProcess:
-        return self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
-
     def round(self, number: int) -> None:
         """Load, kill, start twice, check after each start; prints the figures."""
         sent = self._load_and_kill()
-        self._broker = self._start()
+        self._loop.start()
         first = self._check(acks=False)
-        if self._random.random() < 0.5:
-            assert self._broker.stop() == 0
-        else:
-            self._broker.kill()
-        assert self._broker.faults() == []
-        self._broker = self._start()
+        self._loop.stop_or_kill()
+        self._loop.start()
         again = self._check(acks=True)
         assert (again.found, again.redelivered) == (first.found, first.found)
-        assert self._broker.faults() == []
+        assert self._loop.broker.faults() == []
         print(
             f"round {number}: published {sent}, confirmed {first.confirmed}; found "
             f"{first.found} by priority, lost=0; acked in the last moments "
             f"{first.acked_late}, of them repeated {first.repeated}"
         )
 
-    def _load_and_kill(self) -> int:
-        port, ledger = self._broker.port, self._ledger
+    def finish(self) -> str:
+        """Nothing more to check: each round has."""
+        return "lost=0"
 
-        def seed() -> int:
-            return self._random.randrange(2**32)
+    def _load_and_kill(self) -> int:
+        port, ledger = self._loop.broker.port, self._ledger
 
         publishers = [
-            RankedPublisher(port, seed(), n + 1, "", lambda _: (QUEUE, [ledger]), sent + 1)
+            RankedPublisher(
+                port, self._loop.seed(), n + 1, "", lambda _: (QUEUE, [ledger]), sent + 1
+            )
             for n, sent in enumerate(self._sent)
         ]
-        consumers = [Consumer(port, seed(), ledger) for _ in range(2)]
-        threads: list[LoadThread] = [*publishers, *consumers]
-        for thread in threads:
-            thread.start()
-        # The moment of the kill; nothing waits for anything here.
-        threading.Event().wait(self._random.uniform(*LOAD_SECONDS))
-        self._broker.kill()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive(), f"{thread.name} did not notice the end"
-        assert not failures(threads), failures(threads)
-        assert self._broker.faults() == []
+        consumers = [Consumer(port, self._loop.seed(), ledger) for _ in range(2)]
+        self._loop.load_and_kill([*publishers, *consumers], LOAD_SECONDS)
         for n, publisher in enumerate(publishers):
             self._sent[n] += publisher.sent
         return sum(publisher.sent for publisher in publishers)
 
     def _check(self, acks: bool) -> Findings:
         """Read the queue to its end and compare; with `acks`, leave little in it."""
-        client = SocketClient(self._broker.port)
+        client = SocketClient(self._loop.broker.port)
         client.open_channel(1)
         client.open_channel(2, confirm=True)
         count = client.declare(QUEUE, passive=True)
@@ -136,7 +117,8 @@ class PriorityRounds:
             assert not isinstance(item, wire.Frame), item
             read.append((item.delivery_tag, key_in(item.body), item.redelivered))
         findings = self._ledger.check([(key, redelivered) for _, key, redelivered in read])
-        left = set(self._random.sample([key for _, key, _ in read], min(count, LEFT_MAX)))
+        keys = [key for _, key, _ in read]
+        left = set(self._loop.random.sample(keys, min(count, LEFT_MAX)))
         if acks:
             client.send(b"".join(wire.ack(1, tag) for tag, key, _ in read if key not in left))
         # Behind this the queue has seen the acks, and the journal what the queue told it.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.field_types import Field, Table
 from leveret.amqp_frames.methods import BasicGet, BasicGetOk, BasicNack, BasicReject, QueueDeclare
+from leveret.amqp_frames.values.field_table import Field, Table
 from scripted_session import Channel
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from leveret.commands.offline_accounts import offline_accounts
 from leveret.configuration import Configuration
-from leveret.offline_accounts import offline_accounts
 from leveret.open_accounts import new_password_hash
 
 PASSWORD = "secret"

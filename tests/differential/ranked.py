@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from leveret.amqp_frames.field_types import Field
-from leveret.amqp_frames.methods import (
-    BasicConsume,
-    BasicGet,
-    BasicQos,
-    QueueDeclare,
-)
+from leveret.amqp_frames.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Channel, Session
 
 SINGLE = {"x-single-active-consumer": Field("bool", True)}

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from client_frames import FRAME_MAX_BYTES, methods_of
 from command_socket import Command, CommandSocket, ScriptEnded
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     ChannelOpen,
     ConnectionClose,
@@ -29,6 +28,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from leveret.amqp_frames.values.field_table import table_of
 from scripted_channel import Channel
 from transcript import Names
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from difference import Difference
-from standing_connections import TLS_AND_ALARMS
+from standing_arguments import ODD_ARGUMENTS
+from standing_connections import OF_THE_SERVER, TLS
 from standing_protocol import BROKEN_PROTOCOL
 
 
@@ -40,7 +41,9 @@ def deaths(script: str, rabbitmq: str, leveret: str) -> Difference:
 
 STANDING: list[Difference] = [
     *BROKEN_PROTOCOL,
-    *TLS_AND_ALARMS,
+    *TLS,
+    *OF_THE_SERVER,
+    *ODD_ARGUMENTS,
     Difference(
         "test_a_binding_made_between_a_publish_and_its_commit",
         "when the publishes of a transaction are routed",

@@ -1,33 +1,11 @@
-"""The differences in handshakes of TLS, and in what an alarm stops."""
+"""The differences in the names of the broker, and in logins over TLS."""
 
 from __future__ import annotations
 
 from difference import Difference
 from standing_protocol import EARLY, said
 
-ALERT = "a client certificate that is refused"
-# As OpenSSL names the alerts that RabbitMQ sends.
-ALERTS = {"expired": "SSLV3_ALERT_CERTIFICATE_EXPIRED", "unknown": "TLSV1_ALERT_UNKNOWN_CA"}
-
-TLS_AND_ALARMS: list[Difference] = [
-    *(
-        Difference(
-            f"certificate: {kind}, TLSv1_2",
-            ALERT,
-            [f"TLS's handshake: {alert}"],
-            ["TLS's handshake: UNEXPECTED_EOF_WHILE_READING"],
-        )
-        for kind, alert in ALERTS.items()
-    ),
-    *(
-        Difference(
-            f"certificate: {kind}, TLSv1_3",
-            ALERT,
-            [f"connection 1: ended TLS: {alert}"],
-            ["connection 1: closed the socket"],
-        )
-        for kind, alert in ALERTS.items()
-    ),
+TLS: list[Difference] = [
     said(
         EARLY,
         "EXTERNAL on the plain port",
@@ -36,10 +14,12 @@ TLS_AND_ALARMS: list[Difference] = [
         10,
         11,
     ),
+]
+
+NAMES = "the names that the broker gives itself"
+OF_THE_SERVER: list[Difference] = [
     Difference(
-        "blocked: the publish that meets it",
-        "the publish that meets an alarm",
-        ["connection 1: nothing for 5 s"],
-        ["connection 1, channel 1: basic.ack(delivery_tag=1, multiple=False)"],
+        "test_the_server_s_properties", NAMES, ["server property: cluster_name: longstr "], []
     ),
+    Difference("test_the_server_s_properties", NAMES, [], ["server property: leveret: longstr "]),
 ]

@@ -7,7 +7,6 @@ from both_brokers import BothBrokers, compared
 from client_frames import publish
 from granted import PASSWORD, PERMISSIONS
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicConsume,
@@ -28,6 +27,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbind,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from scripted_session import Session
 
 Q = QueueDeclare(queue="q")

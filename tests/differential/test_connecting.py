@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from both_brokers import BothBrokers, Script, Transcripts, compared
-from client_frames import frame, methods_of
+from client_frames import frame, methods_of, publish
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import encode_table, table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicGet,
@@ -15,13 +16,16 @@ from leveret.amqp_frames.methods import (
     ConnectionClose,
     ConnectionOpen,
     ConnectionSecureOk,
+    ConnectionStart,
     ConnectionStartOk,
     ConnectionTuneOk,
     ConnectionUpdateSecret,
     Method,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import encode_table, table_of
 from scripted_session import Session
+from transcript import shown_field
 
 GUEST = b"\0guest\0guest"
 HEARTBEAT = frame(8, 0, b"")
@@ -35,6 +39,10 @@ def start_ok(
     return ConnectionStartOk(properties, mechanism, response, locale)
 
 
+def long_start_ok(octets: int) -> ConnectionStartOk:
+    return ConnectionStartOk(table_of({"mine": "x" * octets}), "PLAIN", GUEST, "en_US")
+
+
 def amqplain(**login: str) -> ConnectionStartOk:
     return start_ok(encode_table(login)[4:], "AMQPLAIN")
 
@@ -46,7 +54,7 @@ def tuned(
 
 
 # What is sent at once and has one answer, after the protocol header and its connection.start.
-Steps = list[tuple[Method, ...]]
+Steps = list[tuple[Method | bytes, ...]]
 LOGIN = (start_ok(),)
 HANDSHAKES: dict[str, Steps] = {
     "login with PLAIN": [LOGIN, tuned()],
@@ -77,6 +85,12 @@ HANDSHAKES: dict[str, Steps] = {
     "close before the login": [(ConnectionClose(200, "Goodbye"),)],
     "close before the vhost is open": [LOGIN, (ConnectionClose(200, "Goodbye"),)],
     "open twice": [LOGIN, tuned(), (ConnectionOpen(virtual_host="/"),)],
+    "client properties of 5000 octets": [(long_start_ok(5000),)],
+    "client properties of 4000 octets": [(long_start_ok(4000),), tuned()],
+    "a channel before the vhost is open": [
+        LOGIN,
+        (ConnectionTuneOk(2047, 131_072, 0), methods_of(1, ChannelOpen())),
+    ],
     "tune-ok twice": [LOGIN, tuned(), (ConnectionTuneOk(0, 0, 0),)],
 }
 
@@ -107,6 +121,21 @@ def test_a_handshake(both: BothBrokers, handshakes: Transcripts, claim: str) -> 
 def test_the_first_method(session: Session) -> None:
     connection = session.raw_connection()
     connection.ask(PROTOCOL_HEADER)
+
+
+@compared
+def test_the_server_s_properties(session: Session) -> None:
+    """Their names and types, and in full the values by which client libraries choose."""
+    connection = session.raw_connection()
+    connection.send(PROTOCOL_HEADER)
+    start = connection.take(0).method
+    assert isinstance(start, ConnectionStart)
+    for name, field in sorted(start.server_properties.items()):
+        value = shown_field(field.value) if name in ("capabilities", "product") else ""
+        if name == "version":
+            # kombu, for one, compares it with 3.3 and 4.0.
+            value = re.sub(r"^'3\.1\d\.\d+'$", "3.10 to 3.19", shown_field(field.value))
+        session.record("server property", f"{name}: {field.kind} {value}")
 
 
 PROTOCOLS = {
@@ -175,6 +204,16 @@ def test_closes_that_cross(session: Session) -> None:
     channel.connection.take(1)
     channel.read()
     session.connect().ask(ConnectionClose(200, "Goodbye"))
+
+
+@compared
+def test_what_is_sent_behind_close_ok_is_read_and_dropped(session: Session) -> None:
+    connection = session.channel().connection
+    connection.ask(ConnectionClose(200, "Goodbye"))
+    for _ in range(10):
+        connection.send(publish("nowhere", bytes(100_000)) * 10)
+    # Read to the end: a second close is answered, too.
+    connection.ask(ConnectionClose(200, "Goodbye"))
 
 
 @compared

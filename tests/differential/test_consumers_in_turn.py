@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers, compared
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
     BasicConsume,
     BasicNack,
+    BasicQos,
     ChannelClose,
     Method,
     QueueDeclare,
     QueueDelete,
 )
+from leveret.amqp_frames.values.field_table import Field
 from ranked import GET, SINGLE, Q, consume, consumer, publish, publisher
 from scripted_session import Session
 
@@ -267,3 +268,26 @@ def test_a_quorum_queue_s_active_consumer_hands_over(session: Session) -> None:
 def test_a_quorum_queue_has_no_maximum_priority(session: Session) -> None:
     arguments = QUORUM | {"x-max-priority": Field("byte", 5)}
     session.channel().ask(QueueDeclare(queue="q", durable=True, arguments=arguments))
+
+
+@compared
+def test_a_consumer_without_acks_waits_while_the_channel_s_limit_is_held(session: Session) -> None:
+    sending = publisher(session)
+    sending.ask(QueueDeclare(queue="r"))
+    publish(sending, 1, 2)
+    for body in (b"3", b"4"):
+        sending.publish("r", body)
+        sending.confirms(1)
+    channel = session.channel()
+    channel.ask(BasicQos(0, 2, True), consume("c"))
+    channel.read(2)
+    channel.ask(BasicConsume(queue="r", consumer_tag="free", no_ack=True))
+    channel.settled()
+    # It gets all of it with the first ack, and takes up nothing of the credit.
+    channel.send(BasicAck(1, False))
+    channel.read(2)
+    publish(sending, 5)
+    channel.read()
+    sending.publish("r", b"6")
+    sending.confirms(1)
+    channel.settled()

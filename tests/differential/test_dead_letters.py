@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from both_brokers import compared
+import pytest
+from both_brokers import BothBrokers, Script, compared
 from dead_letter_scripts import dead_lettered, number, reject, take, text, texts
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicNack,
@@ -13,6 +13,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Session
 
 
@@ -216,3 +217,51 @@ def test_headers_that_a_client_made_up(session: Session) -> None:
         channel.publish("q", b"1", Properties(headers=headers))
         reject(channel, "q")
         take(channel, "dead")
+
+
+def entry(queue: str, reason: str, **more: Field) -> Field:
+    return Field("table", {"queue": text(queue), "reason": text(reason), **more})
+
+
+SEVEN, NINE = Field("long", 7), Field("long", 9)
+ANOTHER, ITS_OWN = entry("o", "expired"), entry("q", "rejected")
+MADE_UP = {
+    "one of another queue": [ANOTHER],
+    "one of its own": [ITS_OWN],
+    "three equal of another queue": [ANOTHER] * 3,
+    "three equal of its own": [ITS_OWN] * 3,
+    "both in turn": [ANOTHER, ITS_OWN] * 2 + [ANOTHER],
+    "with counts": [
+        *(entry("o", "expired", count=count) for count in (SEVEN, NINE)),
+        *(entry("q", "rejected", count=count) for count in (NINE, SEVEN)),
+    ],
+    "some with counts": [ANOTHER, entry("o", "expired", count=SEVEN), ITS_OWN],
+    "with other fields": [entry("o", "expired", mine=number(each)) for each in (1, 2)],
+    "a count of another type": [entry("q", "rejected", count=number(4))],
+    "no reason": [Field("table", {"queue": text("o")})] * 2,
+    "no field at all": [Field("table", {})] * 2,
+    "a name of another type": [
+        Field("table", {"queue": Field("binary", b"q"), "reason": text("rejected")})
+    ],
+    "numbers for names": [
+        Field("table", {"queue": number(1)}),
+        Field("table", {"queue": Field("long", 1)}),
+    ],
+    "void and missing": [Field("table", {"queue": Field("void", None)}), Field("table", {})],
+}
+
+
+def made_up(entries: list[Field]) -> Script:
+    def script(session: Session) -> None:
+        channel = session.channel()
+        channel.ask(dead_lettered("q", key="dead"), QueueDeclare(queue="dead"))
+        channel.publish("q", b"1", Properties(headers={"x-death": Field("array", entries)}))
+        reject(channel, "q")
+        take(channel, "dead")
+
+    return script
+
+
+@pytest.mark.parametrize("claim", MADE_UP)
+def test_deaths_that_a_client_made_up(both: BothBrokers, claim: str) -> None:
+    both.compare(f"made up: {claim}", made_up(MADE_UP[claim]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers, compared
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -17,6 +16,7 @@ from leveret.amqp_frames.methods import (
     QueuePurge,
     QueueUnbind,
 )
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Session
 
 Q = QueueDeclare(queue="q")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from both_brokers import compared
 from identified import known
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import BasicGet, QueueDeclare
+from leveret.amqp_frames.values.field_table import table_of
 from scripted_session import Session
 
 WINDOW = table_of({"x-dedup-window": 10})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from both_brokers import compared
-from leveret.amqp_frames.field_types import Field, Table
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetEmpty,
@@ -15,6 +14,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbind,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field, Table
 from scripted_session import Channel, Session
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers
-from leveret.amqp_frames.field_types import Field, Table
 from leveret.amqp_frames.methods import (
     ExchangeBind,
     ExchangeDeclare,
@@ -16,6 +15,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueUnbind,
 )
+from leveret.amqp_frames.values.field_table import Field, Table
 from scripted_session import Session
 
 

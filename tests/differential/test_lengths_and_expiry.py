@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from both_brokers import BothBrokers, compared
 from client_frames import PERSISTENT, publish
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -17,6 +16,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_channel import Channel
 from scripted_session import Session
 

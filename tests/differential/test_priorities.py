@@ -5,7 +5,6 @@ from __future__ import annotations
 import client_frames
 import pytest
 from both_brokers import BothBrokers, compared
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicGet,
@@ -17,6 +16,7 @@ from leveret.amqp_frames.methods import (
     QueuePurge,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from ranked import GET, Q, by_priority, consumer, publish, publisher
 from scripted_session import Session
 

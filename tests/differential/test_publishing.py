@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from both_brokers import BothBrokers, compared
 from client_frames import PERSISTENT, publish
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicGet,
     ConfirmSelect,
@@ -15,6 +14,7 @@ from leveret.amqp_frames.methods import (
     QueueUnbind,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Channel, Session
 
 Q = QueueDeclare(queue="q")

@@ -12,8 +12,6 @@ from collections.abc import Callable
 import pytest
 from both_brokers import BothBrokers
 from client_frames import publish
-from leveret.amqp_frames.field_table import table_of
-from leveret.amqp_frames.field_types import Table
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicGet,
@@ -36,6 +34,7 @@ from leveret.amqp_frames.methods import (
     TxSelect,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Table, table_of
 from scripted_channel import Channel
 from scripted_session import Session
 

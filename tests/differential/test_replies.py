@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from both_brokers import compared
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicConsume,
@@ -17,6 +16,7 @@ from leveret.amqp_frames.methods import (
     QueuePurge,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Channel, Session
 
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -12,7 +12,6 @@ from both_brokers import BothBrokers, Script
 from certificates import Certificates
 from client_frames import publish
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -25,6 +24,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from scripted_session import Session
 
 Q = QueueDeclare(queue="q")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from both_brokers import compared
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -19,6 +18,7 @@ from leveret.amqp_frames.methods import (
     TxSelect,
 )
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Field
 from scripted_session import Channel, Session
 
 DURABLE = QueueDeclare(queue="q", durable=True)

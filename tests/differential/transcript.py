@@ -3,7 +3,7 @@
 A line is the whole content of a method, header and body; one that does not encode back to the
 very bytes that came shows those bytes as well. So equal lines are equal bytes, except for:
 
-- names the broker makes: `amq.gen-...` of 22 characters, `amq.ctag-...` of at least as many, and
+- names the broker makes: `amq.gen-...` and `amq.ctag-...`, of 22 characters in both brokers, and
   `amq.rabbitmq.reply-to....`, are numbered as they appear in the session;
 - the properties in connection.start: only `capabilities` is compared, as the rest is the
   broker's own name, version and licence, and the mechanisms are sorted;
@@ -23,12 +23,12 @@ import time
 import zlib
 from dataclasses import fields
 
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import ConnectionStart, Method, encode_method
 from leveret.amqp_frames.properties import Properties, encode_properties
+from leveret.amqp_frames.values.field_table import Field
 
 MADE_NAMES = re.compile(
-    r"amq\.gen-[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])|amq\.ctag-[A-Za-z0-9_-]{22,}|"
+    r"amq\.(?:gen|ctag)-[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])|"
     r"amq\.rabbitmq\.reply-to\.[^'\" ]+"
 )
 KIND_OF_ACCESS = re.compile("ACCESS_REFUSED - (configure|write|read) access to")

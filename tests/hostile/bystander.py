@@ -47,6 +47,14 @@ class Bystander(threading.Thread):
         assert got.body == body
         client.send(wire.ack(1, got.delivery_tag))
 
+    def wait_until_served(self, rounds: int) -> None:
+        """Return when it has been served so many times in all."""
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while self.served < rounds:
+            assert self.failure is None, repr(self.failure)
+            assert time.monotonic() < deadline, f"served {self.served} times"
+            self._ended.wait(0.005)
+
     def end(self) -> None:
         """It was served to the end, and never waited long."""
         self._ended.set()

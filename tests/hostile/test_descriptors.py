@@ -35,7 +35,7 @@ def is_served(served: Served) -> bool:
     try:
         with Client(served.host, served.port) as client:
             client.log_in()
-    except ConnectionError:
+    except (ConnectionError, AssertionError):
         return False
     return True
 
@@ -63,10 +63,8 @@ def test_who_only_connects_leaves_the_journal_its_file_descriptors(
         http_port = int(listening["http_address"].rpartition(":")[2])
         port = {"AMQP": served.port, "TLS": served.tls_port, "HTTP": http_port}[listener]
         with silent_connections(served.host, port):
-            if listener == "AMQP":
-                with Client(served.host, served.port) as late:
-                    late.expect_closed()
-                assert "too few file descriptors" in served.log()
+            # Wherever they have connected, they give way to one that says something.
+            wait_until(lambda: is_served(served))
             # Some of them large enough to go past the page cache; each begins a segment.
             for number in range(1, 21):
                 client.send(publish("durable", bytes(MIB * (number % 2) + MIB // 2), PERSISTENT))

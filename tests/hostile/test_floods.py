@@ -69,6 +69,20 @@ def test_publishes_begun_on_channels_never_opened_are_refused(attacked: BrokerPr
         assert client.rest() == []
 
 
+def test_routing_keys_without_end_are_kept_within_a_limit_whoever_sends_them(
+    attacked: BrokerProcess,
+) -> None:
+    with memory_bounded(attacked, GROWTH_BYTES_MAX, "120,000 routing keys on 30 channels"):
+        for _connection in range(3):
+            client = SocketClient(attacked.port)
+            for channel in range(1, 11):
+                client.send(wire.method(channel, wire.CHANNEL_OPEN, b"\0"))
+                client.expect(wire.CHANNEL_OPEN_OK)
+                keys = (f"{number:0100}.{channel}" for number in range(4_000))
+                client.send(b"".join(wire.publish(channel, "amq.topic", key, b"") for key in keys))
+            client.close()
+
+
 def test_a_body_above_the_limit_is_refused_and_not_kept(attacked: BrokerProcess) -> None:
     size = 200 * MIB
     with memory_bounded(attacked, GROWTH_BYTES_MAX, "a body of 200 MiB, of 128 allowed"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import frames_by_hand as wire
 import leveret
 from broker_watch import until
-from leveret.actors.runtime import LoopActor
+from leveret.actors.runtime.runtime import LoopActor
 from mutations import mutated
 from socket_client import EndedError, RefusedError, SocketClient
 from test_broken_frames import BROKEN

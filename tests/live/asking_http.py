@@ -9,6 +9,8 @@ from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 import leveret
+from holding import part
+from leveret.actors.control.http_connection import HttpListener
 from leveret.open_accounts import new_password_hash
 
 LIVE, READY, TRACE = "/api/health/live", "/api/health/ready", "/api/trace"
@@ -49,9 +51,8 @@ def asked(
 
 
 def open_connections(broker: leveret.Broker) -> set[Any]:
-    listener: Any = broker.node.http._listener  # type: ignore[union-attr]
-    found: set[Any] = listener.transports
-    return found
+    assert broker.node is not None
+    return part(broker.node.http, HttpListener).transports
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from leveret.logs.trace_figures import HOPS, QUANTILES, Latency, QueueFigures, TraceFigures
+from leveret.logs.reading.coverage import Coverage
+from leveret.logs.report.figures import HOPS, QUANTILES, Counts, Latency, QueueFigures, TraceFigures
 
 Line = dict[str, Any]
 Message = tuple[str, int, int]
+# A virtual host and a name.
+Queue = tuple[str, str]
 OF_QUEUES = {
     "message.enqueued",
     "journal.appended",
@@ -29,9 +32,12 @@ class ByHand:
 
     def __init__(self, lines: list[Line]) -> None:
         self.lines = sorted(lines, key=lambda line: line["t_ns"])
-        self.moments: dict[tuple[str, Message, str | None], int] = {}
+        self.moments: dict[tuple[str, Message, Queue | None], int] = {}
+        # Messages that are traced for what went wrong, and batches with how many one stands for.
+        self._late: set[Message] = set()
+        self.one_of: dict[tuple[str, int], int] = {}
         self._known = {
-            (line["boot"], line["queue_id"]): line["queue"]
+            (line["boot"], line["queue_id"]): queue_of(line)
             for line in reversed(self.lines)
             if line["event"] in ("message.enqueued", "message.recovered") and "queue_id" in line
         }
@@ -39,16 +45,33 @@ class ByHand:
             self._messages(line)
         self._syncs()
         self._answers()
+        self._weigh()
+        self.moments = {key: at for key, at in self.moments.items() if key[1] not in self._late}
+
+    def _weigh(self) -> None:
+        begun: dict[tuple[str, int], int] = {}
+        for (_event, (boot, batch, _place), _queue), t_ns in self.moments.items():
+            begun[boot, batch] = min(t_ns, begun.get((boot, batch), t_ns))
+        for (boot, batch), t_ns in begun.items():
+            chosen = [
+                line["one_of"]
+                for line in self.lines
+                if line["event"] == "trace.started" and line["boot"] == boot
+                if line["t_ns"] <= t_ns
+            ]
+            self.one_of[boot, batch] = max(1, *chosen[-1:], 1)
 
     def _messages(self, line: Line) -> None:
         event = line["event"]
-        queue = line.get("queue") if event in OF_QUEUES else None
+        queue = queue_of(line) if event in OF_QUEUES and "queue" in line else None
         if event == "journal.appended":
             queue = self._known.get((line["boot"], line["queue_id"]))
         if event in OF_QUEUES and queue is None:
             return
         for place in numbers(line.get("messages", ())):
             message = line["boot"], line["batch"], place
+            if line.get("late"):
+                self._late.add(message)
             self.moments.setdefault((event, message, queue), line["t_ns"])
 
     def _syncs(self) -> None:
@@ -77,8 +100,10 @@ class ByHand:
                     if message is not None:
                         self.moments["confirm.sent", message, None] = line["t_ns"]
 
-    def took(self, begin: str, end: str, is_per_queue: bool) -> Iterator[tuple[str | None, int]]:
-        """The queue, and how long it took, of every message that has both moments."""
+    def took(
+        self, begin: str, end: str, is_per_queue: bool
+    ) -> Iterator[tuple[Queue | None, int, int]]:
+        """The queue, how long it took and for how many, of every message with both moments."""
         messages = {
             (message, queue)
             for _event, message, queue in self.moments
@@ -90,40 +115,60 @@ class ByHand:
                 for event in (begin, end)
             )
             if first is not None and last is not None:
-                yield queue, last - first
+                yield queue, last - first, self.one_of[message[:2]]
 
     def _is_of_queue(self, event: str) -> bool:
         return event in OF_QUEUES or event == "journal.synced"
 
 
-def latency(values: list[int]) -> Latency:
-    values = sorted(values)
+def queue_of(line: Line) -> Queue:
+    return line.get("vhost", ""), line["queue"]
+
+
+def latency(taken: list[tuple[int, int]]) -> Latency:
+    values = sorted(value for value, _stands_for in taken)
     if not values:
         return Latency()
+    estimated = sum(stands_for for _value, stands_for in taken)
     ranks = [-(-round(quantile * 1000) * len(values) // 1000) for quantile in QUANTILES]
-    return Latency(len(values), *(values[rank - 1] for rank in ranks), values[-1])
+    return Latency(len(values), estimated, *(values[rank - 1] for rank in ranks), values[-1])
 
 
 def figures_by_hand(lines: list[Line]) -> TraceFigures:
     found = ByHand(lines)
+    coverage = Coverage()
+    for line in lines:
+        coverage.feed(line)
+    coverage.finish()
     boots: dict[str, list[int]] = {}
     for line in lines:
         boots.setdefault(line["boot"], []).append(line["t_ns"])
     hops = {hop.name: list(found.took(hop.begin, hop.end, hop.is_per_queue)) for hop in HOPS}
 
-    def queue_figures(queue: str) -> QueueFigures:
-        def count(event: str) -> int:
-            return sum((each, of) == (event, queue) for each, _, of in found.moments)
+    def queue_figures(queue: Queue) -> QueueFigures:
+        def count(event: str) -> list[int]:
+            of_event = [m for each, m, of in found.moments if (each, of) == (event, queue)]
+            return [found.one_of[message[:2]] for message in of_event]
 
-        def took(hop: str) -> list[int]:
-            return [value for of, value in hops[hop] if of == queue]
+        def took(hop: str) -> list[tuple[int, int]]:
+            return [taken for of, *taken in hops[hop] if of == queue]  # type: ignore[misc]
 
-        return QueueFigures(
-            queue,
+        # Each message's number of queues is in the trace: its confirm counts in each.
+        confirmed = [
+            found.one_of[message[:2]]
+            for message in {m for _, m, of in found.moments if of == queue}
+            if ("confirm.sent", message, None) in found.moments
+        ]
+        counted = [
             count("message.enqueued"),
-            len(took("confirm")),
+            confirmed,
             count("message.delivered"),
             count("message.settled"),
+        ]
+        return QueueFigures(
+            *queue,
+            Counts(*map(len, counted)),
+            Counts(*map(sum, counted)),
             latency(took("confirm")),
             latency(took("deliver")),
         )
@@ -134,5 +179,7 @@ def figures_by_hand(lines: list[Line]) -> TraceFigures:
         0,
         sum(max(each) - min(each) for each in boots.values()) / 1e9,
         tuple(queue_figures(queue) for queue in queues),
-        tuple((hop, latency([value for _, value in hops[hop.name]])) for hop in HOPS),
+        tuple((hop, latency([taken for _, *taken in hops[hop.name]])) for hop in HOPS),  # type: ignore[misc]
+        tuple(coverage.notes()),
+        any(one_of > 1 for one_of in found.one_of.values()),
     )

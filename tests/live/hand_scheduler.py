@@ -9,7 +9,7 @@ from itertools import count
 
 
 class HandScheduler:
-    """A `leveret.actors.scheduler.Scheduler`."""
+    """A `leveret.actors.runtime.runtime.Scheduler`."""
 
     def __init__(self) -> None:
         self.now = 0.0

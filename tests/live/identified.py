@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.amqp_frames.field_table import Plain, table_of
 from leveret.amqp_frames.methods import BasicAck, BasicNack
 from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import Plain, table_of
 from wire import Client, publish
 
 Connect = Callable[..., Client]

@@ -8,6 +8,14 @@ from concurrent.futures import Future
 from typing import Any
 
 import leveret
+import pykka
+import pytest
+from holding import part, parts
+from leveret.actors.channel.channel import Channel
+from leveret.actors.connection.flow import ReadingGate
+from leveret.actors.connection.listener import Listener
+from leveret.actors.connection.reader import Reader
+from leveret.actors.connection.writer import Writer
 from leveret.actors.messages import (
     ChannelFailed,
     Confirm,
@@ -19,8 +27,10 @@ from leveret.actors.messages import (
     WakeAt,
 )
 from leveret.actors.node_context import NodeContext
-from leveret.actors.runtime import tell
+from leveret.actors.runtime.runtime import tell
+from leveret.core.connection.publish_window import PublishWindow
 from leveret.core.definitions import QueueDefinition
+from leveret.core.queue.in_flight import InFlight
 
 TIMEOUT_SECONDS = 15.0
 
@@ -28,8 +38,6 @@ _nothing: Any = None
 # For each kind of actor, a message of its own that it cannot handle.
 MALFORMED: dict[str, Any] = {
     "Queue": Persisted(_nothing),
-    "QueueByPriority": Persisted(_nothing),
-    "DedupQueue": Persisted(_nothing),
     "Channel": Confirm(_nothing, _nothing),
     "Reader": ChannelFailed([], _nothing),  # type: ignore[arg-type]
     "Writer": StartHeartbeats(_nothing),
@@ -84,26 +92,61 @@ def queue_actor(broker: leveret.Broker, name: str) -> Ref:
     return queue_definition(broker, name).handle  # type: ignore[return-value]
 
 
+def inside(actor: Ref) -> Any:
+    """The actor behind a reference, for tests that look at its parts."""
+    # private: the one way behind a reference, for all tests.
+    return actor.actor_inbox.actor  # type: ignore[attr-defined]
+
+
+def refs_of(owner: object, kind: type[pykka.Actor]) -> list[Ref]:
+    """The references that the owner holds of actors of this class, the nearest first."""
+    return [each for each in parts(owner, pykka.ActorRef) if each.actor_class is kind]  # type: ignore[misc]
+
+
 def in_flight_count(broker: leveret.Broker, name: str) -> int:
-    """How many messages the queue has out."""
-    inside: Any = queue_actor(broker, name).actor_inbox.actor
-    return int(inside._messages.in_flight.message_count)
+    """How many messages the queue has delivered and not got back."""
+    return part(inside(queue_actor(broker, name)), InFlight).message_count
+
+
+def listener_of(broker: leveret.Broker) -> Ref:
+    return refs_of(broker.node, Listener)[0]
 
 
 def readers(broker: leveret.Broker) -> list[Ref]:
     """The readers of all connections, oldest first."""
-    assert broker.node is not None
-    listener: Any = broker.node._listener.actor_inbox.actor
-    return list(listener._readers)
+    return refs_of(inside(listener_of(broker)), Reader)
 
 
 def channel_actor(reader: Ref, channel_number: int = 1) -> Ref:
-    inside: Any = reader.actor_inbox.actor
-    actor = inside._channels._channels[channel_number]
-    assert actor is not None
-    return actor
+    for numbered in parts(inside(reader), dict):
+        actor = numbered.get(channel_number)
+        if isinstance(actor, pykka.ActorRef) and actor.actor_class is Channel:
+            return actor  # type: ignore[return-value]
+    raise AssertionError(f"no channel {channel_number}")
 
 
 def writer_actor(reader: Ref) -> Ref:
-    inside: Any = reader.actor_inbox.actor
-    return inside._writer
+    return refs_of(inside(reader), Writer)[0]
+
+
+def publish_window(reader: Ref) -> PublishWindow:
+    return part(inside(reader), PublishWindow)
+
+
+def reading_gate(reader: Ref) -> ReadingGate:
+    return part(inside(reader), ReadingGate)
+
+
+def transport_of(reader: Ref) -> Any:
+    # private: event loops have transports of classes of their own, so no type finds one.
+    return inside(reader)._transport
+
+
+def failure_of(broker: leveret.Broker) -> BaseException:
+    """Why the broker has ended by itself, which its stop says."""
+    with pytest.raises(leveret.BrokerFailedError) as said:
+        broker.stop()
+    failure = broker.failure
+    assert failure is not None
+    assert said.value.__cause__ is failure
+    return failure

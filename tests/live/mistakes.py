@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from leveret.amqp_frames.field_types import Field
 from leveret.amqp_frames.methods import (
     ChannelClose,
     ChannelCloseOk,
@@ -19,6 +18,7 @@ from leveret.amqp_frames.methods import (
     Method,
     QueueDeclare,
 )
+from leveret.amqp_frames.values.field_table import Field
 from wire import Client, methods_of
 
 

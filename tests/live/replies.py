@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.amqp_frames.methods import (
-    BasicDeliver,
-    BasicGet,
-    BasicGetOk,
-)
+from leveret.amqp_frames.methods import BasicDeliver, BasicGet, BasicGetOk
 from leveret.amqp_frames.properties import Properties
 from wire import Client, publish
 

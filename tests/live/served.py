@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,18 +22,22 @@ class Served:
         self,
         directory: Path,
         preexec: Callable[[], None] | None = None,
+        *,
+        stderr: int | None = None,
+        arguments: Sequence[str] = (),
         **settings: object,
     ) -> None:
+        """`stderr` is a descriptor to log to; None is the file `log`."""
         environment = {f"LEVERET_{name.upper()}": str(value) for name, value in settings.items()}
-        arguments = ["serve", "--port", "0", "--data-dir", str(directory / "data")]
+        command = ["serve", "--port", "0", "--data-dir", str(directory / "data"), *arguments]
         self.log_path = directory / "log"
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "leveret", *arguments],
+                [sys.executable, "-m", "leveret", *command],
                 env=_ENVIRONMENT | environment,
                 cwd=directory,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=log if stderr is None else stderr,
                 text=True,
                 preexec_fn=preexec,
             )

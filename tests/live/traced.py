@@ -11,12 +11,12 @@ from typing import Any
 import leveret
 import pytest
 from insides import wait_until
-from leveret.command_line import main
-from leveret.logs.trace_events import EVENTS
-from leveret.logs.trace_fields import COMMON
-from leveret.logs.trace_kinds import KINDS, is_of_kind
-from leveret.logs.trace_reader import parsed_line, read_trace, trace_files
-from leveret.logs.trace_tail import TraceTail
+from leveret.commands.command_line import main
+from leveret.logs.reading.reader import read_trace, trace_files
+from leveret.logs.reading.tail import TraceTail
+from leveret.logs.trace.events import COMMON, EVENTS
+from leveret.logs.trace.kinds import KINDS, is_of_kind
+from leveret.logs.trace.parsing import parsed_line
 from wire import Client
 
 Line = dict[str, Any]

@@ -11,12 +11,12 @@ from typing import Any
 
 import leveret
 import pytest
-from leveret.logs.trace_check import TraceCheck
-from leveret.logs.trace_reader import TraceFilesError, read_trace, trace_files
+from leveret.logs.reading.check import TraceCheck
+from leveret.logs.reading.reader import TraceFilesError, read_trace, trace_files
 
 OPTION = "--traced"
 # All that a broker writes in a test is in its trace.
-SETTINGS = {"trace_one_of": 1, "trace_buffer_events_max": 2_000_000, "trace_files_max": 1_000}
+SETTINGS = {"trace_one_of": 1, "trace_buffer_bytes_max": 512 << 20, "trace_files_max": 1_000}
 
 
 class Totals:
@@ -53,5 +53,5 @@ def faults_below(directory: Path) -> Iterator[str]:
         check.feed(read_trace(files))
         Totals.traces += 1
         Totals.events += check.events
-        Totals.answered += check.answered
+        Totals.answered += check.channels.answered
         yield from check.faults

@@ -29,7 +29,6 @@ from leveret.amqp_frames.constants import (
     FRAME_METHOD,
     PROTOCOL_HEADER,
 )
-from leveret.amqp_frames.field_table import table_of
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -58,6 +57,7 @@ from leveret.amqp_frames.methods import (
     decode_method,
 )
 from leveret.amqp_frames.properties import Properties, decode_properties
+from leveret.amqp_frames.values.field_table import table_of
 
 __all__ = [
     "FRAME_MAX_BYTES",
@@ -87,7 +87,7 @@ class Client:
         self._unread = bytearray()
         self.start: ConnectionStart | None = None
         self.tune: ConnectionTune | None = None
-        self._next_seq_no = 1
+        self.next_seq_no = 1
 
     def __enter__(self) -> Self:
         return self
@@ -257,9 +257,9 @@ class Client:
         On channel 1, which is in confirm mode and publishes in no other way.
         """
         self.send(*(publish(queue, body, properties) for body in bodies))
-        first = self._next_seq_no
-        self._next_seq_no += len(bodies)
-        self.expect_acks(range(first, self._next_seq_no))
+        first = self.next_seq_no
+        self.next_seq_no += len(bodies)
+        self.expect_acks(range(first, self.next_seq_no))
 
     def expect_acks(self, numbers: range, channel: int = 1) -> None:
         """The next frames must be acks, single or cumulative, until all of these are answered."""
@@ -284,9 +284,13 @@ class Client:
         """The channel has looked at all that was sent, and no frame came besides the answer."""
         assert self.ask(channel, ChannelFlow(True)) == ChannelFlowOk(True)
 
+    def hang_up(self) -> None:
+        """Send nothing more; the broker, which has been waiting for that, closes the socket."""
+        self.socket.shutdown(socket.SHUT_WR)
+        self.expect_closed()
+
     def close(self) -> None:
         """The polite way."""
         answer = self.ask(0, ConnectionClose(200, "Goodbye"))
         assert answer == ConnectionCloseOk()
-        self.expect_closed()
         self.drop()

@@ -14,7 +14,7 @@ def logged_names() -> dict[str, str]:
     """Every string literal that is the event of a log call: its place."""
     found = {}
     for folder in ("actors", "node", "storage", "logs", "spark"):
-        for file in (ROOT / folder).glob("*.py"):
+        for file in (ROOT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(file.read_text())):
                 if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                     continue
@@ -32,9 +32,10 @@ def test_every_event_that_is_logged_is_in_the_list() -> None:
 
 
 def test_every_finding_of_recovery_has_its_event() -> None:
-    source = (ROOT / "storage" / "recovery.py").read_text()
-    findings = set(re.findall(r'_note\(\s*"(\w+)"', source))
-    assert findings
+    sources = [path.read_text() for path in (ROOT / "storage").rglob("*.py")]
+    notes = re.compile(r'\.note\(\s*"(\w+)"')
+    findings = {finding for source in sources for finding in notes.findall(source)}
+    assert len(findings) == 7
     assert {f"journal.{finding}" for finding in findings} <= EVENTS
 
 

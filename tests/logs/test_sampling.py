@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.logs.sampling import RUN_MESSAGES, Places, among, positions, ranges, sampled
+from leveret.logs.trace.sampling import RUN_MESSAGES, Places, among, positions, ranges, sampled
 
 EVERY = st.integers(1, 400)
 BATCHES = st.integers(1, 2**63)

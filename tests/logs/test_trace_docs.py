@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leveret.logs.trace_events import EVENTS
-from leveret.logs.trace_fields import COMMON, FIELDS
-from leveret.logs.trace_figures import HOPS
-from leveret.logs.trace_kinds import KINDS
+from leveret.logs.report.figures import HOPS
+from leveret.logs.trace.events import COMMON, EVENTS, FIELDS
+from leveret.logs.trace.kinds import KINDS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "TRACE.md").read_text()
 

@@ -10,15 +10,26 @@ from typing import Any
 
 import pytest
 from figures_by_hand import figures_by_hand
-from leveret.logs.sampling import ranges
-from leveret.logs.trace_reader import trace_files
+from leveret.logs.reading.reader import trace_files
+from leveret.logs.trace.sampling import ranges
 
 pytest.importorskip("duckdb")
 
-from leveret.logs.trace_engine import figures_of
+from leveret.logs.report.engine import figures_of
 
 Line = dict[str, Any]
-QUEUES = ("red", "blue")
+# Two virtual hosts have a queue of that name.
+QUEUES = (("/", "red"), ("other", "red"), ("/", "blue"))
+# What the readers of all traces rely on, of whichever event.
+ALWAYS: Line = {
+    "time": "2026-01-02T03:04:05.678901+00:00",
+    "actor": "actor",
+    "exchange": "",
+    "routing_key": "",
+    "delivery_tag": [[1, 1]],
+    "attempt": 1,
+    "reason": "",
+}
 
 
 class MadeUpTrace:
@@ -31,6 +42,9 @@ class MadeUpTrace:
         batch = 0
         for boot in ("one", "two"):
             for life in range(2):
+                if life or self._random.random() < 0.5:
+                    one_of = self._random.choice([1, 3, 100])
+                    self._write("trace.started", boot, one_of=one_of, queues=[], format=2)
                 for channel in (1, 2):
                     open_numbers: list[int] = []
                     next_number = 1
@@ -46,7 +60,7 @@ class MadeUpTrace:
 
     def _write(self, event: str, boot: str, **fields: object) -> None:
         self._now += self._random.randrange(1, 50)
-        self.lines.append({"t_ns": self._now, "boot": boot, "event": event, **fields})
+        self.lines.append({**ALWAYS, "t_ns": self._now, "boot": boot, "event": event, **fields})
 
     def _some(self, places: list[int]) -> list[int]:
         if self._random.random() < 0.5:
@@ -68,17 +82,21 @@ class MadeUpTrace:
                 numbers["seq_no"].append([number, number + last - first])
                 number += last - first + 1
         self._write("command.assembled", boot, **where, **at, **numbers)
-        self._write("message.routed", boot, **where, **at, queues=list(QUEUES))
-        for queue_id, queue in enumerate(QUEUES):
+        self._write("message.routed", boot, **where, **at, queues=["red", "blue"])
+        for queue_id, (vhost, queue) in enumerate(QUEUES):
             for event in ("enqueued", "persisted", "delivered", "settled", "delivered"):
                 held = ranges(self._some(places))
-                fields: Line = {"queue": queue, "batch": batch, "messages": held}
+                fields: Line = {"queue": queue, "vhost": vhost, "batch": batch, "messages": held}
                 if event == "enqueued":
                     fields["queue_id"] = queue_id
+                elif self._random.random() < 0.05:
+                    fields["late"] = True
                 self._write(f"message.{event}", boot, **fields)
             held = ranges(self._some(places))
             self._write("journal.appended", boot, queue_id=queue_id, batch=batch, messages=held)
-            self._write("confirm.queued", boot, queue=queue, batch=batch, messages=held)
+            self._write(
+                "confirm.queued", boot, queue=queue, vhost=vhost, batch=batch, messages=held
+            )
             if self._random.random() < 0.7:
                 self._write("journal.synced", boot, batches=[batch, batch - 1])
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from leveret.logs.trace_follow import BATCHES_MAX, Follower, Wanted, readable
+from holding import parts
+from leveret.logs.reading.follow import BATCHES_MAX, Follower, Wanted, readable
+from leveret.logs.spans import Spans
 
 Line = dict[str, Any]
 PLACE = {"boot": "b", "connection": "c:1", "channel": 1}
@@ -21,7 +23,7 @@ def of_queue(event: str, queue: str, batch: int, *spans: list[int], **fields: An
 
 def shown(wanted: Wanted, *lines: Line) -> list[Line]:
     follower = Follower(wanted)
-    return [each for line in lines for _, each in follower.take(b"", line)]
+    return [each for line in lines for _, each in follower.select(b"", line)]
 
 
 ROUTED = {"queues": ["orders"], "routing_key": "orders"}
@@ -87,16 +89,17 @@ def test_what_is_not_wanted_is_not_kept() -> None:
     others = about("message.enqueued", 1, [0, 0], queue="other")
     closed = {**PLACE, "event": "channel.closed", "seq_no": []}
     for line in (*PUBLISHED[:3], others, closed):
-        assert follower.take(b"", line) == []
-    [batch] = follower._batches.values()
-    assert (batch.waiting, follower._numbers) == ([], {})
+        assert follower.select(b"", line) == []
+    assert not [kept for kept in parts(follower, dict) if "event" in kept]
+    # Of the one batch, which messages are wanted; of its channel, no numbers.
+    assert len(parts(follower, Spans)) == 1
 
 
 def test_no_more_batches_are_remembered_than_that() -> None:
     follower = Follower(Wanted(queues=frozenset(["orders"])))
     for number in range(BATCHES_MAX + 10):
-        follower.take(b"", about("message.routed", number, [0, 0], **ROUTED))
-    assert len(follower._batches) == BATCHES_MAX
+        follower.select(b"", about("message.routed", number, [0, 0], **ROUTED))
+    assert len(parts(follower, Spans)) == BATCHES_MAX
 
 
 def test_names_of_clients_do_not_reach_the_terminal_as_they_are() -> None:

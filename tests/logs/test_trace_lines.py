@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from leveret.logs import trace_lines
-from leveret.logs.trace_lines import TraceLines
+from leveret.logs.trace import lines as trace_lines
+from leveret.logs.trace.lines import TraceLines
 
 
 @pytest.fixture(autouse=True, params=["orjson", "json"])
@@ -21,10 +21,14 @@ WALL_NS = 1_795_258_986 * SECOND_NS
 
 
 def line_of(at_ns: int, **fields: object) -> dict[str, object]:
-    lines = TraceLines("boot").rendered([(at_ns, "queue.event", "queue", fields)], WALL_NS)
-    assert lines.endswith(b"\n")
-    line: dict[str, object] = json.loads(lines)
+    data = new_lines().line(at_ns, "queue.event", "queue", fields)
+    assert data.endswith(b"\n")
+    line: dict[str, object] = json.loads(data)
     return line
+
+
+def new_lines() -> TraceLines:
+    return TraceLines("boot", wall_offset_ns=lambda: WALL_NS)
 
 
 def test_a_line_has_when_where_and_what() -> None:
@@ -44,11 +48,11 @@ def test_an_event_without_fields_is_a_line_too() -> None:
 
 
 def test_each_event_has_its_own_second_and_actor() -> None:
-    entries = [
-        (SECOND_NS * second, "queue.event", actor, {})
+    made = new_lines()
+    lines = [
+        made.line(SECOND_NS * second, "queue.event", actor, {})
         for second, actor in ((1, "a"), (1, "b"), (2, "b"), (1, "a"))
     ]
-    lines = TraceLines("boot").rendered(entries, WALL_NS).splitlines()
     shown = [(line["time"][17:19], line["actor"]) for line in map(json.loads, lines)]
     assert shown == [("07", "a"), ("07", "b"), ("08", "b"), ("07", "a")]
 

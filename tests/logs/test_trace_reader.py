@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from leveret.logs.trace_reader import TraceFilesError, ends_within_a_line, read_trace, trace_files
+from leveret.logs.reading.reader import TraceFilesError, ends_within_a_line, read_trace, trace_files
 
 LINES = [json.dumps({"t_ns": n, "boot": "b", "event": "e"}).encode() + b"\n" for n in range(1000)]
 
@@ -29,7 +29,7 @@ def test_files_that_were_packed_or_dropped_since_they_were_listed(tmp_path: Path
     assert [line["t_ns"] for line in read_trace(files)] == [1, 2]
     duckdb = pytest.importorskip("duckdb")
     assert duckdb
-    from leveret.logs.trace_engine import figures_of
+    from leveret.logs.report.engine import figures_of
 
     assert figures_of(files).events == 2
 
@@ -48,7 +48,7 @@ def test_what_is_not_packed_though_its_name_says_so_is_one_clear_line(tmp_path: 
     with pytest.raises(TraceFilesError, match=r"trace-1.jsonl.gz cannot be read: "):
         list(read_trace([path]))
     pytest.importorskip("duckdb")
-    from leveret.logs.trace_engine import figures_of
+    from leveret.logs.report.engine import figures_of
 
     with pytest.raises(TraceFilesError, match=r"the trace cannot be read: .*trace-1.jsonl.gz"):
         figures_of([path])

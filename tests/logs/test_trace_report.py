@@ -9,15 +9,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from leveret.command_line import main
-from leveret.logs.trace_figures import HOPS, Latency, QueueFigures, TraceFigures
-from leveret.logs.trace_picture import QUEUES_MAX, page, svg
-from leveret.logs.trace_report import report
-from leveret.progress import Progress
+from leveret.commands.command_line import main
+from leveret.commands.progress import Progress
+from leveret.logs.report.figures import HOPS, Counts, Latency, QueueFigures, TraceFigures
+from leveret.logs.report.picture import QUEUES_MAX, page, svg
+from leveret.logs.report.tables import report
 from traced import client_of, traced
 from wire import PERSISTENT
 
-TOOK = Latency(1_000, 20_000, 1_500_000, 20_000_000, 999_000_000, 2_000_000_000)
+TOOK = Latency(1_000, 1_000, 20_000, 1_500_000, 20_000_000, 999_000_000, 2_000_000_000)
+
+COUNTS = Counts(1_000, 999, 7, 0)
 
 
 def figures(*queues: str) -> TraceFigures:
@@ -25,7 +27,7 @@ def figures(*queues: str) -> TraceFigures:
         12_345,
         1,
         2.0,
-        tuple(QueueFigures(queue, 1_000, 999, 7, 0, TOOK, Latency()) for queue in queues),
+        tuple(QueueFigures("/", queue, COUNTS, COUNTS, TOOK, Latency()) for queue in queues),
         tuple((hop, Latency() if hop.name == "settle" else TOOK) for hop in HOPS),
     )
 
@@ -77,6 +79,7 @@ def test_no_queue_and_too_many_make_a_picture_all_the_same(names: list[str]) -> 
     assert (f"the {QUEUES_MAX} largest are shown" in drawn) == bool(names)
 
 
+@pytest.mark.sockets
 def test_the_command_reports_on_a_brokers_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,7 +102,7 @@ def test_the_command_reports_on_a_brokers_trace(
     told = json.loads(capsys.readouterr().out)
     assert told["hops"]["sync"]["messages"] == 20
     assert told["queues"][0]["queue"] == "orders"
-    assert told["queues"][0]["delivered"] == 1
+    assert told["queues"][0]["traced"]["delivered"] == 1
 
 
 def test_what_cannot_be_reported_is_one_clear_line(
@@ -126,7 +129,7 @@ class Terminal(io.StringIO):
 def test_progress_is_told_on_a_terminal_and_taken_away_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("leveret.progress.SECONDS_MIN", 0)
+    monkeypatch.setattr("leveret.commands.progress.SECONDS_MIN", 0)
     for stream, said in ((Terminal(), "\rreading:  50%\r             \r"), (io.StringIO(), "")):
         with Progress("reading", stream) as progress:
             progress(0.5)

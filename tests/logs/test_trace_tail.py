@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from leveret.logs.trace_tail import TraceTail
+from leveret.logs.reading.tail import TraceTail
 
 
 def compress(path: Path) -> None:

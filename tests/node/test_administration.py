@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import leveret
 import pytest
 from leveret.amqp_frames.methods import BasicQos, ExchangeDeclare, QueueBind
 from served import Served
+from typed_commands import ProcessShell, Shell
 from wire import Client
-
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
-
-
-class Shell:
-    """Runs `leveret ...` on one data directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def run(self, *words: str, typed: str = "", code: int = 0) -> tuple[str, str]:
-        """Output and errors of a command that ends with `code`."""
-        done = subprocess.run(
-            [sys.executable, "-m", "leveret", *words, "--data-dir", str(self.directory)],
-            env=CLEAN | {"LEVERET_PASSWORD_HASH_COST": "10"},
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return done.stdout, done.stderr
-
-    def said(self, *words: str, typed: str = "") -> str:
-        output, errors = self.run(*words, typed=typed)
-        assert errors == ""
-        return output
-
-    def rows(self, *words: str) -> Any:
-        return json.loads(self.said(*words, "--json"))
-
-    def refused(self, *words: str, typed: str = "") -> str:
-        output, errors = self.run(*words, typed=typed, code=1)
-        assert output == ""
-        assert errors.count("\n") == 1
-        return errors.removeprefix("leveret: ").strip()
 
 
 @pytest.fixture
@@ -74,7 +34,7 @@ def change_everything(shell: Shell) -> None:
     )
     assert (
         shell.said("user", "tags", "bob", "management", "policymaker")
-        == "user 'bob' has other tags\n"
+        == "user 'bob' has the tags management, policymaker now, and had no tags\n"
     )
     assert (
         shell.said("vhost", "add", "v") == "vhost 'v' is added; nobody has permissions there yet\n"
@@ -89,16 +49,19 @@ def change_everything(shell: Shell) -> None:
     )
     assert (
         shell.said("permissions", "set", "ann", "--vhost", "v", "^ann", ".*", "")
-        == "user 'ann' has other permissions in vhost 'v'\n"
+        == "user 'ann' has in vhost 'v' now configure '^ann', write '.*', read '', "
+        "and had no permissions there\n"
     )
+    shell.said("permissions", "set", "bob", "", "", "")
     assert (
         shell.said("permissions", "set", "bob", "", "", ".*")
-        == "user 'bob' has other permissions in vhost '/'\n"
+        == "user 'bob' has in vhost '/' now configure '', write '', read '.*', "
+        "and had configure '', write '', read ''\n"
     )
     assert (
         shell.said("permissions", "clear", "bob") == "user 'bob' may not use vhost '/' any more\n"
     )
-    assert shell.said("user", "delete", "guest") == "user 'guest' is deleted\n"
+    assert shell.said("user", "delete", "guest", "--yes") == "user 'guest' is deleted\n"
 
 
 def check_everything(shell: Shell) -> None:
@@ -142,7 +105,7 @@ def test_accounts_are_changed_on_a_running_broker_and_are_there_after_it(shell: 
 
 
 def test_what_a_command_has_done_is_there_after_kill_9(tmp_path: Path) -> None:
-    shell = Shell(tmp_path / "data")
+    shell = ProcessShell(tmp_path / "data")
     with Served(tmp_path, log_level="error", password_hash_cost=10) as broker:
         shell.said("user", "add", "ann", typed="secret\n")
         shell.said("vhost", "add", "v")

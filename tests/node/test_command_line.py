@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -13,19 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from leveret.command_line import SWITCH_INTERVAL_SECONDS, main
-from leveret.control_client import NoBrokerError, ask_broker
+from leveret.commands.command_line import SWITCH_INTERVAL_SECONDS, main
+from leveret.commands.control_client import NoBrokerError, ask_broker
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
 
 
 def serve(
-    *flags: str, cwd: Path, preexec: Callable[[], None] | None = None
+    *flags: str, cwd: Path, preexec: Callable[[], None] | None = None, **variables: str
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "leveret", "serve", *flags],
         cwd=cwd,
-        env=CLEAN,
+        env=CLEAN | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -130,7 +131,11 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = refused(serve("--port", str(port), "--data-dir", "data", cwd=tmp_path), 1)
-    assert line == f"leveret: cannot listen on 127.0.0.1:{port}: Address already in use"
+    begin = f"leveret: cannot listen on 127.0.0.1:{port}: Address already in use; "
+    assert line.startswith(begin)
+    way_out = re.search(r"put LEVERET_PORT=(\d+) in front of the command", line)
+    assert way_out, line
+    assert int(way_out[1]) != port
 
 
 def test_a_data_directory_in_use_is_said_in_one_line(tmp_path: Path) -> None:
@@ -140,6 +145,32 @@ def test_a_data_directory_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     first.terminate()
     first.communicate(timeout=30)
     assert line == "leveret: data directory data is in use by another broker"
+
+
+def test_a_folder_of_somebody_else_is_refused_as_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to-ann").touch()
+    line = refused(serve("--port", "0", "--data-dir", "letters", cwd=tmp_path), 1)
+    assert line.startswith(
+        "leveret: data directory letters has files in it that are not a broker's (to-ann): "
+    )
+    assert [file.name for file in (tmp_path / "letters").iterdir()] == ["to-ann"]
+
+
+def test_variables_that_are_no_settings_are_warned_of_in_the_log(tmp_path: Path) -> None:
+    variables = {"LEVERET_SERVICE_HOST": "10.0.0.1", "LEVERET_PORT": "tcp://10.0.0.1:5672"}
+    process = serve(
+        "--port", "0", "--data-dir", "data", cwd=tmp_path, LEVERET_LOGLEVEL="info", **variables
+    )
+    port_of(process)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    reasons = [each["reason"] for each in lines if each["event"] == "configuration.passed_over"]
+    assert process.returncode == 0
+    assert any("LEVERET_SERVICE_HOST" in reason for reason in reasons)
+    assert any("LEVERET_PORT=tcp://10.0.0.1:5672" in reason for reason in reasons)
+    assert any(reason.endswith("did you mean LEVERET_LOG_LEVEL?") for reason in reasons)
 
 
 def test_a_data_directory_of_a_newer_version_is_said_in_one_line(tmp_path: Path) -> None:

@@ -8,21 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from leveret.administration import DONE
-from leveret.command_line import main
-from leveret.core.account_requests import REQUESTS
-
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
-
-
-def test_every_change_says_what_it_has_done() -> None:
-    assert set(DONE) == set(REQUESTS)
+from leveret.commands.command_line import main
 
 
 @pytest.mark.parametrize("action", [("check",), ("explain", "1-1-1"), ("status",)])
 @pytest.mark.parametrize("how", ["flag", "environment", "file"])
 def test_the_trace_is_looked_for_where_the_other_commands_look(
-    tmp_path: Path, action: tuple[str, ...], how: str
+    tmp_path: Path,
+    action: tuple[str, ...],
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     data_dir = tmp_path / "elsewhere"
     settings = tmp_path / "leveret.toml"
@@ -32,17 +28,13 @@ def test_the_trace_is_looked_for_where_the_other_commands_look(
         "environment": ([], {"LEVERET_DATA_DIR": str(data_dir)}),
         "file": (["--config", str(settings)], {}),
     }[how]
-    done = subprocess.run(
-        [sys.executable, "-m", "leveret", "trace", *action, *words],
-        env=CLEAN | environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert str(data_dir) in done.stderr
+    for name in [name for name in os.environ if name.startswith("LEVERET_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", *action, *words]) == 1
+    assert str(data_dir) in capsys.readouterr().err
 
 
 def test_where_nobody_can_be_asked_for_the_password_the_command_says_so(
@@ -55,3 +47,32 @@ def test_where_nobody_can_be_asked_for_the_password_the_command_says_so(
     assert main(["trace", "status", "--url", "http://127.0.0.1:1"]) == 1
     said = "nobody gives guest's password: LEVERET_PASSWORD or --password-file can"
     assert capsys.readouterr().err == f"leveret: {said}\n"
+
+
+def test_without_a_terminal_the_command_says_in_one_line_how_it_gets_the_password() -> None:
+    environment = {name: each for name, each in os.environ.items() if name != "LEVERET_PASSWORD"}
+    done = subprocess.run(
+        [sys.executable, "-m", "leveret", "trace", "status", "--url", "http://127.0.0.1:1"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment,
+        text=True,
+        # Without the terminal of the person who runs the tests.
+        start_new_session=True,
+        check=False,
+    )
+    said = "nobody gives guest's password: LEVERET_PASSWORD or --password-file can"
+    assert (done.returncode, done.stderr) == (1, f"leveret: {said}\n")
+
+
+@pytest.mark.parametrize("connection", ["127.0.0.1", "127.0.0.1:", "47792"])
+def test_a_publisher_s_address_without_a_port_is_refused_with_an_example(
+    connection: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace-1.jsonl"
+    trace.touch()
+    place = ["--connection", connection, "--seq-no", "1", "--files", str(trace)]
+    assert main(["trace", "explain", *place]) == 1
+    assert capsys.readouterr().err == (
+        f"leveret: {connection!r} is no address and port of a publisher, as in 127.0.0.1:47792\n"
+    )

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
-from leveret import Broker
 from leveret.configuration import Configuration, load, setting_names
 from leveret.errors import ConfigurationError
+from leveret.settings import Settings
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "leveret.toml"
 
@@ -29,6 +29,18 @@ def test_every_setting_of_the_example_file_is_explained_above_it() -> None:
         if line and not line.startswith("#"):
             above = lines[number - 1]
             assert above.startswith(("# ", "default_user")), f"nothing explains {line!r}"
+
+
+def test_every_setting_is_an_argument_of_a_broker_with_its_type() -> None:
+    wider: dict[str, Any] = {
+        "data_dir": Path | str,
+        **dict.fromkeys(("trace_queues", "loopback_users")),
+    }
+    hints = get_type_hints(Settings)
+    assert list(hints) == setting_names(), "node/settings.py"
+    for name, kind in get_type_hints(Configuration).items():
+        expected = wider.get(name, kind) or list[str] | tuple[str, ...]
+        assert hints[name] == expected, name
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -92,10 +104,6 @@ def test_a_fault_in_the_file_is_one_line_that_names_it(
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        (
-            {"LEVERET_DATADIR": "x"},
-            "LEVERET_DATADIR in the environment is not a setting; did you mean LEVERET_DATA_DIR?",
-        ),
         ({"LEVERET_PORT": "tcp"}, "LEVERET_PORT: 'tcp' is not a whole number"),
         ({"LEVERET_PORT": "-1"}, "LEVERET_PORT: -1 is not between 0 and 65535"),
         ({"LEVERET_DEFAULT_PASSWORD": ""}, "LEVERET_DEFAULT_PASSWORD: must not be empty"),
@@ -108,6 +116,51 @@ def test_a_fault_in_the_environment_names_the_variable(
     with pytest.raises(ConfigurationError) as fault:
         load({}, environment)
     assert str(fault.value).startswith(message)
+
+
+def warnings_of(environment: dict[str, str]) -> tuple[Configuration, list[str]]:
+    warnings: list[str] = []
+    return load({}, environment, warn=warnings.append), warnings
+
+
+def test_an_unknown_name_in_the_environment_is_warned_of_with_the_nearest_known_one() -> None:
+    configuration, warnings = warnings_of({"LEVERET_DATADIR": "x", "LEVERET_ZZZ": "y"})
+    assert configuration == Configuration()
+    assert warnings == [
+        "LEVERET_DATADIR in the environment is not a setting and is passed over; "
+        "did you mean LEVERET_DATA_DIR?",
+        "LEVERET_ZZZ in the environment is not a setting and is passed over",
+    ]
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_passed_over_with_a_warning() -> None:
+    address = "tcp://10.0.0.1:5672"
+    variables = {
+        "LEVERET_SERVICE_HOST": "10.0.0.1",
+        "LEVERET_SERVICE_PORT": "5672",
+        "LEVERET_SERVICE_PORT_AMQP": "5672",
+        "LEVERET_PORT": address,
+        "LEVERET_PORT_5672_TCP": address,
+        "LEVERET_PORT_5672_TCP_PROTO": "tcp",
+        "LEVERET_PORT_5672_TCP_PORT": "5672",
+        "LEVERET_PORT_5672_TCP_ADDR": "10.0.0.1",
+        # Of services named leveret-tls and leveret-http.
+        "LEVERET_TLS_PORT": "tcp://10.0.0.1:5671",
+        "LEVERET_HTTP_PORT": "tcp://10.0.0.1:15672",
+        "LEVERET_HTTP_SERVICE_PORT": "15672",
+    }
+    configuration, warnings = warnings_of(variables | {"LEVERET_HEARTBEAT_SECONDS": "7"})
+    assert configuration == Configuration(heartbeat_seconds=7)
+    [warning] = warnings
+    assert "Kubernetes" in warning
+    assert "LEVERET_PORT=tcp://10.0.0.1:5672, " in warning
+    assert all(name in warning for name in variables)
+
+
+def test_a_port_in_the_environment_is_still_a_number() -> None:
+    assert warnings_of({"LEVERET_PORT": "5673"}) == (Configuration(port=5673), [])
+    with pytest.raises(ConfigurationError, match="is not a whole number"):
+        load({}, {"LEVERET_PORT": "tpc://10.0.0.1:5672"})
 
 
 def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
@@ -144,9 +197,3 @@ def test_the_password_is_not_in_what_is_printed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as fault:
         load({}, {}, file)
     assert str(fault.value) == f"default_password in {file}: it is not a string"
-
-
-def test_a_program_may_write_lists_as_the_file_has_them() -> None:
-    assert Broker(trace_queues=["orders"]).configuration.trace_queues == ("orders",)
-    with pytest.raises(ConfigurationError, match="is not a list of strings"):
-        Broker(trace_queues=[1])

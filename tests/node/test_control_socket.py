@@ -12,9 +12,9 @@ from typing import Any
 
 import leveret
 import pytest
-from leveret.actors import control
-from leveret.control_client import NoBrokerError, RequestError, ask_broker
-from leveret.control_path import CONTROL_SOCKET_NAME, control_path
+from leveret.actors.control import control
+from leveret.commands.control_client import NoBrokerError, RequestError, ask_broker
+from leveret.listening.control_socket import CONTROL_SOCKET_NAME, control_path
 
 
 def directory_of(broker: leveret.Broker) -> Path:
@@ -45,6 +45,8 @@ def test_the_socket_is_the_owner_s_alone_and_goes_with_the_broker(tmp_path: Path
 
 
 def test_a_socket_that_a_killed_broker_left_behind_is_in_nobody_s_way(tmp_path: Path) -> None:
+    with leveret.Broker(data_dir=tmp_path, port=0, log_level="error", password_hash_cost=10):
+        pass
     with socket.socket(socket.AF_UNIX) as left, control_path(tmp_path) as path:
         left.bind(path)
     with pytest.raises(NoBrokerError):

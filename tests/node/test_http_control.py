@@ -5,15 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import leveret
 import pytest
-from asking_http import HARE, LIVE, READY, TRACE, asked, open_connections, port, read_all
+from asking_http import HARE, LIVE, READY, TRACE, asked, open_connections, read_all
 from gated_files import GatedFiles
 from insides import context_of, wait_until
-from leveret.control_client import ask_broker
+from leveret.commands.control_client import ask_broker
 from log_lines import LogLines
 from wire import PERSISTENT, Client, publish
 
@@ -21,18 +20,6 @@ from wire import PERSISTENT, Client, publish
 @pytest.fixture
 def settings() -> dict[str, object]:
     return {"http_listener": "on", "http_port": 0, "log_level": "info"}
-
-
-@pytest.fixture
-def socket_to(broker: leveret.Broker) -> Iterator[Callable[[], socket.socket]]:
-    with ExitStack() as stack:
-
-        def connected() -> socket.socket:
-            return stack.enter_context(
-                socket.create_connection(("127.0.0.1", port(broker)), timeout=15)
-            )
-
-        yield connected
 
 
 # --- Who may ask what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.tables import listing, table
+from leveret.commands.tables import listing, table
 
 
 def test_columns_are_as_wide_as_what_is_in_them() -> None:

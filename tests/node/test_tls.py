@@ -14,7 +14,7 @@ import trustme
 from certificates import Certificates
 from leveret.configuration import Configuration
 from leveret.errors import StartError
-from leveret.tls import tls_context
+from leveret.listening.tls import tls_context
 
 
 def fault(**settings: Any) -> str:
@@ -95,7 +95,8 @@ def test_a_port_in_use_is_named_and_the_data_directory_is_free_again(
         with pytest.raises(StartError) as refused:
             leveret.Broker(**(settings | wrong)).start()
     address = f"127.0.0.1:{wrong['tls_port']}"
-    assert str(refused.value) == f"cannot listen on {address}: Address already in use"
+    assert str(refused.value).startswith(f"cannot listen on {address}: Address already in use; ")
+    assert "put LEVERET_TLS_PORT=" in str(refused.value)
     with leveret.Broker(**settings) as broker:
         assert broker.tls_port is None
 

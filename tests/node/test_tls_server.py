@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import structlog
 from certificates import Certificates
-from leveret import tls_server
-from leveret.tls_server import TlsServer
+from leveret.core.connection.waiting_peers import Crowds
+from leveret.listening import tls_server
+from leveret.listening.tls_server import TlsServer
 
 
 class Listener:
@@ -53,6 +54,7 @@ def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
             listener,
             context,
             log,  # type: ignore[arg-type]
+            crowds=Crowds(),
             handshakes_max=10,
             file_descriptors_kept=0,
             handshake_timeout_seconds=5,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
-from leveret.command_line import main
+from leveret.commands.command_line import main
 from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
@@ -139,6 +139,8 @@ OF_DURABLE = [
     "journal.synced",
     "message.persisted",
     "confirm.queued",
+    "confirm.received",
+    "confirm.recorded",
     "confirm.sent",
     "message.delivered",
     "message.requeued",
@@ -162,11 +164,18 @@ def test_a_routing_key_shows_the_hops_of_what_was_published_with_it(worked: Path
     assert names(shown(worked, "--routing-key", "durable")) == OF_DURABLE
 
 
+def test_what_the_trace_says_of_itself_is_shown_whatever_is_chosen(worked: Path) -> None:
+    shown_events = [line["event"] for line in shown(worked, "--event", "message.returned")]
+    assert shown_events == ["trace.started", "message.returned", "trace.stopped"]
+
+
 def test_events_are_chosen_by_name_or_kind(worked: Path) -> None:
     stops = ("--event", "trace.stopped")
     assert names(shown(worked, "--event", "message.returned", *stops)) == ["message.returned"]
     kind = names(shown(worked, "--event", "confirm", *stops))
-    assert set(kind) == {"confirm.queued", "confirm.sent"}
+    assert set(kind) == {
+        *("confirm.queued", "confirm.received", "confirm.recorded", "confirm.sent"),
+    }
     both = names(shown(worked, "--event", "confirm.sent", "--queue", "transient", *stops))
     assert both == ["confirm.sent"]
 

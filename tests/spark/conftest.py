@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from leveret.spark.java import java_missing
+from leveret.spark.session import java_missing
 
 if TYPE_CHECKING:
-    from leveret.spark.stream_source import StreamReader
+    from leveret.spark.source.stream_source import StreamReader
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
@@ -35,6 +35,11 @@ from target_brokers import KillableRabbitMQ, RestartableLeveret, Target  # noqa:
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
 
+# Each JVM lives too shortly for its second compiler, which takes half of the processor time of a
+# start. But the code cache that comes with one compiler, 48 MB, is full after the trace checks, and
+# then no task's end is heard of any more.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+# Of every driver that the tests start: this process's, those that are killed, those on a cluster.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,12 +48,10 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    # The machine is small and the session short; but the code cache that comes with one tier of
-    # compilers, 48 MB, is full after the trace checks, and then no task's end is heard of any more.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-    ),
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
+JVM_STOP_SECONDS_MAX = 60.0
 
 
 def spark_missing() -> str | None:
@@ -75,7 +78,13 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """
     found_in = tmp_path_factory.mktemp("found")
     (found_in / "pyspark_leveret").symlink_to(HERE.parents[1] / "pyspark_leveret")
+    configuration = tmp_path_factory.mktemp("spark-conf")
+    lines = [f"{name} {value}\n" for name, value in SETTINGS.items()]
+    (configuration / "spark-defaults.conf").write_text("".join(lines))
     return {
+        "SPARK_CONF_DIR": str(configuration),
+        # Of the JVM that only works out the command line of the next one.
+        "SPARK_LAUNCHER_OPTS": JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -98,21 +107,24 @@ def spark(
         for name, value in spark_environment.items():
             patch.setenv(name, value)
         builder = SparkSession.builder.master("local[2,3]").appName("leveret")
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
         builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         builder = builder.config("spark.local.dir", str(directory / "local"))
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
+        gateway = session.sparkContext._gateway
         yield session
         session.stop()
+        # The JVM runs for as long as its standard input is open.
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(JVM_STOP_SECONDS_MAX)
 
 
 @pytest.fixture
 def reader() -> Iterator[Callable[..., StreamReader]]:
     """Makes readers of a queue's stream, which Spark would ask; stopped at the end."""
     from leveret.spark.schema import read_schema
-    from leveret.spark.source import stream_reader
+    from leveret.spark.source.source import stream_reader
 
     with ExitStack() as stack:
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
-from leveret.logs.trace_reader import read_trace, trace_files
+from leveret.logs.reading.reader import read_trace, trace_files
 from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, publish
 
@@ -26,7 +26,7 @@ def traced_lines(directory: Path) -> list[Line]:
         client.declare("bills", durable=True)
         for count, queue, properties in ROUNDS * 3:
             client.publish_all(queue, *[b"body"] * count, properties=properties)
-        number = client._next_seq_no
+        number = client.next_seq_no
         client.send(publish("nobody", b"body", PERSISTENT, mandatory=True))
         client.expect_type(1, BasicReturn)
         client.read_content(1)

@@ -10,11 +10,9 @@ from pyspark.sql import SparkSession
 
 
 def driver_session() -> SparkSession:
-    """Small, silent, and with the format of this checkout."""
+    """Silent, with the format of this checkout; small by the settings in the environment."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "1g")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     leveret.spark.register(spark)
     return spark

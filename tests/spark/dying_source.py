@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from leveret.spark.data_source import AmqpDataSource
-from leveret.spark.spool_files import DriverFiles
-from leveret.spark.spooled_source import SpooledReader
-from leveret.spark.stream_source import StreamReader
+from leveret.spark.source.spooled_source import SpooledReader
+from leveret.spark.source.stream_source import StreamReader
+from leveret.spark.spool.spool_files import DriverFiles
 
 # The step, and what is called in it.
 STEPS: dict[str, tuple[type, str]] = {
     "the sync": (DriverFiles, "sync_data"),
     "the rename": (DriverFiles, "rename"),
-    "the ack": (SpooledReader, "_passed"),
+    "the ack": (SpooledReader, "passed"),
     "the partitions": (SpooledReader, "partitions"),
     "the commit": (SpooledReader, "commit"),
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leveret.spark.data_source import AmqpDataSource
-from leveret.spark.sink import AmqpBatchWriter, PartitionReport, batch_writer
+from leveret.spark.sink.sink import AmqpBatchWriter, PartitionReport, batch_writer
 from pyspark import TaskContext
 
 
@@ -36,4 +36,4 @@ class KilledSource(AmqpDataSource):
         return "amqp-killed"
 
     def writer(self, schema: Any, overwrite: bool) -> KilledWriter:
-        return KilledWriter(batch_writer(self.options, schema, overwrite)._options)
+        return KilledWriter(batch_writer(self.options, schema, overwrite).options)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crashing_files import CrashingFiles
-from leveret.spark.spool import Spool
-from leveret.spark.spool_mark import Mark
+from leveret.spark.spool.spool import Spool
+from leveret.spark.spool.spool_mark import Mark
 
 DIRECTORY = "/spool"
 A, B, C = b"a" * 100, b"b" * 90, b"c" * 80

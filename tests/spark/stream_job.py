@@ -32,9 +32,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     port, exchange, folder, checkpoint = sys.argv[1:]
-    builder = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", 2)
-    spark = builder.getOrCreate()
+    spark = SparkSession.builder.master("local[2,3]").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     files_to_broker(spark, int(port), exchange, folder, checkpoint).start().awaitTermination()
 

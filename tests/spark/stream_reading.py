@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from leveret.spark.broker_errors import SourceError
-from leveret.spark.stream_source import StreamReader
+from leveret.spark.errors import SourceError
+from leveret.spark.source.stream_source import StreamReader
 from source_queue import SECONDS_MAX
 
 ReaderOf = Callable[..., StreamReader]
@@ -44,7 +44,7 @@ def next_batch(
 
 def wait_for_deliveries(reader: StreamReader, messages: int) -> None:
     """Return when the reader holds so many that are in no batch yet."""
-    consumers = reader._consume()
+    consumers = reader.consume()
     ranges = consumers.ranges
     with consumers.changed:
         assert consumers.changed.wait_for(lambda: ranges.available >= messages, SECONDS_MAX)

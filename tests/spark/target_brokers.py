@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -108,6 +109,8 @@ class RestartableLeveret(Target):
                 stderr=log,
                 text=True,
             )
+        # Whatever becomes of the test.
+        atexit.register(self._process.kill)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert re.search(r" listening on ", line), line

@@ -70,7 +70,7 @@ def test_several_queues_are_read_side_by_side_and_all_acked(
 
 
 def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
-    source: SourceQueue, reader: ReaderOf, tmp_path: Path
+    source: SourceQueue, reader: ReaderOf, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broker = RestartableLeveret(tmp_path)
     other = SourceQueue(broker.port, source.name)
@@ -90,6 +90,9 @@ def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
     again = reader(source, uri=uri, reconnectTimeoutMs=500)
     again.prepareForTriggerAvailableNow()
     assert list(batches(again)) == []
+    assert f"127.0.0.1:{broker.port}" in {
+        line["broker"] for line in logged(capfd, "spark.source.passed_over")
+    }
 
 
 @pytest.mark.parametrize("target", ["rabbitmq"], indirect=True)

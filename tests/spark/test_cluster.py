@@ -1,4 +1,4 @@
-"""Sink and source on a real cluster, whose workers are killed in the middle of the work."""
+"""Sink and source on a real cluster, which loses machines in the middle of the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from standalone_cluster import WAIT_SECONDS_MAX, StandaloneCluster, is_over
+from clusters import WAIT_SECONDS_MAX, LocalCluster, StandaloneCluster, is_over
 from target_brokers import RestartableLeveret
 
 pytestmark = pytest.mark.spark
@@ -17,40 +17,53 @@ QUEUE = "rows"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, spark_environment: dict[str, str]) -> Iterator[StandaloneCluster]:
+def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, spark_environment: dict[str, str]
+) -> Iterator[LocalCluster | StandaloneCluster]:
     pytest.importorskip("pyspark")
     (tmp_path / "cluster").mkdir()
-    with StandaloneCluster(tmp_path / "cluster", spark_environment) as running:
+    with request.param(tmp_path / "cluster", spark_environment) as running:
         yield running
 
 
-@pytest.mark.parametrize("rows", [20_000, pytest.param(200_000, marks=pytest.mark.soak)])
-def test_all_rows_come_through_although_workers_are_killed(
-    cluster: StandaloneCluster, tmp_path: Path, rows: int
+@pytest.mark.parametrize(
+    ("cluster", "rows"),
+    [
+        (LocalCluster, 4_000),
+        pytest.param(StandaloneCluster, 20_000, marks=pytest.mark.soak),
+        pytest.param(StandaloneCluster, 200_000, marks=pytest.mark.soak),
+    ],
+    indirect=["cluster"],
+)
+def test_all_rows_come_through_although_machines_are_lost(
+    cluster: LocalCluster | StandaloneCluster, tmp_path: Path, rows: int
 ) -> None:
     begun = time.monotonic()
     broker = RestartableLeveret(tmp_path)
     try:
         broker.declare(QUEUE, x_dedup_window=2 * rows)
-        first, second = cluster.add_worker(), cluster.add_worker()
-        job = cluster.submit(JOB, broker.options["uri"], QUEUE, str(tmp_path), str(rows))
+        # The job ends neither writing nor reading before a machine was lost in it.
+        gates = tmp_path / "may-end-writing", tmp_path / "may-end-reading"
+        arguments = broker.options["uri"], QUEUE, tmp_path, rows, *gates
+        job = cluster.jobs.submit(JOB, *map(str, arguments))
 
         def wait(what: str, is_so: Callable[[], bool]) -> None:
             deadline = time.monotonic() + WAIT_SECONDS_MAX
             while not is_so():
-                assert not is_over(job, 0.02), f"over before {what}: {cluster.driver_log()}"
-                assert time.monotonic() < deadline, f"no {what}: {cluster.driver_log()}"
+                assert not is_over(job, 0.02), f"over before {what}: {cluster.jobs.log()}"
+                assert time.monotonic() < deadline, f"no {what}: {cluster.jobs.log()}"
 
         wait("rows", lambda: broker.depth(QUEUE) > rows // 10)
-        cluster.kill(first)
+        cluster.lose_machine()
         killed_at = broker.depth(QUEUE)
-        cluster.add_worker()
+        gates[0].touch()
         wait("end of writing", (tmp_path / "written").exists)
         wait("batch", (tmp_path / "parquet" / "_spark_metadata" / "1").exists)
-        cluster.kill(second)
+        cluster.lose_machine()
         assert not (tmp_path / "checkpoint" / "commits" / "4").exists()
+        gates[1].touch()
         said, _ = job.communicate(timeout=WAIT_SECONDS_MAX)
-        assert job.returncode == 0, cluster.driver_log()
+        assert job.returncode == 0, cluster.jobs.log()
         assert killed_at < rows
         # Written again by other tasks, the rows of those that were killed are there once.
         counts = json.loads(said.splitlines()[-1])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from leveret.spark.held_ranges import HeldRanges
+from leveret.spark.source.held_ranges import HeldRanges
 
 ALL = 1 << 30
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from leveret.spark.java import java_missing
+from leveret.spark.session import java_missing
 
 
 def test_without_java_one_line_says_what_is_missing_and_where_to_get_it(

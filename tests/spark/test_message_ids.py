@@ -4,7 +4,7 @@ import random
 
 import hypothesis.strategies as st
 from hypothesis import given
-from leveret.spark.message_ids import ContentIds, Place, PositionIds, message_ids
+from leveret.spark.sink.message_ids import ContentIds, Place, PositionIds, message_ids
 
 PLACE = Place("query", 3, 1)
 ROW = st.tuples(st.sampled_from([b"", b"h", b"he"]), st.sampled_from([b"", b"b", b"eb", b"x"]))

@@ -14,8 +14,7 @@ from leveret.spark.options import (
     read_options,
     write_options,
 )
-from leveret.spark.secret import Secret
-from leveret.spark.uri import Address, Tls
+from leveret.spark.uri import Address, Secret, Tls
 
 
 def test_without_options_the_broker_is_on_this_machine_and_nothing_is_lost_silently() -> None:
@@ -25,7 +24,8 @@ def test_without_options_the_broker_is_on_this_machine_and_nothing_is_lost_silen
     assert (options.brokers.user, options.brokers.password) == ("guest", Secret("guest"))
     assert (options.mandatory, options.delivery_mode) == (True, 2)
     assert (options.on_returned, options.on_nacked) == ("fail", "retry")
-    assert (options.max_in_flight, options.confirm_timeout_ms) == (2000, 30_000)
+    assert (options.max_in_flight, options.confirm_timeout_ms) == (2000, 300_000)
+    assert options.reconnect_timeout_ms == 300_000
     assert (options.publish_retries, options.retry_backoff_ms) == (3, 200)
     assert (options.dedup, options.dedup_scope) == ("content", "auto")
 
@@ -34,7 +34,9 @@ def test_without_options_a_reader_is_bounded() -> None:
     options = read_options({"queue": "orders"})
     assert options == ReadOptions(queue=("orders",))
     assert (options.max_records_per_trigger, options.max_bytes_per_trigger) == (10_000, 32 << 20)
+    assert options.max_held_bytes == 128 << 20
     assert (options.poll_timeout_ms, options.idle_timeout_ms) == (200, 1000)
+    assert (options.reconnect_timeout_ms, options.fail_on_unreachable) == (300_000, False)
 
 
 @pytest.mark.parametrize("name", ["maxInFlight", "maxinflight", "max_in_flight", "MAX-IN-FLIGHT"])

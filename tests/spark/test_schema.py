@@ -45,8 +45,8 @@ def struct(columns: str) -> StructType:
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 
 
-def check(columns: str, exchange: bool = True, key: bool = True, ignore: bool = False) -> None:
-    check_write_schema(struct(columns), exchange, key, ignore)
+def check(columns: str, key: bool = True, ignore: bool = False) -> None:
+    check_write_schema(struct(columns), key, ignore)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def check(columns: str, exchange: bool = True, key: bool = True, ignore: bool = 
         "body binary, priority tinyint, delivery_mode int, expiration_ms bigint",
         "body binary, headers map<string,string>, timestamp timestamp",
         "body binary, headers array<struct<key:string,value:binary>>",
+        "body binary, headers map<string,string>, header_types map<string,string>",
     ],
 )
 def test_columns_may_be_any_of_those_that_are_known(columns: str) -> None:
@@ -65,7 +66,7 @@ def test_columns_may_be_any_of_those_that_are_known(columns: str) -> None:
 
 
 def test_what_was_read_can_be_written() -> None:
-    check_write_schema(read_schema(), False, False, False)
+    check_write_schema(read_schema(), False, False)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,9 @@ def test_what_was_read_can_be_written() -> None:
         ("body binary, headers map<string,int>", 'column "headers" is map<string,int>, not map'),
         ("body binary, headers array<string>", 'column "headers" is array<string>, not map'),
         ("body binary, timestamp bigint", 'column "timestamp" is bigint, not timestamp'),
+        ("body binary, header_types string", 'column "header_types" is string, not map'),
+        ("body binary, header_types map<string,int>", "map<string,int>, not map<string,string>"),
+        ("body binary, header_types map<string,string>", 'the texts in "headers" are, which must'),
     ],
 )
 def test_columns_that_cannot_be_written_are_named(columns: str, said: str) -> None:
@@ -91,9 +95,10 @@ def test_unknown_columns_are_passed_over_when_asked_for() -> None:
     check("body binary, zzz int", ignore=True)
 
 
-def test_exchange_and_routing_key_are_an_option_or_a_column() -> None:
-    check("body binary, exchange string, routing_key string", exchange=False, key=False)
-    with pytest.raises(OptionError, match='neither an option "exchange" nor a column "exchange"'):
-        check("body binary, routing_key string", exchange=False)
-    with pytest.raises(OptionError, match='an option "routingKey" nor a column "routing_key"'):
-        check("body binary, exchange string", key=False)
+def test_a_routing_key_is_an_option_or_a_column_and_alone_means_the_default_exchange() -> None:
+    check("body binary, exchange string, routing_key string", key=False)
+    check("body binary, routing_key string", key=False)
+    check("body binary")
+    for columns in ("body binary", "body binary, exchange string"):
+        with pytest.raises(OptionError, match='an option "routingKey" nor a column "routing_key"'):
+            check(columns, key=False)

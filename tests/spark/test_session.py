@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from leveret.spark.session import SHUFFLE_TASKS_PER_CORE, settings_of, told
+from leveret.spark.session import SHUFFLE_TASKS_PER_CORE, describe_failure, settings_of
 
 
 def test_one_machine_does_not_start_the_tasks_of_a_cluster() -> None:
@@ -19,10 +19,10 @@ def test_the_memory_asked_for_is_the_driver_s() -> None:
 
 def test_of_sparks_text_the_line_is_told_that_says_what_is_wrong() -> None:
     called = "An error occurred while calling o146.collectToPython."
-    assert told(f"{called}\n: java.io.EOFException: Unexpected end\n\tat x") == (
+    assert describe_failure(f"{called}\n: java.io.EOFException: Unexpected end\n\tat x") == (
         "java.io.EOFException: Unexpected end"
     )
-    assert told(f"{called}\nTrace:\n") == called
-    assert told("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03\n") == (
+    assert describe_failure(f"{called}\nTrace:\n") == called
+    assert describe_failure("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03\n") == (
         "[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03"
     )

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
-from leveret.spark.message_ids import Place
 from leveret.spark.options import write_options
-from leveret.spark.reports import Latencies, ReturnedSample, Tally
-from leveret.spark.sink import AmqpBatchWriter, AmqpStreamWriter, PartitionReport, ReturnedError
+from leveret.spark.sink.message_ids import Place
+from leveret.spark.sink.reports import InvalidSample, Latencies, ReturnedSample, Tally
+from leveret.spark.sink.sink import AmqpBatchWriter, AmqpStreamWriter, PartitionReport, WriteError
 
 BASE = {"exchange": "e", "routingKey": "k", "password": "geheim"}
 SAMPLE = ReturnedSample(7, "id", "e", "k", 312, "NO_ROUTE")
@@ -72,7 +72,7 @@ def test_returned_rows_are_counted_and_named_as_asked(
     writer = batch(onReturned=on_returned, maxReturnedSamples="2")
     reports = [report(0, returned=30), report(1, returned=1)]
     if on_returned == "fail":
-        with pytest.raises(ReturnedError, match=r"31 of 200 rows were returned .* 169 are") as it:
+        with pytest.raises(WriteError, match=r"31 of 200 rows were returned .* 169 are") as it:
             writer.commit(reports)
         assert str(it.value).count("row 7, message id id: 312 NO_ROUTE, exchange 'e'") == 2
     else:
@@ -92,14 +92,55 @@ def test_of_a_batch_that_failed_the_known_partitions_are_counted(
     assert (line["event"], line["level"]) == ("spark.sink.aborted", "warning")
     assert (line["rows"], line["partitions"], line["partitions_missing"]) == (100, 1, 1)
     batch().abort([None, None])
-    assert said(capsys)["query"] is None
+    line = said(capsys)
+    # What is not known is not said to be nothing.
+    assert (line["query"], line["rows"], line["confirmed"]) == (None, None, None)
+    assert line["partitions_missing"] == 2
+
+
+def test_a_partition_that_failed_for_good_fails_the_job_in_one_sentence_with_what_is_published(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = report(1)
+    failed.failure = "row 7 of partition 1: priority is not from 0 to 255 (onInvalid=fail)"
+    failed.tally = Tally(rows=30, confirmed=20)
+    others = [report(0), failed, failed]
+    for writer, arguments in ((batch(), ()), (AmqpStreamWriter(write_options(BASE)), (3,))):
+        with pytest.raises(WriteError) as raised:
+            writer.commit(others, *arguments)
+        assert str(raised.value) == (
+            "row 7 of partition 1: priority is not from 0 to 255 (onInvalid=fail); "
+            "140 of the job's rows are confirmed and stay; partitions that failed: 2"
+        )
+        line = said(capsys)
+        assert (line["event"], line["level"]) == ("spark.sink.batch", "warning")
+        assert (line["confirmed"], line["partitions_failed"]) == (140, 2)
+        # Spark aborts what could not be committed, with the reports of all.
+        writer.abort(others, *arguments)
+        line = said(capsys)
+        assert (line["rows"], line["confirmed"], line["partitions_failed"]) == (160, 140, 2)
+
+
+@pytest.mark.parametrize(("on_invalid", "level"), [("count", "warning"), ("ignore", "info")])
+def test_invalid_rows_are_counted_and_named_as_asked(
+    capsys: pytest.CaptureFixture[str], on_invalid: str, level: str
+) -> None:
+    some = report(0)
+    some.tally.invalid = 3
+    if on_invalid == "count":
+        some.tally.invalid_samples = [InvalidSample(0, 5, "body", "is null")] * 3
+    batch(onInvalid=on_invalid, maxReturnedSamples="2").commit([some])
+    line = said(capsys)
+    assert (line["invalid"], line["level"]) == (3, level)
+    sample = {"partition": 0, "row": 5, "column": "body", "what": "is null"}
+    assert line.get("invalid_samples", []) == ([sample] * 2 if on_invalid == "count" else [])
 
 
 def test_what_is_sent_to_the_tasks_shows_no_password() -> None:
     writer = batch()
     copied = pickle.loads(pickle.dumps(writer))
-    assert copied._job == writer._job != batch()._job
-    assert copied._options.brokers.password.reveal() == "geheim"
+    assert copied.job == writer.job != batch().job
+    assert copied.options.brokers.password.reveal() == "geheim"
     assert "geheim" not in f"{vars(copied)}"
 
 

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 from crashing_files import PowerCut
-from leveret.spark.broker_errors import SourceError
-from leveret.spark.spool import Spool, SpoolError
+from leveret.spark.errors import SourceError
+from leveret.spark.spool.spool import Spool, SpoolError
 from spool_disk import DIRECTORY, A, B, C, SpoolDisk, joined, spooled
 
 OPERATIONS = ("create", "write", "sync_data", "rename", "sync_directory")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from leveret.spark.spool import Spool, SpoolError, SpoolTakenError
-from leveret.spark.spool_mark import read_mark
+from leveret.spark.spool.spool import Spool, SpoolError, SpoolTakenError
+from leveret.spark.spool.spool_mark import read_mark
 from spool_disk import DIRECTORY, A, B, C, SpoolDisk, joined, mark, spooled
 
 

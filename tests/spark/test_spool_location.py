@@ -10,10 +10,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'le
 
 from leveret.spark.options import OptionError
 from leveret.spark.schema import read_schema
-from leveret.spark.source import batch_reader, stream_reader
-from leveret.spark.spool_files import DriverFiles
-from leveret.spark.spooled_source import SpooledReader
-from leveret.spark.stream_source import StreamReader
+from leveret.spark.source.source import batch_reader, stream_reader
+from leveret.spark.source.spooled_source import SpooledReader
+from leveret.spark.source.stream_source import StreamReader
+from leveret.spark.spool.spool_files import DriverFiles
 
 
 @pytest.mark.parametrize(

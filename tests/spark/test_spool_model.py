@@ -24,11 +24,11 @@ from crashing_files import PowerCut
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from leveret.spark.broker_errors import SourceError
-from leveret.spark.held_ranges import HeldRanges
+from leveret.spark.errors import SourceError
 from leveret.spark.options import ReadOptions
-from leveret.spark.received import Received
-from leveret.spark.spooled_source import SpooledReader
+from leveret.spark.source.held_ranges import HeldRanges
+from leveret.spark.source.received import Received
+from leveret.spark.source.spooled_source import SpooledReader
 from pika import BasicProperties
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from spool_disk import DIRECTORY, SpoolDisk

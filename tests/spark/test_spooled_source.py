@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from holding import parts
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'leveret[spark]'")
 
-from leveret.spark import spooled_source
-from leveret.spark.broker_errors import SourceError
-from leveret.spark.spool_files import DriverFiles
+from leveret.spark.errors import SourceError
+from leveret.spark.source import spooled_source
+from leveret.spark.source.consumers import Consumers
+from leveret.spark.spool.spool_files import DriverFiles
 from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, batches, logged, next_batch, rows
 from target_brokers import RestartableLeveret
@@ -68,7 +71,7 @@ def test_a_batch_is_on_the_disk_before_it_is_acked(
     source.publish(range(5))
     for operation in ("create", "write", "sync_data", "rename", "sync_directory"):
         stream = reader(source, spoolLocation=spool)
-        stream._joined(0, None)
+        stream.joined(0, None)
 
         def killed(*_: object) -> None:
             raise Killed
@@ -155,24 +158,30 @@ def test_a_window_as_small_as_a_batch_never_stalls(
 
 
 def test_a_broker_killed_between_write_and_ack_delivers_again_and_nothing_is_lost(
-    reader: ReaderOf, spool: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    reader: ReaderOf,
+    spool: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = RestartableLeveret(tmp_path)
     source = SourceQueue(broker.port)
     source.publish(range(30))
     stream = reader(source, spoolLocation=spool, maxRecordsPerTrigger=10)
-    kept = stream._keep
+    stream.joined(0, None)
+    rename = DriverFiles.rename
 
-    def keep(*range_: object) -> None:
+    def rename_and_kill(files: DriverFiles, *names: Any) -> None:
+        """The range is in its place, and the broker is gone before the ack."""
+        rename(files, *names)
         broker.kill()
-        consumers = stream._consume()
+        consumers = stream.consume()
         with consumers.changed:
             assert consumers.changed.wait_for(lambda: not consumers.ranges.channels, 30)
-        kept(*range_)
 
-    stream._keep = keep
-    start, found = next_batch(stream, FIRST)
-    stream._keep = kept
+    with monkeypatch.context() as patch:
+        patch.setattr(DriverFiles, "rename", rename_and_kill)
+        start, found = next_batch(stream, FIRST)
     broker.start()
     first = [int(row["body"]) for row in found]
     seen = list(first)
@@ -276,7 +285,7 @@ def test_another_querys_spool_is_an_error_before_anything_is_connected_to(
         other = reader(source, spoolLocation=spool)
         with pytest.raises(SourceError, match=f"{spool}.* give"):
             other.latestOffset(start, other.getDefaultReadLimit())
-        assert other._consumers is None
+        assert not parts(other, Consumers)
         other.stop()
     assert files(spool) == before
 

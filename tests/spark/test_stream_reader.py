@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'le
 
 from leveret.spark.options import OptionError
 from leveret.spark.schema import SchemaError, read_schema
-from leveret.spark.source import stream_reader
+from leveret.spark.source.source import stream_reader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 from source_queue import SourceQueue
@@ -120,7 +120,7 @@ def test_a_refused_login_is_said_at_once_and_without_the_password(
 ) -> None:
     uri = f"amqp://guest:hush-hush@127.0.0.1:{source.port}/"
     said = ask_until_it_fails(reader(source, uri=uri), FIRST)
-    assert f"127.0.0.1:{source.port} refuses the login" in said
+    assert f"127.0.0.1:{source.port} refuses the login: 403 ACCESS_REFUSED - Login was" in said
     assert "hush" not in said
 
 
@@ -131,6 +131,17 @@ def test_nobody_there_is_said_after_the_timeout(reader: ReaderOf, tmp_path: Path
     said = ask_until_it_fails(reader(source, reconnectTimeoutMs=300), FIRST)
     assert f"no connection to 127.0.0.1:{broker.port} for 300 ms (reconnectTimeoutMs)" in said
     assert "Connection refused" in said
+
+
+def test_one_of_several_brokers_that_stays_away_ends_a_stream_that_is_to_fail_then(
+    source: SourceQueue, reader: ReaderOf
+) -> None:
+    source.publish(range(3))
+    uri = f"amqp://127.0.0.1:{source.port},127.0.0.1:1"
+    stream = reader(source, uri=uri, reconnectTimeoutMs=300, failOnUnreachable=True)
+    stream.prepareForTriggerAvailableNow()
+    said = ask_until_it_fails(stream, FIRST)
+    assert said.startswith("no connection to 127.0.0.1:1 for 300 ms (reconnectTimeoutMs): Conn")
 
 
 def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothing(

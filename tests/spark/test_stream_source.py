@@ -190,7 +190,9 @@ def test_a_batch_read_peeks_drains_and_shows_no_password(
     del given["pollTimeoutMs"]
     frame = spark.read.format("amqp").options(**given).load()
     assert frame.where("redelivered").count() == 0
-    assert frame.where("redelivered").count() == 1000
+    # A DataFrame is one look; the next one sees that there was one.
+    again = spark.read.format("amqp").options(**given).load()
+    assert again.where("redelivered").count() == 1000
     plan = frame._jdf.queryExecution().toString()
     assert "guest:guest" not in plan
     source.wait_for(1000)
@@ -205,9 +207,8 @@ def test_what_was_read_can_be_written_as_it_is(
 ) -> None:
     leveret.spark.register(spark)
     copies = target.declare(f"{source.name}.copies")
-    properties = pika.BasicProperties(
-        message_id="m1", headers={"text": "a", "number": 5}, timestamp=1_700_000_000
-    )
+    headers = {"text": "a", "number": 5, "big": 1 << 40, "CC": ["nowhere"], "in": [{"at": True}]}
+    properties = pika.BasicProperties(message_id="m1", headers=headers, timestamp=1_700_000_000)
     source.channel.basic_publish("", source.name, b"\x00\xff", properties)
     source.wait_for(1)
     options = {name: each for name, each in source.options.items() if name != "pollTimeoutMs"}
@@ -217,7 +218,7 @@ def test_what_was_read_can_be_written_as_it_is(
     [copy] = target.drain(copies)
     assert copy.body == b"\x00\xff"
     assert (copy.properties.message_id, copy.properties.timestamp) == ("m1", 1_700_000_000)
-    assert (copy.headers["text"], copy.headers["number"]) == ("a", "5")
+    assert {name: copy.headers[name] for name in headers} == headers
     assert source.drained_bodies() == [b"\x00\xff"]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from damaged_traces import Line, traced_lines, write_lines
-from leveret.logs.trace_kinds import KINDS
-from leveret.logs.trace_reader import TraceFilesError
+from leveret.logs.reading.reader import TraceFilesError
+from leveret.logs.trace.kinds import KINDS
 
 pytest.importorskip("pyspark")
 import itertools

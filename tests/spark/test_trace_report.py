@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from damaged_traces import Line, damaged, traced_lines, write_lines
-from leveret.command_line import main
+from leveret.commands.command_line import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from leveret.spark.secret import Secret
-from leveret.spark.uri import Address, Brokers, Tls, UriError, parse_uri
+from leveret.spark.uri import Address, Brokers, Secret, Tls, UriError, parse_uri
 
 LOCAL = Address("localhost", 5672)
 
@@ -37,8 +36,9 @@ def test_a_uri_is_read_as_rabbitmq_specifies(text: str, expected: Brokers) -> No
     "text",
     [
         "amqp://u:p@a:1,b:2/v",
-        "amqp://u:p@a:1,amqp://b:2/ignored",
-        "amqp://u:p@a:1/v, amqp://x:y@b:2/v",
+        "amqp://u:p@a:1,amqp://b:2",
+        "amqp://u:p@a:1/v, amqp://u:p@b:2/v",
+        "amqp://u:p@a:1/,amqp://u@b:2/%2f",
     ],
 )
 def test_several_addresses_share_the_first_ones_login(text: str) -> None:
@@ -71,6 +71,13 @@ def test_partitions_are_spread_over_the_addresses_and_each_tries_all() -> None:
         ("amqp://u:12/secret@h", "uri has an @ behind a / or ?"),
         ("amqp://u:p@12?secret@h", "uri has an @ behind a / or ?"),
         ("amqp://u:secret@h,amqps://i", "uri number 2 is of another scheme than the first"),
+        ("amqp://u:secret@a,amqp://v@b", "uri number 2 says another user than the first"),
+        ("amqp://a,amqp://b,amqp://u:secret@c", "uri number 3 says another user than the first"),
+        ("amqp://u:secret@a,amqp://u:secret2@b", "uri number 2 says another password than the"),
+        ("amqp://u@a,amqp://u:secret@b", "uri number 2 says another password than the first"),
+        ("amqp://a/v,amqp://b/", "uri number 2 says another vhost than the first"),
+        ("amqp://a,amqp://b/v", "uri number 2 says another vhost than the first: all brokers"),
+        ("amqps://a,amqps://b?certfile=x", "uri number 2 says other files for TLS than the"),
     ],
 )
 def test_a_uri_that_cannot_be_says_why_without_its_password(text: str, said: str) -> None:

@@ -6,7 +6,8 @@ from collections import Counter
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
-from leveret.spark.window import Policy, Publish, Returned, Window
+from leveret.spark.sink.publishes import Publish, Returned
+from leveret.spark.sink.window import Policy, Window
 
 
 def dead_letter(row: Publish, _code: int, _text: str) -> Publish:
@@ -90,7 +91,7 @@ class Run:
         end = min(self.window.fitting(self._rows, self._offered), self._offered + most)
         self.window.offer(self._rows[self._offered : end])
         self._offered = end
-        for publish in self.window.take(self.now):
+        for publish in self.window.dequeue(self.now):
             self._broker.publish(self.window, publish)
 
 

@@ -5,4 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def tmp_path(disk_directory: Path) -> Path:
+    """What is written and synced here is written to a disk."""
+    return disk_directory

@@ -1,9 +1,10 @@
 """A disk in memory that forgets what was not synced, as a machine does when its power goes.
 
-`CrashingFiles` is a `leveret.storage.files.Files`. What was written and not synced is lost from
-some byte on, and what was there before comes back, or zeros, or garbage; what was created, renamed
-or removed in a directory that was not synced has happened or has not, name by name. A budget of
-operations makes the power go in the middle of anything.
+`CrashingFiles` is a `leveret.storage.files.Files`. Of what was written and not synced any pages
+are kept and the others lost: what was there before comes back, or zeros, or rarely garbage; or all
+is lost from some byte on. What was created, renamed or removed in a directory that was not synced
+has happened or has not, name by name. A budget of operations makes the power go in the middle of
+anything.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class CrashingFiles:
         # The error that the next operation of this name raises.
         self.failing: dict[str, OSError] = {}
         self.write_bytes_max: int | None = None
+        # How much all files together may hold; None: any amount.
+        self.capacity_bytes: int | None = None
         self.history: list[tuple[str, str]] = []
 
     # What a test does to the disk.
@@ -66,24 +69,30 @@ class CrashingFiles:
 
     @staticmethod
     def _lose(file: _File, random: Random) -> None:
-        """Of the bytes from the first that differs on, some are new, then come old ones or none."""
+        """Of the pages that differ from what was synced some are new, the others as before."""
         old, new = file.synced, bytes(file.content)
         pairs = zip(old, new, strict=False)
         same = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
-        unsynced = max(len(new), len(old)) - same
-        kept = random.choice((0, unsynced, random.randint(0, unsynced)))
-        tail = new[same : same + kept]
-        if kept and random.random() < 0.2:
-            # Pages do not reach the disk in order.
-            hole = random.randrange(len(tail) or 1)
-            width = min(7, len(tail) - hole)
-            before = old[same + hole : same + hole + width].ljust(width, b"\0")
-            tail = tail[:hole] + before + tail[hole + width :]
-        rest = old[same + kept :]
-        lost = max(0, len(new) - same - len(tail) - len(rest))
-        filler = random.choice((b"", b"", bytes(lost), random.randbytes(min(lost, 64))))
-        file.synced = old[:same] + tail + rest + filler
-        file.content = bytearray(file.synced)
+        if same == max(len(old), len(new)):
+            return
+        # The size may be the old one, the new one, or between.
+        size = random.choice((len(old), len(new)))
+        if random.random() < 0.3:
+            size = random.randint(*sorted((len(old), len(new))))
+        page_bytes = random.choice((16, 64, 512, 4096, 1 << 20))
+        kept = random.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+        content = bytearray(old[:same])
+        while len(content) < size:
+            start = len(content)
+            end = min(size, start - start % page_bytes + page_bytes)
+            page = new if random.random() < kept else old
+            # A page that was never written is zeros; now and then it is what the disk had before.
+            piece = page[start:end]
+            missing = end - start - len(piece)
+            is_garbage = random.random() < 0.02
+            content += piece + (random.randbytes(missing) if is_garbage else bytes(missing))
+        file.synced = bytes(content)
+        file.content = content
 
     def flip(self, path: str, offset: int, bits: int = 1) -> None:
         """Damage a byte on the disk."""
@@ -103,7 +112,21 @@ class CrashingFiles:
     def list_directory(self, directory: str) -> list[str]:
         return [os.path.basename(path) for path in self.names if os.path.dirname(path) == directory]
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(file.content) for file in self.names.values())
+
+    def _room(self, wanted: int) -> int:
+        """As much of it as there is; OSError if there is none."""
+        if self.capacity_bytes is None:
+            return wanted
+        room = min(wanted, self.capacity_bytes - self.used_bytes)
+        if room <= 0 < wanted:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return max(room, 0)
+
     def create(self, path: str) -> int:
+        self._room(1)
         self._operation("create", path)
         if path in self.names:
             raise FileExistsError(path)
@@ -117,6 +140,8 @@ class CrashingFiles:
         assert offset <= len(content)
         if self.write_bytes_max is not None:
             data = data[: self.write_bytes_max]
+        within = min(len(data), len(content) - offset)
+        data = data[: within + (self._room(len(data) - within) if within < len(data) else 0)]
         if self.operations_left == 1:
             # The power goes in the middle of this write.
             data = data[: len(data) // 2]

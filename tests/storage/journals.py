@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from crashing_files import CrashingFiles
-from leveret.storage.journal import Journal
-from leveret.storage.recovery import Recovered, ReportLine
-from leveret.storage.segment_files import segment_path
+from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.records import (
+    COMMIT_BYTES,
+    SETTLE,
+    BodyRecord,
+    EntriesRecord,
+    RangesRecord,
+)
+from leveret.storage.journal.recovery import Recovered
+from leveret.storage.journal.report import ReportLine
+from leveret.storage.journal.segment_files import segment_path
+from leveret.storage.journal.segment_reader import SegmentReader
 from publishes import batch_of, message
 
 DIRECTORY = "/journal"
@@ -13,9 +24,12 @@ Contents = dict[tuple[int, int], bytes]
 
 
 def opened(
-    files: CrashingFiles, known: set[int] | None = None, segment_bytes_max: int = 1 << 20
+    files: CrashingFiles,
+    known: set[int] | None = None,
+    segment_bytes_max: int = 1 << 20,
+    epoch: int | None = None,
 ) -> tuple[Journal, Recovered]:
-    return Journal.open(DIRECTORY, files, known or {1, 2}, segment_bytes_max)
+    return Journal.open(DIRECTORY, files, known or {1, 2}, segment_bytes_max, epoch=epoch)
 
 
 def contents(recovered: Recovered) -> Contents:
@@ -41,8 +55,13 @@ def events(report: list[ReportLine]) -> list[str]:
     return [line.event for line in report]
 
 
-def written_step_by_step() -> tuple[CrashingFiles, list[tuple[int, Contents]]]:
-    """One segment, and what it held at each size that it had between two commits."""
+def written_step_by_step(
+    is_closed: bool = False,
+) -> tuple[CrashingFiles, list[tuple[int, Contents]]]:
+    """One segment, and what it held up to the end of each commit but for the record that ends it.
+
+    The last commit is of a settle, and is not synced unless the journal is closed.
+    """
     files = CrashingFiles()
     journal, _ = opened(files)
     size = files.size(segment_path(DIRECTORY, 1))
@@ -55,14 +74,46 @@ def written_step_by_step() -> tuple[CrashingFiles, list[tuple[int, Contents]]]:
             journal.append(queue_id, batch, range(3), range(number * 3, number * 3 + 3))
             size += journal.commit().bytes
             held = held | {(queue_id, number * 3 + i): message(batch, i) for i in range(3)}
-            stages.append((size, held))
+            stages.append((size - COMMIT_BYTES, held))
     journal.settle(1, [(3, 7)])
     size += journal.commit().bytes
     held = {key: wire for key, wire in held.items() if key[0] != 1 or key[1] > 7}
-    stages.append((size, held))
-    journal.close()
+    stages.append((size - COMMIT_BYTES, held))
+    if is_closed:
+        journal.close()
+    else:
+        files.kill()
+        # What the journal has written ahead of itself is for other tests.
+        files.truncate(segment_path(DIRECTORY, 1), size)
     assert files.size(segment_path(DIRECTORY, 1)) == size
     return files, stages
+
+
+class Placed(NamedTuple):
+    """A record, where it lies, and of what kind it is: "body 1", "entries 2 of 1", "settle"."""
+
+    start: int
+    end: int
+    what: str
+
+
+def records_of(files: CrashingFiles, number: int = 1) -> list[Placed]:
+    """The records of a segment."""
+    path = segment_path(DIRECTORY, number)
+    reader = SegmentReader(bytes(files.names[path].content), number, bytes(16), path)
+    offsets, records = zip(*reader.records(), strict=True)
+    ends = (*offsets[1:], reader.end)
+    return list(map(Placed, offsets, ends, map(_what, records)))
+
+
+def _what(record: object) -> str:
+    if isinstance(record, BodyRecord):
+        return f"body {record.batch_number}"
+    if isinstance(record, EntriesRecord):
+        return f"entries {record.queue_id} of {record.batch_number}"
+    if isinstance(record, RangesRecord):
+        return "settle" if record.kind == SETTLE else "delivered"
+    return type(record).__name__
 
 
 def held_at(stages: list[tuple[int, Contents]], size: int) -> Contents:

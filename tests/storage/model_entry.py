@@ -16,6 +16,8 @@ class Entry:
     appended: int = BUFFERED
     settled: int | None = None
     delivered: list[int] = field(default_factory=list)
+    # Deliveries of which a full disk may have left fewer.
+    doubted: int = 0
 
     def reach(self, level: int) -> None:
         """All that was done so far has got to the level, or was further."""
@@ -23,6 +25,14 @@ class Entry:
         if self.settled is not None:
             self.settled = max(self.settled, level)
         self.delivered = [max(each, level) for each in self.delivered]
+
+    def doubt(self) -> None:
+        """Of the deliveries that are on no disk, one may be left."""
+        kept = [level for level in self.delivered if level > BUFFERED]
+        doubted = len(self.delivered) - len(kept)
+        if doubted > 1:
+            self.delivered = [*kept, BUFFERED]
+            self.doubted += doubted - 1
 
 
 # An entry's wire bytes, attempts and deadline.
@@ -36,7 +46,7 @@ def check_queue(entries: dict[int, Entry], found: dict[int, Found], certain: int
         assert (entry.wire, entry.deadline) == (wire, deadline)
         assert entry.settled is None or entry.settled < certain
         sure = sum(1 for level in entry.delivered if level >= certain)
-        assert sure <= attempts <= len(entry.delivered)
+        assert sure <= attempts <= len(entry.delivered) + entry.doubted
     for entry_id, entry in entries.items():
         if entry.settled is None and entry.appended >= certain:
             assert entry_id in found

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from struct import pack
 
-from leveret.amqp_frames.batch import Batch, Indexes
-from leveret.amqp_frames.publishes import decode_publishes
+from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.amqp_frames.messages.publishes import decode_publishes
 
 
 def frame(kind: int, payload: bytes, channel_number: int = 1) -> bytes:

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leveret.storage.catalog import (
+from leveret.storage.catalog.catalog import (
     AddBinding,
     AddExchange,
     AddQueue,
     BindingRow,
     Catalog,
     CatalogContents,
-    CatalogDamagedError,
     ExchangeRow,
     QueueRow,
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.storage.catalog_schema import SCHEMA_VERSION
+from leveret.storage.catalog.file import CatalogDamagedError
+from leveret.storage.catalog.schema import SCHEMA_VERSION
 from leveret.storage.errors import StorageError
 
 NO_ARGUMENTS = b"\0\0\0\0"
@@ -115,8 +115,10 @@ def test_names_may_be_any_text(catalog: Catalog, path: Path) -> None:
 
 
 def test_changes_are_made_together_or_not_at_all(catalog: Catalog, path: Path) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(CatalogDamagedError) as caught:
         catalog.apply([AddQueue(queue_row(1)), AddQueue(queue_row(2, "queue 1"))])
+    assert str(path) in str(caught.value)
+    assert "UNIQUE constraint failed: queues.vhost, queues.name" in str(caught.value)
     catalog.apply([AddExchange(LOGS)])
     assert reopened(catalog, path) == CatalogContents([LOGS], [], [])
 

@@ -8,28 +8,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leveret.storage.catalog import (
+from leveret.storage.catalog.catalog import (
+    AccountRows,
     AddBinding,
     AddExchange,
     AddQueue,
+    AddVhost,
     BindingRow,
     Catalog,
     CatalogContents,
     ExchangeRow,
-    QueueRow,
-)
-from leveret.storage.catalog_accounts import (
-    AccountRows,
-    AddVhost,
     PermissionRow,
     PutPermission,
     PutUser,
+    QueueRow,
     RemovePermission,
     RemoveUser,
     RemoveVhost,
     UserRow,
 )
-from leveret.storage.catalog_schema import SCHEMA
+from leveret.storage.catalog.schema import SCHEMA
 
 ANN = UserRow("ann", "hash", "monitoring,management")
 BOB = UserRow("bob", "other hash", "")

@@ -8,9 +8,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from leveret.storage import direct_writes
-from leveret.storage.direct_writes import BLOCK_BYTES, DIRECT_BYTES_MIN, STAGING_BYTES
-from leveret.storage.files import Buffer, OperatingSystemFiles, write_all
+from leveret.storage import files as direct_writes
+from leveret.storage.files import (
+    BLOCK_BYTES,
+    DIRECT_BYTES_MIN,
+    STAGING_BYTES,
+    Buffer,
+    OperatingSystemFiles,
+    write_all,
+)
 
 
 def random_buffers(random: Random, total: int) -> list[Buffer]:

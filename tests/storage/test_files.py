@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leveret.storage import descriptors
+from leveret.storage import files as descriptors
 from leveret.storage.files import (
     VECTORS_MAX,
     Buffer,
@@ -21,7 +21,7 @@ from leveret.storage.files import (
     OperatingSystemFiles,
     write_all,
 )
-from leveret.storage.journal import Journal
+from leveret.storage.journal.journal import Journal
 from publishes import batch_of, message
 
 
@@ -137,8 +137,8 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from publishes import batch_of
-from leveret.storage.catalog import AddQueue, Catalog, QueueRow
-from leveret.storage.journal import Journal
+from leveret.storage.catalog.catalog import AddQueue, Catalog, QueueRow
+from leveret.storage.journal.journal import Journal
 directory = Path(sys.argv[1])
 journal, _ = Journal.open(str(directory / "journal"), known_queue_ids={1})
 catalog = Catalog.open(directory / "catalog.sqlite")
@@ -196,3 +196,79 @@ def test_without_any_descriptor_the_error_comes_in_the_end(
     monkeypatch.setattr(descriptors, "WAIT_SECONDS_MAX", 0.05)
     with pytest.raises(OSError, match="too many open files"):
         files.create(str(tmp_path / "file"))
+
+
+def failing(number: int) -> Any:
+    def fail(*_arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [
+        ("writev", lambda files, handle, path: files.write(handle, 0, [b"x"])),
+        ("fdatasync", lambda files, handle, path: files.sync_data(handle)),
+        ("pread", lambda files, handle, path: files.read(path, 0, 1)),
+        ("ftruncate", lambda files, handle, path: files.truncate(path, 1)),
+        ("fsync", lambda files, handle, path: files.truncate(path, 0)),
+        ("fsync", lambda files, handle, path: files.allocate(path, 1)),
+    ],
+)
+def test_an_error_names_its_file(
+    files: OperatingSystemFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    operation: Any,
+) -> None:
+    path = str(tmp_path / "file")
+    handle = files.create(path)
+    monkeypatch.setattr(os, call, failing(errno.EIO))
+    with pytest.raises(OSError, match=re.escape(f"Input/output error: {path!r}")):
+        operation(files, handle, path)
+
+
+def test_a_write_and_a_creation_are_tried_again_while_room_can_be_made(
+    files: OperatingSystemFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make_room() -> bool:
+        made.append("room")
+        monkeypatch.undo()
+        return True
+
+    monkeypatch.setattr(os, "open", failing(errno.ENOSPC))
+    files.make_room = make_room
+    handle = files.create(str(tmp_path / "file"))
+    monkeypatch.setattr(os, "writev", failing(errno.EDQUOT))
+    assert files.write(handle, 0, [b"abc"]) == 3
+    assert made == ["room", "room"]
+    # Of other errors it is no cure, nor of a disk that has nothing to give up.
+    monkeypatch.setattr(os, "writev", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        files.write(handle, 0, [b"abc"])
+    files.make_room = lambda: False
+    monkeypatch.setattr(os, "writev", failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        files.write(handle, 0, [b"abc"])
+
+
+@pytest.mark.parametrize("has_fallocate", [True, False])
+def test_what_is_allocated_takes_up_room_on_the_disk(
+    files: OperatingSystemFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_fallocate: bool,
+) -> None:
+    if not has_fallocate:
+        monkeypatch.setattr(os, "posix_fallocate", failing(errno.EOPNOTSUPP))
+    path = tmp_path / "file"
+    for size in (100_000, 3_000_000):
+        files.allocate(str(path), size)
+        assert path.stat().st_size == size
+        assert path.stat().st_blocks * 512 >= size
+    files.truncate(str(path), 10)
+    assert path.stat().st_blocks * 512 <= 4096

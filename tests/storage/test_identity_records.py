@@ -8,10 +8,17 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.storage.entries_record import EntriesRecord, encode_entries
-from leveret.storage.identities_record import identities_bytes, in_records
-from leveret.storage.identity_runs import IDENTITY_BYTES, Identities, IdentityRun
-from leveret.storage.records import HEAD, decode_record, encode_identities
+from leveret.storage.journal.identity_runs import IDENTITY_BYTES, Identities, IdentityRun
+from leveret.storage.journal.records import (
+    HEAD_BYTES,
+    EntriesRecord,
+    Seal,
+    decode_record,
+    encode_entries,
+    identities_bytes,
+    identities_covered,
+    in_records,
+)
 
 
 @given(count=st.integers(1, 5), until_ms=st.integers(0, 2**64 - 1), deadline=st.booleans())
@@ -20,8 +27,8 @@ def test_identities_of_an_entries_record_come_back(
 ) -> None:
     some = Identities(bytes(range(IDENTITY_BYTES)) * count, until_ms)
     ids, deadlines = range(7, 7 + count), array("Q", [3] * count) if deadline else 0
-    record = encode_entries(1, 2, range(count), ids, 9, deadlines, some)
-    decoded = decode_record(record, HEAD.size, len(record))
+    record = encode_entries(Seal(b"", 1, 1, 0), 1, 2, range(count), ids, deadlines, some)
+    decoded = decode_record(record, HEAD_BYTES, len(record))
     assert isinstance(decoded, EntriesRecord)
     assert decoded.identities == some
     assert list(decoded.entry_ids) == list(ids)
@@ -38,9 +45,10 @@ def test_runs_come_back_in_records_of_a_bounded_size(sizes: list[int], queue_id:
     ]
     found: list[IdentityRun] = []
     for together in in_records(runs):
-        record = encode_identities(queue_id, together, 9)
-        assert len(record) == identities_bytes(together) < 256 * 1024 + 9000 * 16 + 1000
-        decoded = decode_record(record, HEAD.size, len(record))
+        covered = identities_covered(queue_id, together)
+        size = HEAD_BYTES + len(covered)
+        assert size == identities_bytes(together) < 256 * 1024 + 9000 * 16 + 1000
+        decoded = decode_record(covered, 0, len(covered))
         assert decoded.queue_id == queue_id  # type: ignore[union-attr]
         found += decoded.runs  # type: ignore[union-attr]
     fields = ("first_entry_id", "last_entry_id", "until_ms", "identities")
@@ -50,7 +58,7 @@ def test_runs_come_back_in_records_of_a_bounded_size(sizes: list[int], queue_id:
 
 
 def test_a_record_that_ends_early_is_refused() -> None:
-    record = encode_identities(1, [IdentityRun(1, 1, 2, 0, bytearray(32))], 9)
-    for end in range(HEAD.size + 1, len(record)):
+    covered = identities_covered(1, [IdentityRun(1, 1, 2, 0, bytearray(32))])
+    for end in range(1, len(covered)):
         with pytest.raises(ValueError):
-            decode_record(record[:end], HEAD.size, end)
+            decode_record(covered[:end], 0, end)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from crashing_files import CrashingFiles
 from journals import contents, opened
-from leveret.storage.segment_writer import JournalUnusableError
+from leveret.storage.journal.journal import JournalUnusableError
 from publishes import batch_of
 
 
@@ -62,10 +62,10 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal(
     journal, _ = opened(files, segment_bytes_max=300)
     for number in (1, 2):
         journal.append(1, batch_of([b"a" * 100], number), range(1), range(number, number + 1))
-    files.failing[operation] = OSError(errno.ENOSPC, "the disk is full")
-    with pytest.raises(OSError, match="the disk is full"):
+    files.failing[operation] = OSError(errno.EIO, "the disk is broken")
+    with pytest.raises(OSError, match="the disk is broken"):
         journal.commit()
-    with pytest.raises(JournalUnusableError, match="the disk is full"):
+    with pytest.raises(JournalUnusableError, match="the disk is broken"):
         journal.commit()
     # No handle is closed twice.
     journal.close()

@@ -6,10 +6,11 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
+from holding import parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leveret.storage import live_entries as live_entries_module
-from leveret.storage.live_entries import Block, LiveEntries
+from leveret.storage.journal import ledger as live_entries_module
+from leveret.storage.journal.ledger import Block, LiveEntries
 
 
 def ids_of(blocks: list[Block]) -> list[int]:
@@ -105,7 +106,7 @@ def longest_list(touch: Callable[[LiveEntries[Block], int], object], count: int)
     for number, entry_id in enumerate(order):
         touch(live_entries, entry_id)
         if number % 1000 == 0:
-            longest = max(longest, *map(len, live_entries._lists))
+            longest = max(longest, *map(len, parts(live_entries, list)))
     return longest
 
 

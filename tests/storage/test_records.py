@@ -1,47 +1,52 @@
 from __future__ import annotations
 
 from array import array
-from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.storage.entries_record import (
-    EntriesRecord,
-    encode_entries,
-    entries_bytes_at_most,
-)
-from leveret.storage.records import (
+from leveret.storage.journal.records import (
+    COMMIT_BYTES,
     DELIVERED,
-    HEAD,
+    HEAD_BYTES,
     SETTLE,
     BodyRecord,
+    CommitRecord,
+    EntriesRecord,
     RangesRecord,
     RemovedRecord,
-    SegmentRecord,
+    Seal,
     body_bytes_at_most,
     decode_record,
     encode_body,
+    encode_commit,
+    encode_entries,
     encode_ranges,
-    encode_removed,
-    encode_segment,
+    entries_bytes_at_most,
     ranges_bytes,
+    read_head,
+    removed_covered,
+    salt_of,
 )
 from publishes import batch_of, publish
 
-SEGMENT_NUMBER = 0x1234
 numbers = st.integers(0, 2**64 - 1)
 ranges = st.lists(st.tuples(numbers, numbers), max_size=5)
 
+DIRECTORY_ID = b"0123456789abcdef"
+
+
+def new_seal() -> Seal:
+    return Seal(DIRECTORY_ID, 7, 3, 0x1234)
+
 
 def verified(record: bytes) -> bytes:
-    """The covered bytes of a record, checked as a reader does."""
-    length, crc = HEAD.unpack_from(record)
-    covered = record[HEAD.size :]
-    assert length == len(covered)
-    assert crc == crc32(covered, SEGMENT_NUMBER)
-    assert covered[0] != 0
-    return covered
+    """From its kind on, checked as a reader does."""
+    head = read_head(record, 0, salt_of(DIRECTORY_ID, 7))
+    assert head is not None
+    assert (head.checksum_before, head.epoch, head.end) == (0x1234, 3, len(record))
+    assert record[HEAD_BYTES] != 0
+    return record[HEAD_BYTES:]
 
 
 @given(
@@ -57,7 +62,7 @@ def test_entries_come_back(
     ordered = array("I", sorted(indexes))
     ids = array("Q", range(first_id, first_id + len(ordered)))
     ids[-1] += gap
-    record = encode_entries(queue_id, batch_number, ordered, ids, SEGMENT_NUMBER)
+    record = encode_entries(new_seal(), queue_id, batch_number, ordered, ids)
     assert len(record) <= entries_bytes_at_most(len(ordered))
     covered = verified(record)
     decoded = decode_record(covered, 0, len(covered))
@@ -68,11 +73,12 @@ def test_entries_come_back(
 
 
 def test_what_is_contiguous_is_a_range_and_takes_no_room() -> None:
-    many = encode_entries(1, 2, range(1000), range(5, 1005), SEGMENT_NUMBER)
-    one = encode_entries(1, 2, range(1), range(5, 6), SEGMENT_NUMBER)
+    many = encode_entries(new_seal(), 1, 2, range(1000), range(5, 1005))
+    one = encode_entries(new_seal(), 1, 2, range(1), range(5, 6))
     assert len(many) == len(one)
-    assert encode_entries(1, 2, array("I", range(1000)), range(5, 1005), SEGMENT_NUMBER) == many
-    assert decode_record(many, HEAD.size, len(many)) == EntriesRecord(
+    listed = encode_entries(new_seal(), 1, 2, array("I", range(1000)), range(5, 1005))
+    assert listed == many
+    assert decode_record(many, HEAD_BYTES, len(many)) == EntriesRecord(
         1, 2, range(1000), range(5, 1005)
     )
 
@@ -87,7 +93,7 @@ def test_deadlines_come_back_one_for_all_or_one_for_each(
         # In every form that indexes and ids can have.
         for indexes in (range(2, 2 + count), array("I", range(0, 2 * count, 2))):
             for ids in (range(1, 1 + count), array("Q", range(1, 2 * count, 2))):
-                record = encode_entries(1, 2, indexes, ids, SEGMENT_NUMBER, deadlines)
+                record = encode_entries(new_seal(), 1, 2, indexes, ids, deadlines)
                 assert len(record) <= entries_bytes_at_most(count, deadlines)
                 covered = verified(record)
                 decoded = decode_record(covered, 0, len(covered))
@@ -98,30 +104,32 @@ def test_deadlines_come_back_one_for_all_or_one_for_each(
 
 
 def test_an_entries_record_without_deadlines_is_as_it_was_in_format_version_1() -> None:
-    record = encode_entries(1, 2, range(3), range(5, 8), SEGMENT_NUMBER)
-    assert record[HEAD.size :] == bytes.fromhex(
+    covered = verified(encode_entries(new_seal(), 1, 2, range(3), range(5, 8)))
+    assert covered == bytes.fromhex(
         "03 00 03000000 0100000000000000 0200000000000000 00000000 0500000000000000"
     )
 
 
 @given(kind=st.sampled_from((SETTLE, DELIVERED)), queue_id=numbers, ranges=ranges)
 def test_ranges_come_back(kind: int, queue_id: int, ranges: list[tuple[int, int]]) -> None:
-    record = encode_ranges(kind, queue_id, ranges, SEGMENT_NUMBER)
+    record = encode_ranges(new_seal(), kind, queue_id, ranges)
     assert len(record) == ranges_bytes(len(ranges))
     covered = verified(record)
     assert decode_record(covered, 0, len(covered)) == RangesRecord(kind, queue_id, ranges)
 
 
-@given(number=numbers, next_batch_number=numbers, ranges=ranges)
-def test_bookkeeping_of_segments_comes_back(
-    number: int, next_batch_number: int, ranges: list[tuple[int, int]]
-) -> None:
-    covered = encode_segment(number, next_batch_number, ranges)[HEAD.size :]
-    assert decode_record(covered, 0, len(covered)) == SegmentRecord(
-        number, next_batch_number, ranges
-    )
-    covered = verified(encode_removed(ranges, SEGMENT_NUMBER))
+@given(ranges=ranges)
+def test_a_removal_comes_back(ranges: list[tuple[int, int]]) -> None:
+    covered = removed_covered(ranges)
     assert decode_record(covered, 0, len(covered)) == RemovedRecord(ranges)
+
+
+@given(record=st.builds(CommitRecord, numbers, numbers, numbers, numbers))
+def test_the_record_of_a_commit_comes_back(record: CommitRecord) -> None:
+    encoded = encode_commit(new_seal(), *record)
+    assert len(encoded) == COMMIT_BYTES
+    covered = verified(encoded)
+    assert decode_record(covered, 0, len(covered)) == record
 
 
 @pytest.mark.parametrize(
@@ -132,7 +140,7 @@ def test_a_body_holds_the_wire_bytes_of_the_durable_messages(
     durable: range | array[int] | None, stored: list[int]
 ) -> None:
     batch = batch_of([b"%d" % index * 9 for index in range(4)], 77, durable)
-    head, wire = encode_body(batch, SEGMENT_NUMBER)
+    head, wire = encode_body(new_seal(), batch)
     assert len(head) + len(wire) <= body_bytes_at_most(batch)
     covered = verified(head + wire)
     record = decode_record(covered, 0, len(covered))
@@ -146,12 +154,12 @@ def test_a_body_holds_the_wire_bytes_of_the_durable_messages(
 
 def test_messages_that_lie_together_are_not_copied() -> None:
     batch = batch_of([b"a", b"b"], 1)
-    _, wire = encode_body(batch, SEGMENT_NUMBER)
+    _, wire = encode_body(new_seal(), batch)
     assert isinstance(wire, memoryview)
     assert wire.obj is batch.wire
 
 
-@given(covered=st.binary(min_size=1, max_size=80), kind=st.integers(0, 8))
+@given(covered=st.binary(min_size=1, max_size=80), kind=st.integers(0, 9))
 def test_any_bytes_are_a_record_or_a_value_error(covered: bytes, kind: int) -> None:
     data = bytes([kind]) + covered
     try:

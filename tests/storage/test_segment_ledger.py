@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from array import array
 
-from leveret.storage.segment_ledger import RunningLedger
+from leveret.storage.journal.ledger import RunningLedger
 
 
 def ledger_of(segments: int) -> RunningLedger:

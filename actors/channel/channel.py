@@ -1,0 +1,448 @@
+"""One channel: routes publishes, remembers the unconfirmed ones, hands out deliveries.
+
+Duties: sequence numbers and routes (core/publishing/publisher.py); returns, confirms and nacks,
+coalesced when the mailbox is empty; commands (`commands.py`), one at a time: while one is not
+carried out, the channel holds back all later input (core/channel/waiting.py); consumers and
+unacked deliveries (`consuming.py`, `deliveries.py`). Parent: the reader. A client's mistake ends
+the channel, which tells the reader, because the reader alone writes close methods; an exception of
+ours ends the connection, 541.
+
+`HeldBack` keeps, in order, the input behind a command whose answer the channel awaits, or behind
+publishes whose routing takes long.
+
+Acks are in no window while the channel handles them at once, and publishes count with their bytes
+alone. Held-back input may wait as long as a disk takes, and would fill the memory at the speed of
+the line. So the connection's window counts the memory that keeping it costs, and the reader stops
+reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ...amqp_frames.constants import INTERNAL_ERROR, PRECONDITION_FAILED
+from ...amqp_frames.errors import AmqpError, HardError, SoftError
+from ...amqp_frames.messages.batch import Acks, Batch, ChannelInput
+from ...amqp_frames.messages.copies import with_properties
+from ...amqp_frames.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    Method,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+    TxSelectOk,
+)
+from ...core.channel.queue_names import QueueNames
+from ...core.channel.transaction import TransactionMemory
+from ...core.channel.waiting import Waiting
+from ...core.connection.handshake import Handshake
+from ...core.connection.outlet import OutletShare
+from ...core.connection.publish_window import WindowShare
+from ...core.publishing.properties import PUBLISH
+from ...core.publishing.publisher import Publisher, Routed
+from ...core.publishing.routes import immediate_refused
+from ...core.publishing.vhost_users import VhostUser
+from ..messages import (
+    Absorbed,
+    ChannelClosed,
+    ChannelFailed,
+    ChannelReport,
+    Command,
+    CommitMore,
+    Confirm,
+    ConsumerCancelled,
+    Deliver,
+    DeliverReplies,
+    Input,
+    OutletOpened,
+    OversizedPublish,
+    Ref,
+    Reject,
+    Release,
+    ReportChannel,
+    RouteMore,
+    Woken,
+)
+from ..node_context import NodeContext
+from ..runtime.runtime import LoopActor, tell
+from ..tracing.trace import ChannelTracing
+from .client_side import ClientSide
+from .commands import Commands, mixed
+from .consuming import Consuming
+from .questions import Questions
+from .routing import ChannelRouting
+from .transaction import ChannelTransaction
+
+# About what one read's share of a channel takes up beside the bytes of its publishes, as measured
+# for a single publish and an ack; and what a further ack does, in columns that grow ahead.
+INPUT_BYTES: Final = 1024
+ACK_BYTES: Final = 16
+
+Incoming = Input | Command | OversizedPublish
+
+
+class HeldBack:
+    """Counts in `window` what it keeps until it is taken out."""
+
+    def __init__(self, window: WindowShare) -> None:
+        self._window = window
+        self._waiting: deque[Incoming] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, message: Incoming) -> None:
+        """It came in last."""
+        if isinstance(message, Input):
+            let_go_of_the_rest(message.channel_input)
+        self._window.add(_keep_bytes(message))
+        self._waiting.append(message)
+
+    def pop(self) -> tuple[Incoming, int]:
+        """The oldest message, and how many bytes its owner is to give back to the window."""
+        message = self._waiting.popleft()
+        return message, _keep_bytes(message)
+
+    def clear(self) -> None:
+        """The channel has ended, and with it its share of the window."""
+        self._waiting.clear()
+
+
+def _keep_bytes(message: Incoming) -> int:
+    # The reader counted a command when it handed it over.
+    if not isinstance(message, Input):
+        return 0
+    acks = message.channel_input.acks
+    return INPUT_BYTES if acks is None else INPUT_BYTES + ACK_BYTES * len(acks.tags)
+
+
+def let_go_of_the_rest(channel_input: ChannelInput) -> None:
+    """Few messages must not keep a whole read in memory, as where a transaction holds them."""
+    batch = channel_input.batch
+    if batch is not None and len(batch.wire) > 2 * batch.wire_bytes() + INPUT_BYTES:
+        channel_input.batch = with_properties(batch, {})
+
+
+class Channel(LoopActor):
+    """A channel of one connection, from channel.open to its close."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        number: int,
+        handshake: Handshake,
+        vhost_user: VhostUser,
+        window: WindowShare,
+        outlet: OutletShare,
+        transaction_memory: TransactionMemory,
+        reader: Ref,
+        writer: Ref,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._number = number
+        self._reader = reader
+        access = vhost_user.access
+        frame_max_bytes = handshake.limits.frame_max_bytes
+        self._publisher = Publisher(
+            vhost_user.routes,
+            context.next_batch_number,
+            number,
+            frame_max_bytes,
+            handshake.user,
+            handshake.capability("return_delivery_tag"),
+            access.may_impersonate,
+        )
+        self.tracing = ChannelTracing(context.trace, number, handshake)
+        self._client = ClientSide(number, writer)
+        # What holds back the client's next message; one state for all of the channel.
+        self._waiting = Waiting()
+        names = QueueNames(access, reader)
+        questions = Questions(context, self.actor_ref, self._waiting)
+        self.consuming = Consuming(
+            questions,
+            names,
+            self._client,
+            self.tracing,
+            context,
+            number,
+            frame_max_bytes,
+            handshake,
+            outlet,
+            self._publisher,
+        )
+        self._commands = Commands(
+            context,
+            access,
+            reader,
+            self._publisher,
+            self.consuming,
+            self._client,
+            self.tracing,
+            names,
+            questions,
+            self._waiting,
+        )
+        self._routing = ChannelRouting(
+            context, self.actor_ref, self._publisher, self.tracing, self._client, self._waiting
+        )
+        self._held_back = HeldBack(window)
+        self._window = window
+        # The memory that open transactions on all the connection's channels hold, and the
+        # transaction of this channel.
+        self._transaction_memory = transaction_memory
+        self.transaction: ChannelTransaction | None = None
+        # Of commands and of held-back input, to be given back to the window.
+        self._carried_out_bytes = 0
+        # Of the input whose publishes are being routed.
+        self._acks_behind: Acks | None = None
+        # The connection has ended.
+        self._is_abandoned = False
+
+    def on_start(self) -> None:
+        """Say that the channel is open."""
+        self.tracing.opened()
+        self._client.write(ChannelOpenOk())
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch, most frequent first; the one place where a client's mistake is caught."""
+        if self._waiting.has_ended():
+            # Closed, or closing for a mistake: the channel drops all later input.
+            return
+        try:
+            if isinstance(message, (Confirm, Reject)):
+                self._count_answers(message)
+            elif isinstance(message, Deliver):
+                self.consuming.deliveries.deliver(message)
+            elif isinstance(message, (Input, Command, OversizedPublish)):
+                if self._waiting.is_free():
+                    self._handle(message)
+                else:
+                    self._held_back.put(message)
+            elif isinstance(message, Release):
+                self._is_abandoned = True
+                self._end_if_abandoned()
+            elif isinstance(message, DeliverReplies):
+                self.consuming.replies.deliver(message)
+            elif isinstance(message, CommitMore):
+                if self.transaction is not None:
+                    self.transaction.commit_more()
+            elif isinstance(message, RouteMore):
+                self._route_more()
+            elif isinstance(message, ReportChannel):
+                tell(message.reply_to, ChannelReport(self.actor_ref, self._counts()))
+            elif isinstance(message, Woken):
+                self.consuming.deliveries.check_timeouts()
+            elif isinstance(message, ConsumerCancelled):
+                self.consuming.cancelled_by_queue(message.consumer_tag)
+            elif isinstance(message, OutletOpened):
+                self._commands.outlet_opened()
+                self._handle_held_back()
+            else:
+                self._commands.answered(message)
+                self._handle_held_back()
+        except AmqpError as error:
+            self._fail(error)
+
+    def on_idle(self) -> None:
+        """Send what can be answered now, in as few frames as the cut-off rule allows."""
+        if self._waiting.has_ended():
+            return
+        if self.transaction is not None:
+            self._finish_commit(self.transaction)
+            if self._waiting.has_ended():
+                return
+        self._answer()
+        publisher = self._publisher
+        released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
+        if released_bytes:
+            publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
+            if self._window.remove(released_bytes):
+                tell(self._reader, Absorbed())
+
+    def _finish_commit(self, transaction: ChannelTransaction) -> None:
+        try:
+            while transaction.finish():
+                self._handle_held_back()
+        except AmqpError as error:
+            self._fail(error)
+
+    def _count_answers(self, message: Confirm | Reject) -> None:
+        unconfirmed, answers = self._publisher.unconfirmed, self.tracing.answers
+        count = unconfirmed.confirm
+        if isinstance(message, Reject):
+            count = unconfirmed.reject
+            if message.is_for_now and self.transaction is not None:
+                self.transaction.why_refused = message.reason
+        heard = answers.hearing(message, unconfirmed) if self._context.trace.is_on else None
+        for batch, indexes in message.items:
+            count(message.queue, batch, indexes)
+        if heard is not None:
+            answers.heard(heard, unconfirmed)
+
+    def _answer(self) -> None:
+        self.tracing.answers.answering(self._publisher.unconfirmed)
+        frames = self._publisher.answers()
+        if frames:
+            self._client.write_frames(frames)
+
+    # --- Input from the client
+
+    def _handle(self, message: Input | Command | OversizedPublish) -> None:
+        if isinstance(message, Input):
+            self._input(message.channel_input)
+        elif isinstance(message, Command):
+            self._carried_out_bytes += message.window_bytes
+            self._carry_out(message.method)
+        else:
+            if message.is_immediate:
+                raise immediate_refused()
+            limit = self._context.message_size_max_bytes
+            raise SoftError(
+                PRECONDITION_FAILED,
+                f"message size {message.body_bytes} is larger than configured max size {limit}",
+                *PUBLISH,
+            )
+
+    def _carry_out(self, method: Method) -> None:
+        if isinstance(method, ChannelClose):
+            self._close()
+        elif isinstance(method, (TxSelect, TxCommit, TxRollback)):
+            try:
+                self._transact(method)
+            except AmqpError as error:
+                error.class_id, error.method_id = method.class_id, method.method_id
+                raise
+        else:
+            self._commands.carry_out(method)
+
+    def _transact(self, method: TxSelect | TxCommit | TxRollback) -> None:
+        transaction = self.transaction
+        if isinstance(method, TxSelect):
+            if self._publisher.confirm_mode:
+                raise mixed("confirm", "tx")
+            if transaction is None:
+                self.transaction = ChannelTransaction(
+                    self.actor_ref,
+                    self._client,
+                    self.tracing,
+                    self._waiting,
+                    self._publisher,
+                    self._routing,
+                    self.consuming.deliveries,
+                    self._window,
+                    self._transaction_memory,
+                )
+            self._client.write(TxSelectOk())
+        elif transaction is None:
+            raise SoftError(PRECONDITION_FAILED, "channel is not transactional")
+        elif isinstance(method, TxCommit):
+            transaction.commit()
+        else:
+            transaction.rollback()
+
+    def _handle_held_back(self) -> None:
+        while self._held_back and self._waiting.is_free():
+            message, kept_bytes = self._held_back.pop()
+            self._carried_out_bytes += kept_bytes
+            self._handle(message)
+
+    def _input(self, channel_input: ChannelInput) -> None:
+        if self._routing.is_crowded():
+            let_go_of_the_rest(channel_input)
+        if channel_input.batch is not None:
+            self._publish(channel_input.batch)
+            if self._waiting.is_routing():
+                self._acks_behind = channel_input.acks
+                return
+        if channel_input.acks is not None:
+            self.consuming.deliveries.acknowledge(channel_input.acks)
+
+    def _publish(self, batch: Batch) -> None:
+        if self.transaction is not None:
+            self._carried_out_bytes += batch.wire_bytes()
+            self.transaction.publish(batch)
+            return
+        routed = self._routing.begin(self._publisher.route(batch))
+        if routed is not None:
+            self._pass_on(routed)
+
+    def _pass_on(self, routed: Routed) -> None:
+        # State before effects: what queues owe is noted before they are told.
+        self._routing.tell_queues(routed)
+        if routed.error is not None:
+            raise routed.error
+
+    def _route_more(self) -> None:
+        routed = self._routing.go_on()
+        if routed is None:
+            return
+        if self.transaction is not None:
+            self.transaction.routed(routed)
+        else:
+            self._pass_on(routed)
+            acks, self._acks_behind = self._acks_behind, None
+            if acks is not None:
+                self.consuming.deliveries.acknowledge(acks)
+        self._handle_held_back()
+        self._end_if_abandoned()
+
+    def _end_if_abandoned(self) -> None:
+        """End with the connection, but route the publishes that came in before its end."""
+        if not self._is_abandoned or self._waiting.is_routing() or self._waiting.has_ended():
+            return
+        self.tracing.closed(0, "its connection ended")
+        self._release()
+        self.stop()
+
+    def _counts(self) -> dict[str, object]:
+        publisher = self._publisher
+        mode = "tx" if publisher.transactional else "confirm" if publisher.confirm_mode else ""
+        counts = {"mode": mode, "unconfirmed": len(publisher.unconfirmed)}
+        return counts | self.consuming.counts()
+
+    # --- Endings
+
+    def _close(self) -> None:
+        """The client closed the channel: send the confirms that are due, then end."""
+        self._answer()
+        self.tracing.closed(200, "closed by the client")
+        self._release()
+        tell(self._reader, ChannelClosed(self._number))
+        self._client.write(ChannelCloseOk())
+        self.stop()
+
+    def _fail(self, error: AmqpError) -> None:
+        """The client made a mistake: let go of everything and tell the reader why."""
+        if self._waiting.has_ended():
+            return
+        # A traceback refers to frames, and these to the channel and to the error.
+        error = error.with_traceback(None)
+        # The client still gets the confirms that were due before its mistake.
+        self._answer()
+        self.tracing.refused(error)
+        self.tracing.closed(error.reply_code, error.reply_text)
+        self._release()
+        tell(self._reader, ChannelFailed(self._number, error))
+        self.stop()
+
+    def _release(self) -> None:
+        if self._waiting.has_ended():
+            return
+        self._waiting.end()
+        self.consuming.release()
+        if self.transaction is not None:
+            self.transaction.release()
+        self._held_back.clear()
+        self._routing.clear()
+        if self._window.release():
+            tell(self._reader, Absorbed())
+
+    def on_failure(self, *_exception: object) -> None:
+        """An exception of ours: queues take back what it held, the client gets 541."""
+        self._release()
+        error = HardError(INTERNAL_ERROR, f"channel {self._number} failed")
+        tell(self._reader, ChannelFailed(self._number, error))

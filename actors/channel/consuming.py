@@ -1,0 +1,274 @@
+"""The consuming half of a channel: its consumers and their credit.
+
+Runs inside the channel's actor. Credit is AMQP's prefetch, per consumer and, with the global flag,
+for the channel. `deliveries.py` keeps the deliveries themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_urlsafe
+from typing import Final
+
+from ...amqp_frames.constants import NOT_ALLOWED, NOT_IMPLEMENTED
+from ...amqp_frames.errors import HardError
+from ...amqp_frames.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicRecoverOk,
+    BasicReject,
+    Method,
+)
+from ...amqp_frames.values.field_table import encode_short_string
+from ...core.channel.queue_names import QueueNames
+from ...core.connection.channel_credit import ChannelCredit
+from ...core.connection.handshake import Handshake
+from ...core.connection.outlet import OutletShare
+from ...core.definitions import QueueDefinition
+from ...core.publishing.publisher import Publisher
+from ...core.publishing.reply_consumers import REPLY_TO
+from ...core.queue.consumers import Consumer
+from ...core.topology.arguments import check_consumer_arguments, consumer_priority
+from ..messages import (
+    AddConsumer,
+    ChannelDown,
+    ConsumerAdded,
+    ConsumerRemoved,
+    Get,
+    GetAnswer,
+    RemoveConsumer,
+)
+from ..node_context import NodeContext
+from ..runtime.room_offers import offer_credit, tell_opened
+from ..runtime.runtime import tell
+from ..tracing.trace import ChannelTracing
+from .client_side import ClientSide
+from .deliveries import Deliveries
+from .questions import Questions, handle_of
+from .replies import Replies
+
+CONSUMING_METHODS = (
+    BasicQos,
+    BasicConsume,
+    BasicCancel,
+    BasicGet,
+    BasicAck,
+    BasicNack,
+    BasicReject,
+    BasicRecover,
+    BasicRecoverAsync,
+)
+
+# As long as RabbitMQ's: 22 characters of base 64.
+GENERATED_TAG_BYTES: Final = 16
+# With so many queues a channel first looks which of those that it has used are still there.
+QUEUES_USED_MIN = 64
+
+
+class Consuming:
+    """State of the consuming half of the actor that `questions` are asked for."""
+
+    def __init__(
+        self,
+        questions: Questions,
+        names: QueueNames,
+        client: ClientSide,
+        tracing: ChannelTracing,
+        context: NodeContext,
+        number: int,
+        frame_max_bytes: int,
+        handshake: Handshake,
+        outlet: OutletShare,
+        publisher: Publisher,
+    ) -> None:
+        self._questions = questions
+        self._names = names
+        self._client = client
+        self._tracing = tracing
+        channel = self._channel = questions.channel
+        self._context = context
+        self._hears_cancels = handshake.capability("consumer_cancel_notify")
+        self._prefetch = 0
+        self._credit = ChannelCredit(outlet)
+        self.deliveries = Deliveries(
+            channel, client, tracing, context, number, frame_max_bytes, self._credit
+        )
+        self.replies = Replies(channel, client, context, publisher, self.deliveries, outlet)
+        # Consumer tag on the wire -> its queue.
+        self._queues_by_tag: dict[str, QueueDefinition] = {}
+        # Queues that hold consumers or deliveries of this channel.
+        self._queues_used: set[QueueDefinition] = set()
+        self._queues_used_max = QUEUES_USED_MIN
+        self._get_no_ack = False
+
+    # --- Commands
+
+    def command(self, method: Method) -> None:
+        """Carry out one of CONSUMING_METHODS."""
+        if isinstance(method, BasicAck):
+            self.deliveries.settle(method.delivery_tag, method.multiple)
+        elif isinstance(method, BasicNack):
+            deliveries = self.deliveries
+            give_back = deliveries.requeue if method.requeue else deliveries.discard
+            give_back(method.delivery_tag, method.multiple)
+        elif isinstance(method, BasicReject):
+            deliveries = self.deliveries
+            give_back = deliveries.requeue if method.requeue else deliveries.discard
+            give_back(method.delivery_tag, False)
+        elif isinstance(method, BasicConsume):
+            self._consume(method)
+        elif isinstance(method, BasicCancel):
+            self._cancel(method)
+        elif isinstance(method, BasicGet):
+            queue = self._names.readable(method.queue)
+            self._get_no_ack = method.no_ack
+            # Now, not when the answer comes: a channel that ends meanwhile must give it back.
+            self._use(queue)
+            question = Get(self._channel, method.no_ack)
+            self._questions.ask_queue(method, queue, question)
+        elif isinstance(method, BasicQos):
+            self._qos(method)
+        elif isinstance(method, (BasicRecover, BasicRecoverAsync)):
+            if not method.requeue:
+                raise HardError(NOT_IMPLEMENTED, "requeue=false")
+            self.deliveries.requeue_all()
+            if isinstance(method, BasicRecover):
+                self._client.write(BasicRecoverOk())
+
+    def _qos(self, method: BasicQos) -> None:
+        if method.prefetch_size:
+            raise HardError(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+        if method.global_:
+            self._offer(self._credit.set_limit(method.prefetch_count))
+        else:
+            # For consumers to come, as RabbitMQ has it.
+            self._prefetch = method.prefetch_count
+        self._client.write(BasicQosOk())
+
+    def _consume(self, method: BasicConsume) -> None:
+        # In RabbitMQ's order: the tag, how many there are, and only then the queue.
+        name = self._names.resolve(method.queue)
+        tag = method.consumer_tag
+        if not tag:
+            tag = f"amq.ctag-{token_urlsafe(GENERATED_TAG_BYTES)}"
+        if tag in self._queues_by_tag or tag == self.replies.consumer_tag:
+            raise HardError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+        limit = self._context.consumers_per_channel_max
+        if limit and len(self._queues_by_tag) >= limit:
+            raise HardError(NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+        if name == REPLY_TO:
+            self.replies.check(method.no_ack)
+            self.replies.consume(tag)
+            self._client.answer(method, BasicConsumeOk(tag))
+            return
+        queue = self._names.readable(name)
+        check_consumer_arguments(str(queue), method.arguments, queue.is_quorum)
+        consumer = Consumer(
+            self._channel,
+            encode_short_string(tag),
+            self._prefetch,
+            self._credit,
+            method.no_ack,
+            method.exclusive,
+            consumer_priority(method.arguments),
+        )
+        self._queues_by_tag[tag] = queue
+        self._use(queue)
+        question = AddConsumer(consumer, self._channel)
+        self._questions.ask_queue(method, queue, question)
+
+    def _use(self, queue: QueueDefinition) -> None:
+        """Remember that the queue may hold something of the channel's."""
+        if queue not in self._queues_used:
+            if len(self._queues_used) >= self._queues_used_max:
+                # Forget the queues that were deleted meanwhile, because a channel that has used a
+                # queue once must not keep it in memory.
+                alive = {each for each in self._queues_used if handle_of(each).is_alive()}
+                self._queues_used = alive
+                self._queues_used_max = 2 * len(alive) + QUEUES_USED_MIN
+            self._queues_used.add(queue)
+
+    def _cancel(self, method: BasicCancel) -> None:
+        if method.consumer_tag == self.replies.consumer_tag:
+            self.replies.cancel()
+        queue = self._queues_by_tag.get(method.consumer_tag)
+        if queue is not None:
+            question = RemoveConsumer(self._channel, encode_short_string(method.consumer_tag))
+            if self._questions.could_ask(method, queue, question):
+                return
+        # Cancelling a missing consumer is no error.
+        self._client.answer(method, BasicCancelOk(method.consumer_tag))
+
+    def answered(self, method: Method, message: ConsumerAdded | ConsumerRemoved) -> None:
+        """A queue has answered the command that was awaited."""
+        tracing = self._tracing
+        if isinstance(message, ConsumerAdded):
+            consumer = message.consumer
+            tag = _tag_text(consumer.consumer_tag)
+            queue = self._queues_by_tag[tag]
+            tracing.consumer_added(queue.name, tag, consumer.prefetch, consumer.no_ack)
+            self._client.answer(method, BasicConsumeOk(tag))
+        else:
+            tag = _tag_text(message.consumer_tag)
+            gone = self._forget_consumer(tag)
+            if gone is not None:
+                tracing.consumer_removed(gone.name, tag, "cancelled by the client")
+            self._client.answer(method, BasicCancelOk(tag))
+
+    def got(self, message: GetAnswer) -> None:
+        """A queue has answered the basic.get that was awaited."""
+        self.deliveries.got(message, self._get_no_ack)
+
+    def cancelled_by_queue(self, consumer_tag: bytes) -> None:
+        """The queue is gone: tell clients that understand it."""
+        tag = _tag_text(consumer_tag)
+        queue = self._forget_consumer(tag)
+        if queue is not None:
+            self._tracing.consumer_removed(queue.name, tag, "its queue is gone")
+            if self._hears_cancels:
+                self._client.write(BasicCancel(tag, True))
+
+    def _forget_consumer(self, tag: str) -> QueueDefinition | None:
+        """Forget a consumer that its queue has removed; credit for it is the other queues'."""
+        queue = self._queues_by_tag.pop(tag, None)
+        if queue is not None and self._credit.limit and queue not in self._queues_by_tag.values():
+            self._offer(self._credit.forget(queue))
+        return queue
+
+    def _offer(self, queues: Sequence[object]) -> None:
+        offer_credit(self._channel, self._credit, queues)
+
+    def counts(self) -> dict[str, object]:
+        """What a report says of the consuming half."""
+        return {
+            "prefetch": self._prefetch,
+            "global_prefetch": self._credit.limit,
+            "consumers": len(self._queues_by_tag),
+            "unacked": len(self.deliveries.outstanding),
+        }
+
+    def release(self) -> None:
+        """The channel ends: its queues take back what it held."""
+        self.replies.cancel()
+        outlet = self._credit.outlet
+        outlet.release()
+        tell_opened(outlet.outlet)
+        for queue in self._queues_used:
+            tell(handle_of(queue), ChannelDown(self._channel))
+        self._queues_used.clear()
+        for tag, definition in self._queues_by_tag.items():
+            self._tracing.consumer_removed(definition.name, tag, "its channel ended")
+        self._queues_by_tag.clear()
+
+
+def _tag_text(consumer_tag: bytes) -> str:
+    return consumer_tag[1:].decode("utf-8", "surrogateescape")

@@ -1,0 +1,221 @@
+"""The deliveries of a channel: to its client, and back to the queues.
+
+Runs inside the channel's actor. Delivery tags
+ascend from 1 over all consumers of the channel and basic.get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from ...amqp_frames.errors import SoftError
+from ...amqp_frames.messages.batch import Acks, Batch
+from ...amqp_frames.messages.deliveries import encode_deliveries, encode_get_ok
+from ...amqp_frames.methods import BasicAck, BasicGetEmpty
+from ...core.channel.delivery_counts import counted
+from ...core.channel.outstanding import Outstanding
+from ...core.channel.transaction import Transaction
+from ...core.channel.unacked import Part
+from ...core.connection.channel_credit import ChannelCredit
+from ...core.definitions import QueueDefinition
+from ..messages import (
+    Deliver,
+    Discard,
+    GetAnswer,
+    Ref,
+    Requeue,
+    Sent,
+    Settle,
+    WakeAt,
+    WriteDeliveries,
+)
+from ..node_context import NodeContext
+from ..runtime.room_offers import offer_credit
+from ..runtime.runtime import tell
+from ..tracing.trace import ChannelTracing
+from .client_side import ClientSide
+from .questions import handle_of
+
+_ACKS_DUE: Final = "acks due"
+# The trace's words for the acks that come in; queues use the same words for their effects.
+_REASONS = {Settle: "acked", Discard: "rejected", Requeue: "given back"}
+
+
+class Deliveries:
+    """The channel's messages in flight."""
+
+    def __init__(
+        self,
+        channel: Ref,
+        client: ClientSide,
+        tracing: ChannelTracing,
+        context: NodeContext,
+        number: int,
+        frame_max_bytes: int,
+        credit: ChannelCredit,
+    ) -> None:
+        self._channel = channel
+        self._client = client
+        self._tracing = tracing
+        self._number = number
+        self._frame_max_bytes = frame_max_bytes
+        self._credit = credit
+        self._context = context
+        self.outstanding = Outstanding(number, credit)
+        # In tx mode, the acks that wait for their commit.
+        self.transaction: Transaction[type[Settle] | type[Discard] | type[Requeue]] | None = None
+
+    def deliver(self, message: Deliver) -> None:
+        """Encode messages for a consumer and remember them until they are acked."""
+        consumer = message.consumer
+        queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
+        frames: list[bytes] = []
+        window_bytes = 0
+        outstanding, no_ack = self.outstanding, consumer.no_ack
+        first_tag = last_tag = 0
+        for delivery in message.deliveries:
+            span = delivery.span
+            tag = outstanding.number(len(span)) if no_ack else outstanding.hold(delivery)
+            first_tag, last_tag = first_tag or tag, tag + len(span) - 1
+            window_bytes += delivery.wire_bytes
+            if span.batch.traced is not None:
+                self._tracing.delivered(queue, span, tag, consumer.consumer_tag)
+            if span.attempts and queue.is_quorum:
+                span = counted(span)
+            frames.append(
+                encode_deliveries(
+                    span.batch,
+                    span.indexes,
+                    tag,
+                    consumer.consumer_tag,
+                    span.attempts > 0,
+                    self._number,
+                    self._frame_max_bytes,
+                )
+            )
+        timeout_ms = queue.consumer_timeout_ms
+        if timeout_ms is not None and not no_ack:
+            self._note_timeout(first_tag, last_tag, timeout_ms)
+        sent = Sent(consumer, window_bytes)
+        written = self._credit.outlet.wrote(window_bytes)
+        self._client.write_frames(
+            WriteDeliveries(frames, written, window_bytes, handle_of(queue), sent)
+        )
+
+    def got(self, message: GetAnswer, no_ack: bool) -> None:
+        """Encode what basic.get brought, or that there was nothing."""
+        delivery = message.delivery
+        if delivery is None:
+            self._client.write(BasicGetEmpty())
+            return
+        tag = self.outstanding.number(1) if no_ack else self.outstanding.hold(delivery)
+        if not no_ack:
+            timeout_ms = delivery.queue.consumer_timeout_ms  # type: ignore[attr-defined]
+            if timeout_ms is not None:
+                self._note_timeout(tag, tag, timeout_ms)
+        span = delivery.span
+        if span.batch.traced is not None:
+            queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
+            self._tracing.delivered(queue, span, tag, b"\0")
+        if delivery.queue.is_quorum:  # type: ignore[attr-defined]
+            span = counted(span)
+        frames = encode_get_ok(
+            span.batch,
+            span.indexes[0],
+            tag,
+            span.attempts > 0,
+            message.message_count,
+            self._number,
+            self._frame_max_bytes,
+        )
+        written = self._credit.outlet.outlet
+        written.add(len(frames))
+        self._client.write_frames(WriteDeliveries([frames], written, len(frames), None, None))
+
+    def encode_replies(self, batch: Batch, indexes: Sequence[int], consumer_tag: bytes) -> bytes:
+        """The frames of direct replies; nothing of them is remembered."""
+        tag = self.outstanding.number(len(indexes))
+        return encode_deliveries(
+            batch, indexes, tag, consumer_tag, False, self._number, self._frame_max_bytes
+        )
+
+    def check_timeouts(self) -> None:
+        """The ticker has woken the channel: 406 if a delivery is held for too long."""
+        self.outstanding.timeouts.check(self._context.runtime.scheduler.time())
+        self._await_timeout()
+
+    def _note_timeout(self, first_tag: int, last_tag: int, timeout_ms: int) -> None:
+        now = self._context.runtime.scheduler.time()
+        self.outstanding.timeouts.note(first_tag, last_tag, timeout_ms, now)
+        self._await_timeout()
+
+    def _await_timeout(self) -> None:
+        wake_at = self.outstanding.timeouts.wake_at()
+        if wake_at is not None:
+            tell(self._context.ticker, WakeAt(wake_at, self._channel, _ACKS_DUE))
+
+    def is_outlet_closed(self) -> bool:
+        """Must the next basic.get wait until the socket has taken more? The channel is told when.
+
+        Or a client that asks and does not read would have all it asked for wait in memory.
+        """
+        return self._credit.outlet.outlet.is_closed(self._channel)
+
+    def acknowledge(self, acks: Acks) -> None:
+        """Settle what a run of basic.ack names; 406 for a tag that is not held."""
+        parts, error = self.outstanding.remove_acked(acks)
+        try:
+            self._done(parts, Settle)
+        except SoftError as too_much:
+            # A transaction has no room for them.
+            too_much.class_id, too_much.method_id = BasicAck.class_id, BasicAck.method_id
+            raise
+        if error is not None:
+            raise error
+
+    def settle(self, delivery_tag: int, multiple: bool) -> None:
+        """Acked; 406 for a tag that is not held."""
+        self._done(self.outstanding.remove(delivery_tag, multiple), Settle)
+
+    def discard(self, delivery_tag: int, multiple: bool) -> None:
+        """Rejected for good; 406 for a tag that is not held."""
+        self._done(self.outstanding.remove(delivery_tag, multiple), Discard)
+
+    def requeue(self, delivery_tag: int, multiple: bool) -> None:
+        """Given back undone; 406 for a tag that is not held."""
+        self._done(self.outstanding.remove(delivery_tag, multiple), Requeue)
+
+    def requeue_all(self) -> None:
+        """Give back all held deliveries, in tx mode, too: basic.recover waits for no commit."""
+        parts = self.outstanding.remove_all()
+        if self._tracing.is_on:
+            self._tracing.acked(parts, _REASONS[Requeue])
+        self.give_back(parts, Requeue)
+
+    def transaction_ended(self, is_rolled_back: bool) -> None:
+        """Acks are final by a commit, or never were by a rollback."""
+        self.outstanding.timeouts.transaction_ended(is_rolled_back)
+        self._await_timeout()
+
+    def _done(
+        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
+    ) -> None:
+        if self._tracing.is_on:
+            self._tracing.acked(parts, _REASONS[message])
+        if self.transaction is None:
+            self.give_back(parts, message)
+        elif parts:
+            self.transaction.hold_acks(message, parts)
+
+    def give_back(
+        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
+    ) -> None:
+        """Tell the queues which messages are settled or requeued, and free their credit."""
+        if not parts:
+            return
+        by_queue, offered = self.outstanding.give_back(parts)
+        for queue, own in by_queue.items():
+            tell(handle_of(cast("QueueDefinition", queue)), message(self._channel, own))
+        # Behind that: a queue takes back its own messages before it uses the credit of others'.
+        offer_credit(self._channel, self._credit, offered)

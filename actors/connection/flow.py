@@ -1,0 +1,184 @@
+"""When one connection's socket is read, and what its client is told of that.
+
+Runs inside the reader's actor, and is apart from it only to be read by itself. While there is an
+alarm, a client that publishes is told connection.blocked, if it knows of it, and is read no more
+until the alarm is over. Its publish, and the rest of the same read, is kept until then: else every
+new connection would bring one more read onto the full disk. A client that only consumes goes on.
+
+When a connection's socket is not read: while the broker has not kept up with what it brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from ...amqp_frames.decoder import Event
+from ...amqp_frames.messages.batch import ChannelInput
+from ...amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Method, encode_method
+from ...core.connection.phase import ConnectionPhase, Phase
+from ...core.connection.publish_window import PublishWindow
+from ..messages import Absorbed, AlarmCleared, Ref, WriteBuffer
+from ..node_context import NodeContext
+from ..runtime.runtime import tell
+from .log import ConnectionLog
+from .opening import Opening
+from .transport import ReadableTransport
+
+# One client may bring so much before the event loop looks at everything else again. An event loop
+# may read a socket dozens of times in a row, while confirms wait to be sent and others to be read.
+BURST_BYTES_MAX = 1024 * 1024
+# A smaller read has emptied the socket: the event loop went on by itself.
+_FULL_READ_BYTES_MIN = 128 * 1024
+
+
+class ReadingGate:
+    """Pauses and resumes reading; part of the reader's actor.
+
+    Closed while too many publishes wait inside the broker, or while the client does not read the
+    bytes written to it, because it would only ask for more. Or while it publishes in spite of an
+    alarm.
+    While the connection is opening or closing for a round of the event loop at most, or for its
+    login: the close-ok must be heard.
+    """
+
+    def __init__(self, transport: ReadableTransport, window: PublishWindow) -> None:
+        self._transport = transport
+        self._window = window
+        self.is_write_blocked = False
+        self.is_alarmed = False
+        self.is_paused = False
+        # Until the event loop's next round.
+        self.is_resting = False
+        self._burst_bytes = 0
+
+    def received(self, count: int) -> bool:
+        """A read of so many bytes; true if the next one is to wait for the loop's next round."""
+        if count < _FULL_READ_BYTES_MIN:
+            return False
+        self._burst_bytes += count
+        if self._burst_bytes < BURST_BYTES_MAX or self.is_resting:
+            return False
+        self._burst_bytes = 0
+        self.is_resting = True
+        return True
+
+    def reason(self) -> str:
+        """Why it is closed for longer than a round of the event loop; "" if it is not."""
+        if self.is_alarmed:
+            return "there is an alarm"
+        if self.is_write_blocked:
+            return "its client does not read"
+        return "its publishes wait inside the broker" if self._window.is_closed else ""
+
+    def balance(self, is_running: bool, awaits_login: bool = False) -> None:
+        """Pause or resume reading, if the conditions for it have changed."""
+        if self._transport.is_closing():
+            # A rest may end behind the socket's own end.
+            return
+        must_pause = awaits_login or self.is_resting
+        if is_running:
+            is_full = self._window.is_closed or self.is_write_blocked
+            must_pause = must_pause or is_full or self.is_alarmed
+        if must_pause and not self.is_paused:
+            self._transport.pause_reading()
+        elif self.is_paused and not must_pause:
+            self._transport.resume_reading()
+        self.is_paused = must_pause
+
+
+# What the reader passes on to `ConnectionFlow.update`.
+FLOW_MESSAGES: Final = (Absorbed, WriteBuffer, AlarmCleared)
+FlowMessage = Absorbed | WriteBuffer | AlarmCleared
+
+
+class ConnectionFlow:
+    """Opens and closes the gate of `reader`'s transport."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        transport: ReadableTransport,
+        window: PublishWindow,
+        phase: ConnectionPhase,
+        opening: Opening,
+        log: ConnectionLog,
+        reader: Ref,
+    ) -> None:
+        self._context = context
+        self._window = window
+        self._opening = opening
+        self._log = log
+        self._reader = reader
+        self.gate = ReadingGate(transport, window)
+        self._phase = phase
+        # The events that arrived during an alarm: a publish first, then all later ones. No more
+        # than a read or two, because nothing is read meanwhile.
+        self._held_back: list[Event] = []
+        # Why the socket is not read, as told to the trace; "" while it is read, or pauses a moment.
+        self._told = ""
+
+    def received(self, count: int) -> None:
+        """Count a read; after a burst of them everything else has its turn first."""
+        if self.gate.received(count):
+            self.balance()
+            self._context.runtime.scheduler.call_soon(partial(tell, self._reader, Absorbed()))
+
+    def holds_back(self, event: Event, writer: Ref) -> bool:
+        """Keep what may not be handled yet; false if it may.
+
+        Until its login is decided, all input of a client; while there is an alarm, a publish and
+        all input behind it.
+        """
+        if self._phase.now is not Phase.RUNNING:
+            return self._opening.holds_back(event)
+        if not self._held_back:
+            alarm = self._context.alarm
+            if not alarm or not isinstance(event, ChannelInput) or event.batch is None:
+                return False
+            self.gate.is_alarmed = True
+            self._say(ConnectionBlocked(alarm), writer)
+            self.balance()
+        self._held_back.append(event)
+        return True
+
+    def handed_over(self) -> None:
+        """A channel has been handed its part of a read."""
+        if self._window.is_closed:
+            self.balance()
+
+    def update(self, message: FlowMessage, writer: Ref) -> Sequence[Event]:
+        """Take news of a condition for reading; returns the held-back events that may go on now."""
+        released: Sequence[Event] = ()
+        if isinstance(message, Absorbed):
+            self.gate.is_resting = False
+        elif isinstance(message, WriteBuffer):
+            self.gate.is_write_blocked = message.is_full
+            tell(writer, message)
+        elif self.gate.is_alarmed and not self._context.alarm:
+            self.gate.is_alarmed = False
+            released, self._held_back = self._held_back, []
+            self._say(ConnectionUnblocked(), writer)
+        self.balance()
+        return released
+
+    def balance(self) -> None:
+        """Read on, or do not, as the phase and the conditions for reading demand by now."""
+        awaits_login = self._phase.now is Phase.SECURING
+        is_running = self._phase.now is Phase.RUNNING
+        self.gate.balance(is_running, awaits_login)
+        reason = self.gate.reason() if is_running else ""
+        if reason != self._told:
+            self._told = reason
+            event = "flow.paused" if reason else "flow.resumed"
+            self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
+
+    def _say(self, method: Method, writer: Ref) -> None:
+        knows = self._opening.handshake.capability("connection.blocked")
+        if knows and self._phase.now is Phase.RUNNING:
+            tell(writer, encode_method(0, method))
+            if isinstance(method, ConnectionBlocked):
+                self._log.tell("connection.blocked", reason=method.reason)
+            else:
+                self._log.tell("connection.unblocked", reason="the alarm is over")

@@ -1,0 +1,106 @@
+"""Decides on logins: password checks run in a few threads of their own, never on the event loop.
+
+core/users/login_checks.py has the rules and the remembered results. A check takes a processor for
+some 40 ms by intent, so the threads have a low priority, and no more run than a setting allows:
+a client that tries passwords waits, and nobody else does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ...core.connection.peer import is_loopback
+from ...core.users.login_checks import LoginChecks, PasswordCheck
+from ...core.users.login_results import LoginResult
+from ...core.users.password_hash import is_right_password
+from ..messages import LogIn, LoginAnswer, PasswordChecked, Ref
+from ..runtime.out_of_memory import is_out_of_memory
+from ..runtime.runtime import LoopActor, tell
+
+# Of 19. A check gives way to the broker's own threads, and still gets a third of what another
+# process does: with a twenty-eighth of it, at 15, no login was decided in time on a machine that
+# was busy with other things.
+_NICENESS = 5
+
+
+def login_threads(count: int) -> ThreadPoolExecutor:
+    """The threads for so many password checks at once."""
+    return ThreadPoolExecutor(count, "leveret-login", initializer=_give_way)
+
+
+def _give_way() -> None:
+    # To Linux a thread's own niceness is that of a process; elsewhere it may not be set so.
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+class Logins(LoopActor):
+    """One per node. `loopback_users` may log in from this machine only."""
+
+    def __init__(
+        self,
+        checks: LoginChecks,
+        threads: ThreadPoolExecutor,
+        loopback_users: tuple[str, ...],
+        on_fatal: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__()
+        self._checks = checks
+        self._threads = threads
+        self._loopback_users = loopback_users
+        self._on_fatal = on_fatal
+
+    def on_receive(self, message: object) -> None:
+        """Take a login, or what a thread has found."""
+        if isinstance(message, LogIn):
+            result = self._decide(message)
+            if result is not None:
+                tell(message.reader, LoginAnswer(result))
+            self._answer(self._checks.refused, LoginResult.TOO_MANY_CHECKS)
+            self._checks.refused.clear()
+        elif isinstance(message, PasswordChecked):
+            result = self._checks.finished(message.check, message.is_right)
+            self._answer(message.check.askers, result)
+        self._start_checks()
+
+    def _answer(self, askers: list[object], result: LoginResult) -> None:
+        for asker in askers:
+            reader: Ref = asker  # type: ignore[assignment]
+            tell(reader, LoginAnswer(result))
+
+    def _decide(self, message: LogIn) -> LoginResult | None:
+        if not is_loopback(message.host) and message.user in self._loopback_users:
+            return LoginResult.LOOPBACK_ONLY
+        if message.password is None:
+            return self._checks.find(message.user)
+        return self._checks.ask(message.reader, message.host, message.user, message.password)
+
+    def _start_checks(self) -> None:
+        while (check := self._checks.start_next(_is_alive)) is not None:
+            future = self._threads.submit(is_right_password, check.password, check.password_hash)
+            future.add_done_callback(partial(self._done, check))
+
+    def _done(self, check: PasswordCheck, future: Future[bool]) -> None:
+        """In the thread of the check."""
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None and is_out_of_memory(error):
+            self._on_fatal("password check", error)
+        # A hash that the catalog should not have lets nobody in.
+        tell(self.actor_ref, PasswordChecked(check, error is None and future.result()))
+
+    def on_failure(self, *exception: Any) -> None:
+        """Nobody could log in any more: the node ends."""
+        self._on_fatal("logins", exception[1])
+
+
+def _is_alive(asker: object) -> bool:
+    reader: Ref = asker  # type: ignore[assignment]
+    return reader.is_alive()

@@ -1,0 +1,118 @@
+"""The opening of a connection: protocol header, handshake, login.
+
+Runs inside the reader's actor, and is apart from it only to be read by itself. A login may take a
+while, because passwords are checked elsewhere (`logins.py`): until the answer is there, the input
+that a client sends ahead of it is held back, and its socket is not read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
+from ...amqp_frames.decoder import Event
+from ...amqp_frames.errors import HardError
+from ...amqp_frames.messages.batch import MethodFrame
+from ...amqp_frames.methods import ConnectionOpen
+from ...core.connection.handshake import Handshake, refusal
+from ...core.connection.peer import Peer
+from ...core.connection.phase import ConnectionPhase, Phase
+from ...core.publishing.vhost_users import VhostUser
+from ..messages import LogIn, Ref
+from ..node_context import NodeContext, OpenConnection
+from ..runtime.runtime import tell
+
+# What a client may send ahead of the answer to its login, in events: one read brings tens of
+# thousands of small frames, each of which takes ten times its octets in memory.
+HELD_BACK_MAX: Final = 1_000
+# And in octets of methods: in memory a table may be a hundred times its own.
+HELD_BACK_METHODS_BYTES_MAX: Final = 16_384
+
+
+class Opening:
+    """State of a connection that is being opened; `reader` is the actor it belongs to."""
+
+    def __init__(
+        self, context: NodeContext, peer: Peer, phase: ConnectionPhase, reader: Ref
+    ) -> None:
+        self._context = context
+        self._peer = peer
+        self._phase = phase
+        self._reader = reader
+        self._header = b""
+        self._held_back: list[Event] = []
+        self._held_back_bytes = 0
+        # The connection's channels by number; None while a channel.close waits for its close-ok.
+        self.channels: dict[int, Ref | None] = {}
+        # Once a vhost is open.
+        self.vhost_user: VhostUser | None = None
+        self.handshake = Handshake(
+            context.limits, context.server_names, self._log_in, self._open, peer, phase
+        )
+
+    def heard(self) -> None:
+        """The client has done its part of the handshake; the next one is its turn again."""
+        if self._phase.now is not Phase.SECURING:
+            self._context.unopened.heard_from(self._reader, self._context.runtime.scheduler.time())
+
+    def release(self) -> None:
+        """The connection has ended."""
+        self._context.unopened.discard(self._reader)
+        # It refers to what it asks here.
+        del self.handshake
+        if self.vhost_user is not None:
+            self._context.vhost_users.leave(self.vhost_user)
+
+    def read_header(self, data: bytes) -> bytes | None:
+        """Collect the protocol header; None until it is whole, then the bytes behind it.
+
+        ValueError if the header does not ask for this protocol.
+        """
+        self._header += data
+        if len(self._header) < len(PROTOCOL_HEADER):
+            return None
+        reason = refusal(self._header)
+        if reason is not None:
+            raise ValueError(reason)
+        # The connection does not keep the read that it came in.
+        header, self._header = self._header, b""
+        return header[len(PROTOCOL_HEADER) :]
+
+    def _log_in(self, user: str, password: str | None) -> None:
+        self._context.unopened.is_served(self._reader)
+        tell(self._context.logins, LogIn(self._reader, self._peer.host, user, password))
+
+    def _open(self, user: str, vhost: str) -> None:
+        limit, connections = self._context.connections_max, self._context.open_connections
+        if limit and len(connections) >= limit:
+            # In the words of RabbitMQ 4; 3.10 has no such limit.
+            text = f"connection refused: node connection limit ({limit}) is reached"
+            raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
+        self._context.accounts.check_open(user, vhost)
+        vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
+        connections[self._reader] = OpenConnection(
+            self._peer, self.handshake, vhost_user.access, self.channels
+        )
+        self.vhost_user = vhost_user
+        self._context.unopened.discard(self._reader)
+
+    def holds_back(self, event: Event) -> bool:
+        """Keep an event while the login is not decided; false if it can be handled now.
+
+        HardError if the kept events are more than any client needs.
+        """
+        if self._phase.now is Phase.SECURING:
+            if isinstance(event, MethodFrame):
+                self._held_back_bytes += event.frame_bytes
+            is_too_much = self._held_back_bytes > HELD_BACK_METHODS_BYTES_MAX
+            if is_too_much or len(self._held_back) == HELD_BACK_MAX:
+                self._held_back.clear()
+                raise HardError(RESOURCE_ERROR, "too many frames ahead of the login's answer")
+            self._held_back.append(event)
+            return True
+        return False
+
+    def held_back(self) -> list[Event]:
+        """The events that arrived before the login was decided, to be handled now."""
+        events, self._held_back = self._held_back, []
+        return events

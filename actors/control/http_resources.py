@@ -1,0 +1,86 @@
+"""The HTTP resources, by path and method, and the users who may use them.
+
+    GET    /api/health/live    does the event loop answer?          any user
+    GET    /api/health/ready   can it confirm publishes?            any user
+    GET    /api/trace          how the trace stands                 tag monitoring or administrator
+    PUT    /api/trace          on, with a filter; or another one    tag administrator
+    DELETE /api/trace          off                                  tag administrator
+
+HEAD stands for GET. A management interface can grow on this table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from ...logs.trace.trace import TraceError
+from ..node_context import NodeContext
+from .http_exchange import HttpError, HttpRequest
+from .trace_requests import TRACE_REQUESTS
+
+ADMINISTRATOR: Final = "administrator"
+MONITORING: Final = "monitoring"
+
+_TRACE_ARGUMENTS: Final = ("rate", "queues", "users", "connections")
+
+
+class Action(NamedTuple):
+    """What one method of a resource does; `tags`: one of them is needed, if there are any."""
+
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+LIVE: Final = Action("live")
+READY: Final = Action("ready")
+
+RESOURCES: Final[dict[str, dict[str, Action]]] = {
+    "/api/health/live": {"GET": LIVE},
+    "/api/health/ready": {"GET": READY},
+    "/api/trace": {
+        "GET": Action("trace status", (MONITORING, ADMINISTRATOR)),
+        "PUT": Action("trace on", (ADMINISTRATOR,)),
+        "DELETE": Action("trace off", (ADMINISTRATOR,)),
+    },
+}
+
+
+def find_action(request: HttpRequest, tags: Collection[str]) -> Action:
+    """The requested resource; HttpError 404, 405 or 403."""
+    resource = RESOURCES.get(request.path)
+    if resource is None:
+        raise HttpError(404, f"there is nothing at {request.path}")
+    action = resource.get("GET" if request.method == "HEAD" else request.method)
+    if action is None:
+        allowed = ", ".join(["HEAD", *resource] if "GET" in resource else resource)
+        text = f"{request.path} takes {allowed}, and no {request.method}"
+        raise HttpError(405, text, allow=allowed)
+    if action.tags and not set(action.tags).intersection(tags):
+        needed = " or ".join(action.tags)
+        raise HttpError(403, f"user '{request.user}' lacks the tag {needed}")
+    return action
+
+
+def trace_answer(context: NodeContext, action: Action, body: bytes) -> Mapping[str, object]:
+    """Switch the trace, and say how it stands; HttpError 400 if it cannot be."""
+    arguments = _trace_arguments(body) if action.name == "trace on" else {}
+    try:
+        return TRACE_REQUESTS[action.name](context, arguments)
+    except TraceError as fault:
+        raise HttpError(400, str(fault)) from None
+
+
+def _trace_arguments(body: bytes) -> dict[str, object]:
+    try:
+        arguments = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        raise HttpError(400, "the body is not JSON") from None
+    if not isinstance(arguments, dict):
+        raise HttpError(400, "the body is not a JSON object")
+    for name in arguments:
+        if name not in _TRACE_ARGUMENTS:
+            known = ", ".join(_TRACE_ARGUMENTS)
+            raise HttpError(400, f"there is no '{name}' in a trace's filter; there are {known}")
+    return arguments

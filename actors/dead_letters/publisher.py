@@ -1,0 +1,189 @@
+"""Publishes what queues drop to their dead-letter exchanges, like a channel in confirm mode.
+
+The rules are core/dead_letters/letters.py's. Queues are told Publish and answer Confirm or Reject,
+as they answer a channel; once all of them have a dead letter, the queue that it came from is told
+to settle the original: the dead letter is safe before the original goes. Parent: the node.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from ...core.dead_letters.letters import DeadLetters
+from ...core.dead_letters.pending import Dead, DeadLetterRounds
+from ...core.definitions import QueueDefinition
+from ...core.queue.span import ranges_of
+from ..messages import (
+    AlarmCleared,
+    Confirm,
+    DeadLettersSafe,
+    Publish,
+    PublishDead,
+    Ref,
+    Reject,
+    Woken,
+)
+from ..node_context import NodeContext
+from ..runtime.runtime import LoopActor, tell
+from ..runtime.wall_clock import now_seconds
+from ..tracing.dead_letters import DeadLetterTracing
+from .stranded import StrandedLetters
+
+
+class DeadLetterPublisher(LoopActor):
+    """One for the node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__()
+        self._context = context
+        self._letters = DeadLetters(context.vhosts.find_table, context.next_batch_number)
+        self._tracing = DeadLetterTracing(context.trace)
+        self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
+        self.waiting_count = 0
+        self._rounds = DeadLetterRounds()
+        self._stranded = StrandedLetters(context, self.actor_ref)
+        self._is_scheduled = False
+
+    def on_receive(self, message: object) -> None:
+        """Take dead messages, what queues answer, a wake-up, or None: go on with the waiting
+        letters."""
+        letters = self._letters
+        if isinstance(message, PublishDead):
+            # First, because the queue will report these refusals, too, and that report is no
+            # answer any more.
+            letters.refused(message.queue, message.dead)
+            for dead in message.dead:
+                self._waiting.append((message.queue, dead))
+                self.waiting_count += len(dead[0])
+            if not self._is_scheduled:
+                self._publish_some()
+        elif isinstance(message, Confirm):
+            for batch, indexes in message.items:
+                heard = letters.confirm(message.queue, batch, indexes)
+                self._tracing.confirmed(batch, heard)
+        elif isinstance(message, Reject):
+            for batch, indexes in message.items:
+                if message.is_for_now:
+                    self._wait_for_room(message.queue, batch, indexes)
+                else:
+                    self._rejected(message.queue, batch, indexes)
+        elif isinstance(message, Woken):
+            self._stranded.woken()
+            self._take_back()
+        elif isinstance(message, AlarmCleared):
+            self._publish_waiting()
+        elif message is None:
+            self._is_scheduled = False
+            self._publish_some()
+
+    def is_drained(self) -> bool:
+        """Is every dead letter safe, and its original on its way to be settled?
+
+        Those that wait for room on the disk wait in their queues' journal, too, for a start.
+        """
+        is_waiting = self._waiting and not self._context.is_disk_full
+        return not (is_waiting or len(self._letters))
+
+    def on_idle(self) -> None:
+        """Have the safe originals settled, one tell for each queue."""
+        self._tracing.answered_for(self._letters.answered)
+        safe = self._tracing.safe
+        if self._letters.settled:
+            for source, entry_ids in self._letters.settled.items():
+                traced = safe.pop(source, ())
+                tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids), traced))
+            self._letters.settled.clear()
+        while safe:
+            # Those that the journal does not know.
+            source, transient = safe.popitem()
+            tell(_handle(source), DeadLettersSafe((), transient))
+        while self._letters.cycles:
+            vhost, name, target = self._letters.cycles.pop()
+            self.runtime.log.warning(
+                "queue.dead_letter_cycle", vhost=vhost, queue=name, target=target
+            )
+
+    def _publish_some(self) -> None:
+        """Publish the waiting letters up to a bound; the rest when the event loop has been
+        round."""
+        if self._context.is_disk_full:
+            return
+        waiting = self._waiting
+        room, room_bytes = self._rounds.messages_max, self._rounds.bytes_max
+        while waiting and room > 0 and room_bytes > 0:
+            source = waiting[0][0]
+            dead: list[Dead] = []
+            while waiting and room > 0 and room_bytes > 0 and waiting[0][0] is source:
+                span, reason = waiting.popleft()[1]
+                fitting = room_bytes * len(span) // span.wire_bytes()
+                count = max(1, min(room, fitting))
+                if count < len(span):
+                    waiting.appendleft((source, (span.part(count, len(span)), reason)))
+                    span = span.part(0, count)
+                self.waiting_count -= len(span)
+                room -= len(span)
+                room_bytes -= span.wire_bytes()
+                dead.append((span, reason))
+            self._publish(source, dead)
+        self._rounds.ended(self.waiting_count)
+        if waiting:
+            self._is_scheduled = True
+            self.runtime.scheduler.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self.runtime.tell_now(self.actor_ref, None)
+
+    def _publish(self, source: QueueDefinition, dead: list[Dead]) -> None:
+        # State before effects: what queues owe is noted before they are told.
+        origins = self._tracing.wants_origins(dead)
+        letters = self._letters.publish(source, dead, now_seconds(), origins)
+        if origins is not None:
+            self._tracing.published(source, letters, origins)
+        if letters is None:
+            return
+        for queue, indexes in letters.told.items():
+            if not tell(_handle(queue), Publish(self.actor_ref, letters.batch, indexes)):
+                self._rejected(queue, letters.batch, indexes)
+
+    def _wait_for_room(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
+        """The disk has none for these: their originals stay, and are dead anew when it has."""
+        self._tracing.failed(batch, self._letters.failed(queue, batch, indexes))
+        for stranded in self._letters.stranded:
+            self._waiting.append((stranded.source, stranded.dead))
+            self.waiting_count += len(stranded.dead[0])
+        self._letters.stranded.clear()
+        self._publish_waiting()
+
+    def _rejected(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
+        """A queue will not have these: it is full or deleted, or it has failed."""
+        has_failed = (
+            not _handle(queue).is_alive() and self._context.vhosts.table_of(queue) is not None
+        )
+        letters, tracing = self._letters, self._tracing
+        if has_failed:
+            tracing.failed(batch, letters.failed(queue, batch, indexes))
+        else:
+            tracing.rejected(batch, letters.confirm(queue, batch, indexes))
+        self._stranded.add(self._letters.stranded)
+        self._letters.stranded.clear()
+
+    def _take_back(self) -> None:
+        """Make dead letters anew of messages stranded by a queue that is deleted."""
+        for source, dead in self._stranded.freed():
+            self._waiting.append((source, dead))
+            self.waiting_count += len(dead[0])
+        self._publish_waiting()
+
+    def _publish_waiting(self) -> None:
+        if self._waiting and not self._is_scheduled:
+            self._publish_some()
+
+    def on_failure(self, *exception: Any) -> None:
+        """Its originals would be neither here nor there until a restart: the node ends."""
+        self._context.on_fatal("dead letter publisher", exception[1])
+
+
+def _handle(queue: QueueDefinition) -> Ref:
+    handle: Ref = queue.handle  # type: ignore[assignment]
+    return handle

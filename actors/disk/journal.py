@@ -1,0 +1,360 @@
+"""The journal's thread: it writes the gathered records, syncs once, answers once per queue.
+
+Group commit without a timer: while one sync runs, the next batch of work gathers in the mailbox. A
+large commit goes to the disk on a thread of its own, and the journal encodes the next batch and
+makes its CRCs beside it. A failed sync is fatal to the node: no confirm is sent for it, nothing is
+retried, because a kernel that failed an fsync once may say yes to the next without having written.
+Any other error is fatal, too, except a write that meets a full disk: the journal cuts off its
+partial bytes, nacks its publishes, and takes no others until there is room. Meanwhile the journal
+writes settles with the help of the reserve, and also that segments are done with, because that
+makes room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core.disk_budget import DiskBudget
+from ...logs.events import JOURNAL_UNDISCARDED
+from ...storage.errors import NoSpaceError
+from ...storage.journal.journal import Commit, Journal
+from ...storage.reserve import Purpose, Reserve
+from ..messages import (
+    Append,
+    AskJournal,
+    CatalogChanged,
+    DiskFull,
+    DiskHasRoom,
+    DropQueue,
+    ForgetIdentities,
+    LookAtDisk,
+    Persisted,
+    RecordDeliveries,
+    Ref,
+    SeekRoom,
+    SettleSynced,
+    Unstored,
+    WatchedBy,
+)
+from ..runtime.runtime import tell
+from ..runtime.thread_actor import ThreadActor
+from ..tracing.queue import commit_traced
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from ...logs.trace.trace import Trace
+
+
+# A commit from this size on is worth another thread: the hop costs a lone publish a good part of
+# its latency, and a large write the time of some reads.
+DISK_THREAD_BYTES_MIN = 512 * 1024
+
+
+class Room(NamedTuple):
+    """What the journal does about room on its disk."""
+
+    # Says when the journal has written so much that somebody is to look at the disk.
+    budget: DiskBudget
+    # Takes free space for the reserve; is there room for publishes besides?
+    seek: Callable[[int], bool]
+    reserve: Reserve
+
+
+class _Work(NamedTuple):
+    """Journal -> Disk: a commit, and the messages that wait for it."""
+
+    commit: Commit
+    appends: dict[Ref, list[Append]]
+    answers: list[SettleSynced | AskJournal]
+
+    def carry_out(self, trace: Trace | None) -> None:
+        """Commit, and answer once per queue."""
+        # Fsync before confirm: nothing is answered until this has returned.
+        if trace is not None and trace.is_on:
+            commit_traced(trace, self.commit, self.appends)
+        else:
+            self.commit.run()
+        for queue_ref, persisted in self.appends.items():
+            # A queue that has gone meanwhile has nacked these itself.
+            tell(queue_ref, Persisted(persisted))
+        _answer(self.answers)
+
+
+def _answer(answers: list[SettleSynced | AskJournal]) -> None:
+    for asked in answers:
+        tell(asked.reply_to, asked.answer)
+
+
+def _name_of(append: Append) -> tuple[int, int]:
+    """The journal's name for an append."""
+    return append.queue_id, append.entry_ids[0]
+
+
+class _CarriedOut(NamedTuple):
+    """Disk -> Journal: the next one may begin."""
+
+    commit: Commit
+
+
+class _MetFullDisk(NamedTuple):
+    """Disk -> Journal: it is cut back, and nobody has an answer."""
+
+    work: _Work
+    error: NoSpaceError
+
+
+class DiskActor(ThreadActor):
+    """Carries out large commits beside the journal's thread. Parent: the journal."""
+
+    def __init__(
+        self,
+        journal: Ref,
+        log: FilteringBoundLogger,
+        on_fatal: Callable[[str, BaseException], None],
+        trace: Trace | None,
+    ) -> None:
+        super().__init__(log, on_fatal)
+        self._journal = journal
+        self._trace = trace
+
+    def on_gathered(self, messages: list[object]) -> None:
+        """Carry out commits; an error is fatal to the node, but for a full disk."""
+        for message in messages:
+            if not isinstance(message, _Work):
+                continue
+            try:
+                message.carry_out(self._trace)
+            except NoSpaceError as error:
+                tell(self._journal, _MetFullDisk(message, error))
+            else:
+                tell(self._journal, _CarriedOut(message.commit))
+
+
+class JournalActor(ThreadActor):
+    """Owns the Journal. Parent: the node, which is told of anything fatal."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: FilteringBoundLogger,
+        on_fatal: Callable[[str, BaseException], None],
+        trace: Trace | None = None,
+        room: Room | None = None,
+    ) -> None:
+        super().__init__(log, on_fatal)
+        self._journal = journal
+        self._trace = trace
+        self._room = room
+        # The actor that looks at the disk; the node makes it after the journal.
+        self._watch: Ref | None = None
+        # The actors that wait for the next commit.
+        self._appends: dict[Ref, list[Append]] = {}
+        self._answers: list[SettleSynced | AskJournal] = []
+        # The first large commit starts it. `_at_disk` is its work at present; the next commit waits
+        # for that.
+        self._disk: Ref | None = None
+        self._at_disk: _Work | None = None
+        # While the disk is full: are the held records, which had no room, to be written with the
+        # reserve's help now? Has the journal tried that in vain, so that they have to wait?
+        self._is_held_due = False
+        self._is_stuck = False
+
+    def on_gathered(self, messages: list[object]) -> None:
+        """Hand all of it to the journal and commit it, unless a commit is under way."""
+        journal = self._journal
+        done: list[Commit] = []
+        unstored: dict[Ref, list[Append]] = {}
+        for each in messages:
+            if isinstance(each, Append):
+                if journal.is_short:
+                    unstored.setdefault(each.queue, []).append(each)
+                else:
+                    # Without the queue at its begin and the channel behind its id.
+                    journal.append(each.queue_id, *each[3:])
+                    self._appends.setdefault(each.queue, []).append(each)
+            elif isinstance(each, RecordDeliveries):
+                if each.delivered:
+                    journal.delivered(each.queue_id, each.delivered)
+                if each.settled:
+                    journal.settle(each.queue_id, each.settled)
+            elif isinstance(each, SettleSynced):
+                journal.settle(each.queue_id, each.ranges, sync=True)
+                self._answers.append(each)
+                self._is_held_due = True
+            elif isinstance(each, ForgetIdentities):
+                journal.forget_identities(each.queue_id, each.below)
+            elif isinstance(each, DropQueue):
+                journal.drop_queue(each.queue_id)
+            elif isinstance(each, AskJournal):
+                self._answers.append(each)
+            elif isinstance(each, CatalogChanged):
+                journal.record_catalog_change(each.change_number)
+            elif isinstance(each, _CarriedOut):
+                self._at_disk = None
+                self._wrote(each.commit)
+                done.append(each.commit)
+            elif isinstance(each, _MetFullDisk):
+                self._at_disk = None
+                self._go_back(each.work, each.error)
+            elif isinstance(each, WatchedBy):
+                self._watch = each.watch
+            elif isinstance(each, SeekRoom):
+                self._seek(each)
+        for queue_ref, appends in unstored.items():
+            tell(queue_ref, Unstored(appends))
+        if self._at_disk is None:
+            self._commit(DISK_THREAD_BYTES_MIN)
+        for commit in done:
+            # While the next one is at the disk: removing files takes its time.
+            self._discard(commit)
+
+    def _commit(self, disk_thread_bytes_min: float) -> None:
+        if self._journal.is_short:
+            self._make_do()
+            return
+        commit = self._journal.begin_commit(reclaim=True)
+        if commit is None:
+            # Nothing is to be written, so only those wait who ask whether the journal answers.
+            _answer(self._answers)
+            self._answers.clear()
+            return
+        work = _Work(commit, self._appends, self._answers)
+        self._appends, self._answers = {}, []
+        if commit.size_bytes < disk_thread_bytes_min:
+            try:
+                work.carry_out(self._trace)
+            except NoSpaceError as error:
+                self._go_back(work, error)
+                self._make_do()
+            else:
+                self._wrote(commit)
+                self._discard(commit)
+            return
+        if self._disk is None:
+            self._disk = DiskActor.start_alone(
+                self.actor_ref, self._log, self._on_fatal, self._trace
+            )
+        self._at_disk = work
+        tell(self._disk, work)
+
+    # --- While the disk is full
+
+    def _go_back(self, work: _Work, error: NoSpaceError) -> None:
+        """A commit has met a full disk: its unwritten records are nacked, or wait.
+
+        So are all records handed over meanwhile, because they would meet the same full disk.
+        """
+        lost = self._journal.go_back(work.commit)
+        # First: dead letters that are refused wait from then on.
+        self._tell_watch(DiskFull(str(error)))
+        for waiting in (work.appends, self._appends):
+            for queue_ref, appends in waiting.items():
+                unstored = [each for each in appends if _name_of(each) in lost]
+                stored = [each for each in appends if _name_of(each) not in lost]
+                if stored:
+                    tell(queue_ref, Persisted(stored))
+                if unstored:
+                    tell(queue_ref, Unstored(unstored))
+        self._appends = {}
+        self._answers = work.answers + self._answers
+        self._is_held_due, self._is_stuck = True, False
+
+    def _make_do(self) -> None:
+        """Write all but publishes, with the reserve's space for that; or wait until it has more.
+
+        The journal writes settles when somebody asks for that, and now and then (`_seek`), so that
+        they come in few records. That a segment is done with it writes at once, because that makes
+        room.
+        """
+        _answer([each for each in self._answers if isinstance(each, AskJournal)])
+        self._answers = [each for each in self._answers if isinstance(each, SettleSynced)]
+        if self._is_stuck:
+            return
+        if self._is_held_due:
+            self._is_held_due = False
+            self._is_stuck = not self._write_held()
+        if self._journal.may_remove:
+            self._is_stuck = not self._commit_short(Purpose.REMOVAL)
+
+    def _write_held(self) -> bool:
+        """Write the held records, and answer those who wait; false if there is no room for them."""
+        if not self._commit_short(Purpose.SETTLES):
+            return False
+        _answer(self._answers)
+        self._answers = []
+        return True
+
+    def _commit_short(self, purpose: Purpose) -> bool:
+        """Commit what this purpose is about, and use up the reserve for it as far as it may."""
+        journal, room = self._journal, self._room
+        while True:
+            if purpose is Purpose.SETTLES:
+                journal.write_held()
+            commit = journal.begin_commit(reclaim=True)
+            if commit is None:
+                return True
+            try:
+                commit.run()
+            except NoSpaceError:
+                journal.go_back(commit)
+                if room is None or not room.reserve.give_up(purpose):
+                    return False
+                continue
+            self._discard(commit)
+            if commit.going:
+                self._tell_watch(LookAtDisk())
+            return True
+
+    def _seek(self, message: SeekRoom) -> None:
+        """Refill the reserve; on a disk that was full, find out whether there is room again."""
+        if self._room is None:
+            return
+        has_room = self._room.seek(message.free_bytes)
+        if not has_room:
+            self._journal.leave_dead_segment()
+        if self._journal.is_short:
+            self._is_stuck = not self._write_held()
+            if self._is_stuck or not has_room:
+                return
+            self._journal.end_shortage()
+        if has_room:
+            self._tell_watch(DiskHasRoom(message.full_count))
+
+    def _discard(self, commit: Commit) -> None:
+        for undiscarded in commit.discard() if commit.going else ():
+            # Nobody needs it: it is tried again with the next one, or at the next start.
+            error = str(undiscarded.error)
+            self._log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=error)
+
+    def _wrote(self, commit: Commit) -> None:
+        """Have the disk looked at when much has been written, before it is full."""
+        if self._room is not None and self._room.budget.wrote(commit.size_bytes):
+            self._tell_watch(LookAtDisk())
+
+    def _tell_watch(self, message: object) -> None:
+        if self._watch is not None:
+            tell(self._watch, message)
+
+    def _stop_disk(self) -> None:
+        if self._disk is not None:
+            self._disk.stop()
+
+    def on_stop(self) -> None:
+        """Commit the remaining records, sync and close the files."""
+        self._stop_disk()
+        work = self._at_disk
+        if work is not None and work.commit.no_space is not None:
+            # What the disk's thread has said of it is behind the stop.
+            self._go_back(work, work.commit.no_space)
+        if self._journal.is_usable:
+            self._is_held_due, self._is_stuck = True, False
+            self._commit(math.inf)
+        self._journal.close()
+
+    def on_failure(self, *_exception: object) -> None:
+        """Close the files: after an error nothing is written or synced any more."""
+        self._stop_disk()
+        self._journal.abandon()

@@ -1,0 +1,465 @@
+"""One queue: accepts the messages routed to it, confirms them, pushes them to consumers.
+
+The rules are core/queue/rules.py's; this shell carries out the effects, in a fixed order:
+append, confirm, reject, record, dead-letter, deliver. A persistent message of a durable queue is
+confirmed only when the journal says that it is on disk: fsync before confirm. A queue that goes or
+fails answers for everything that it owes: each publish is nacked, each question gets its 404.
+
+Every queue has this actor, whatever its arguments: the rules have the parts that these ask for. If
+time matters to one of them, the actor reads the clock for the rules, and asks to be woken in time.
+
+A queue with `x-expires` has a lease: unused for that long, the queue is deleted. As in RabbitMQ a
+queue is in use while it has a consumer. A declaration that finds it and a basic.get renew the
+lease, and so does the last consumer when it leaves, and a start of the broker. Publishing and
+purging do not count as use.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ...amqp_frames.constants import ACCESS_REFUSED
+from ...amqp_frames.errors import SoftError
+from ...core.definitions import QueueDefinition
+from ...core.queue.dedup import Deduplication
+from ...core.queue.effects import Deduplicated, Effects
+from ...core.queue.rules import MessageQueue
+from ...core.topology.declaration_checks import gone
+from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
+from ..messages import (
+    AddConsumer,
+    Append,
+    ChannelDown,
+    ConsumerAdded,
+    ConsumerCancelled,
+    ConsumerRemoved,
+    CreditOffered,
+    DeadLettersSafe,
+    Delete,
+    Deliver,
+    Discard,
+    DropQueue,
+    ForgetIdentities,
+    Get,
+    GetAnswer,
+    OutletOpened,
+    Persisted,
+    PrepareDelete,
+    Publish,
+    PublishDead,
+    Purge,
+    Purged,
+    QueueFailed,
+    QueueUnused,
+    RecordDeliveries,
+    Ref,
+    Refused,
+    RemoveConsumer,
+    RenewLease,
+    ReportStatus,
+    Requeue,
+    Resume,
+    Sent,
+    Settle,
+    SettleSynced,
+    Status,
+    Unstored,
+    WakeAt,
+    Woken,
+)
+from ..node_context import NodeContext
+from ..runtime.room_offers import offer_credit
+from ..runtime.runtime import LoopActor, tell
+from ..runtime.wall_clock import now_ms
+from ..tracing.queue import QueueTracing
+from .answers import QueueAnswers, refuse
+
+# What the queue is woken with.
+LEASE_ENDS: Final = "lease ends"
+
+
+class QueueLease:
+    """One queue's lease; one that never ends if its arguments set no time."""
+
+    def __init__(self, context: NodeContext, definition: QueueDefinition, actor: Ref) -> None:
+        expires = definition.arguments.get("x-expires")
+        self._seconds: float | None = None
+        if expires is not None:
+            assert isinstance(expires.value, int)
+            self._seconds = expires.value / 1000
+        self._context = context
+        self._definition = definition
+        self._actor = actor
+        # On the scheduler's clock.
+        self._ends_at = 0.0
+        # There is one wish at a time; when it is granted, the lease is looked at again.
+        self._is_awaited = False
+
+    def renew(self) -> None:
+        """The queue is used, or no longer is, from now on."""
+        if self._seconds is not None:
+            self._ends_at = self._now() + self._seconds
+            if not self._is_awaited:
+                self._wait()
+
+    def check(self, consumer_count: int) -> None:
+        """The time of the wish has come: is it the end?"""
+        self._is_awaited = False
+        if consumer_count:
+            # The last of them renews it.
+            return
+        if self.is_over():
+            tell(self._context.broker, QueueUnused(self._definition, has_expired=True))
+        else:
+            self._wait()
+
+    def is_over(self) -> bool:
+        """Has the queue been unused for too long? Of one without consumers."""
+        return self._seconds is not None and self._now() >= self._ends_at
+
+    def _wait(self) -> None:
+        self._is_awaited = True
+        tell(self._context.ticker, WakeAt(self._ends_at, self._actor, LEASE_ENDS))
+
+    def _now(self) -> float:
+        return self._context.runtime.scheduler.time()
+
+
+# What the queue is woken with.
+RULES_DUE: Final = "rules due"
+
+_NEVER_MS: Final = 1 << 62
+
+
+class QueueClock:
+    """Has one queue's actor woken when time brings its rules something to do."""
+
+    def __init__(self, messages: MessageQueue, actor: Ref, context: NodeContext) -> None:
+        self._messages = messages
+        self._actor = actor
+        self._context = context
+        # When the ticker will wake the actor, at the latest.
+        self._wakes_at_ms = _NEVER_MS
+
+    def watch(self) -> None:
+        """After each message: see to it that the actor is woken in time."""
+        messages = self._messages
+        due_ms = messages.next_due_ms()
+        if due_ms is None or due_ms >= self._wakes_at_ms:
+            return
+        self._wakes_at_ms = due_ms
+        seconds = max(0, due_ms - messages.now_ms) / 1000
+        when = self._context.runtime.scheduler.time() + seconds
+        tell(self._context.ticker, WakeAt(when, self._actor, RULES_DUE))
+
+    def wake(self, effects: Effects) -> None:
+        """The ticker has woken the actor, perhaps for a message that has gone."""
+        self._wakes_at_ms = _NEVER_MS
+        self._messages.expire(effects)
+
+
+class Queue(LoopActor):
+    """The actor of one queue. Parent: the broker."""
+
+    def __init__(
+        self, context: NodeContext, definition: QueueDefinition, messages: MessageQueue
+    ) -> None:
+        super().__init__()
+        self._definition = definition
+        self._messages = messages
+        self._lease = QueueLease(context, definition, self.actor_ref)
+        self._context = context
+        self._clock = QueueClock(messages, self.actor_ref, context)
+        self._journal = context.journal
+        self._tracing = QueueTracing(context.trace, definition)
+        self._answers = QueueAnswers(definition, self._tracing)
+        # The journal was told that the queue remembers no identity of an entry below.
+        self._identities_floor = 0
+        self._is_deleted = False
+        # While a delete is decided on: messages that came since the counts were reported.
+        self._is_held = False
+        self._held_back: deque[object] = deque()
+        # The message at hand: if handling it fails, it is answered with the rest.
+        self._at_hand: object = None
+
+    def on_start(self) -> None:
+        """Messages from the journal may be too many for the queue's limits, or too old."""
+        if self._messages.needs_clock:
+            self._messages.now_ms = now_ms()
+        effects = Effects()
+        self._messages.dispatch(effects)
+        self._carry_out(effects)
+        self._lease.renew()
+        self.on_idle()
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch, most frequent first."""
+        if self._is_held and not isinstance(message, (Persisted, Unstored, Delete, Resume)):
+            self._held_back.append(message)
+            return
+        self._at_hand = message
+        messages = self._messages
+        if messages.needs_clock:
+            # Deadlines are compared with the clock of the machine.
+            messages.now_ms = now_ms()
+        if isinstance(message, Publish):
+            self._publish(message)
+        elif isinstance(message, Persisted):
+            self._answers.persisted(message.appends)
+        elif isinstance(message, Unstored):
+            self._withdraw(message.appends)
+        else:
+            effects = Effects()
+            self._apply(message, effects)
+            self._carry_out(effects)
+        self._at_hand = None
+
+    def _publish(self, message: Publish) -> None:
+        messages = self._messages
+        batch = message.batch
+        if batch.ttls_ms is not None:
+            messages.now_ms = now_ms()
+        rows = messages.rows_of(batch, message.indexes)
+        if len(rows) == 1:
+            self._publish_row(message)
+            return
+        # Should one fail, those behind it are answered, too, as they would be in the mailbox.
+        self._held_back.extendleft(message._replace(indexes=row) for row in reversed(rows))
+        for _ in rows:
+            self._publish_row(self._held_back.popleft())  # type: ignore[arg-type]
+
+    def _publish_row(self, row: Publish) -> None:
+        self._at_hand = row
+        effects = Effects()
+        is_letter = row.channel is self._context.dead_letters
+        self._messages.publish(row.batch, row.indexes, effects, is_letter)
+        self._tracing.enqueued(row, effects, self._messages.ready.message_count)
+        self._answer(row, effects)
+        self._carry_out(effects)
+
+    def _withdraw(self, appends: Sequence[Append]) -> None:
+        """The disk has no room for these: no message of them stays, wherever it is by now.
+
+        State before effects: a message that is nacked is not there any more.
+        """
+        for append in appends:
+            identities = append.identities
+            self._messages.withdraw(
+                append.entry_ids, () if identities is None else identities_in(identities)
+            )
+        self._answers.unstored(appends)
+
+    def _apply(self, message: object, effects: Effects) -> None:
+        """Have the rules handle what consumers and their channels did."""
+        messages = self._messages
+        if isinstance(message, Settle):
+            messages.settle(message.channel, message.parts, effects)
+            self._tracing.settled(message.parts, "acked")
+        elif isinstance(message, Discard):
+            messages.discard(message.channel, message.parts, effects)
+        elif isinstance(message, Sent):
+            messages.sent(message.consumer, message.window_bytes, effects)
+        elif isinstance(message, Requeue):
+            messages.requeue(message.channel, message.parts, effects)
+            self._tracing.requeued(message.parts, "given back")
+        elif isinstance(message, DeadLettersSafe):
+            effects.settled_entries.extend(message.ranges)
+            self._tracing.letters_safe(message.traced)
+        elif isinstance(message, CreditOffered):
+            messages.dispatch(effects, message.channel)
+            returned = message.credit.return_unused(self._definition)
+            offer_credit(message.channel, message.credit, returned)
+        elif isinstance(message, OutletOpened):
+            messages.dispatch(effects)
+        elif isinstance(message, ChannelDown):
+            self._answers.forget(message.channel)
+            self._tracing.given_back(messages, message.channel)
+            had_consumers = messages.channel_down(message.channel, effects)
+            self._check_unused(bool(had_consumers))
+        else:
+            self._command(message, effects)
+
+    def on_idle(self) -> None:
+        """Tell every channel its confirms, once; arrange to be woken in time."""
+        self._answers.send()
+        if self._messages.needs_clock:
+            self._clock.watch()
+        if self._messages.deduplication is not None and self._definition.durable:
+            self._forget_identities(self._messages.deduplication)
+
+    def _forget_identities(self, deduplication: Deduplication) -> None:
+        """Tell the journal which identities the queue does not remember any more."""
+        floor = deduplication.window.floor(self._messages.next_entry_id)
+        if floor != self._identities_floor:
+            self._identities_floor = floor
+            tell(self._journal, ForgetIdentities(self._definition.queue_id, floor))
+
+    def _answer(self, publish: Publish, effects: Effects) -> None:
+        """Have new messages appended, and note what their publishers are answered."""
+        found = effects.deduplicated
+        if effects.appended is not None:
+            # Fsync before confirm: confirmed when the journal answers; if it failed, never.
+            append = Append(
+                self.actor_ref,
+                self._definition.queue_id,
+                publish.channel,
+                publish.batch,
+                *effects.appended,
+                effects.deadlines,
+                None if found is None else _identities_of(found),
+            )
+            self._answers.owe(append)
+            tell(self._journal, append)
+        if effects.confirmed is not None:
+            self._answers.confirm(publish.channel, publish.batch, effects.confirmed)
+        if effects.rejected is not None:
+            self._answers.reject(publish.channel, publish.batch, effects.rejected)
+        if found is not None:
+            # Behind the append, because a repeat waits for the message that it repeats. All others
+            # are answered: should it fail, the repeats remain.
+            repeats = sorted((*found.repeats_stored, *found.repeats_transient))
+            self._at_hand = publish._replace(indexes=array("I", repeats))
+            self._answers.repeat(publish, found)
+        self._at_hand = None
+
+    def _carry_out(self, effects: Effects) -> None:
+        self._record(effects)
+        if effects.dead:
+            self._tracing.died(effects.dead, self._messages)
+            if self._messages.dead_letters:
+                tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
+        for consumer, deliveries in effects.delivered:
+            if consumer.no_ack:
+                self._tracing.not_acked(deliveries)
+            tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
+        self._messages.sweep_if_due()
+
+    def _record(self, effects: Effects) -> None:
+        """Have deliveries and settles journalled: before they are sent, but not waited for.
+
+        So nearly every delivery that a client has seen is counted after kill -9; one of the last
+        moments may come back with an attempt too few.
+        """
+        if effects.delivered_entries or effects.settled_entries:
+            # When the node stops, dead letters may become safe behind the journal's end.
+            tell(
+                self._journal,
+                RecordDeliveries(
+                    self._definition.queue_id, effects.delivered_entries, effects.settled_entries
+                ),
+            )
+
+    # --- Commands and questions
+
+    def _command(self, message: object, effects: Effects) -> None:
+        messages = self._messages
+        if isinstance(message, AddConsumer):
+            self._add_consumer(message, effects)
+        elif isinstance(message, RemoveConsumer):
+            # First: what it leaves to others comes behind cancel-ok.
+            tell(message.channel, ConsumerRemoved(message.consumer_tag))
+            removed = messages.cancel(message.channel, message.consumer_tag, effects)
+            self._check_unused(removed is not None)
+        elif isinstance(message, Get):
+            got = Effects()
+            delivery = messages.get(message.channel, message.no_ack, got)
+            self._tracing.got(delivery, message.no_ack)
+            self._carry_out(got)
+            self._lease.renew()
+            tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
+        elif isinstance(message, (ReportStatus, PrepareDelete)):
+            is_over = self._lease.is_over()
+            tell(message.reply_to, Status(self._definition, *messages.counts(), is_over))
+            self._is_held = isinstance(message, PrepareDelete)
+        elif isinstance(message, Purge):
+            self._purge(message)
+        elif isinstance(message, Resume):
+            self._is_held = False
+            while self._held_back:
+                self.on_receive(self._held_back.popleft())
+        elif isinstance(message, Delete):
+            self._is_deleted = True
+            self.stop()
+        elif isinstance(message, RenewLease):
+            self._lease.renew()
+        elif isinstance(message, Woken):
+            if message.token is LEASE_ENDS:
+                self._lease.check(len(messages.consumers))
+            else:
+                self._clock.wake(effects)
+
+    def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
+        consumers, consumer = self._messages.consumers, message.consumer
+        if consumers.is_refused(consumer):
+            text = f"{self._definition} in exclusive use"
+            tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
+            return
+        consumers.add(consumer)
+        # First: deliveries come behind consume-ok.
+        tell(message.channel, ConsumerAdded(consumer))
+        # Nobody else has more room than before: a thousand without any need not be asked.
+        self._messages.dispatch(effects, consumer.channel)
+
+    def _purge(self, message: Purge) -> None:
+        self._tracing.purged(self._messages)
+        count, ranges = self._messages.purge()
+        answer = (message.reply_to, Purged(count))
+        if ranges:
+            # purge-ok waits for its sync, or the messages could come back.
+            tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
+        else:
+            tell(*answer)
+
+    def _check_unused(self, lost_consumer: bool) -> None:
+        if lost_consumer and not len(self._messages.consumers):
+            self._lease.renew()
+            if self._definition.auto_delete:
+                tell(self._context.broker, QueueUnused(self._definition))
+
+    # --- Endings
+
+    def on_stop(self) -> None:
+        """Deleted, or the node stops: answer all publishes that are owed an answer."""
+        if self._is_deleted:
+            self._answer_for_all()
+            self._drop()
+
+    def _drop(self) -> None:
+        # Last: nothing may be appended for the queue behind it.
+        if self._definition.durable:
+            tell(self._journal, DropQueue(self._definition.queue_id))
+
+    def on_failure(self, *_exception: object) -> None:
+        """An exception of ours: nack all publishes owed an answer, and tell the broker.
+
+        Messages in the journal stay there: the broker starts the queue anew when the node starts.
+        """
+        self._answer_for_all()
+        if self._is_deleted:
+            self._drop()
+        tell(self._context.broker, QueueFailed(self._definition))
+
+    def _answer_for_all(self) -> None:
+        """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
+        answers = self._answers
+        answers.reject_all(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
+        for message in (self._at_hand, *self._held_back, *self.actor_inbox.drain()):
+            if isinstance(message, Delete):
+                self._is_deleted = True
+            refuse(message, answers, gone(self._definition, has_crashed=not self._is_deleted))
+        answers.send()
+        self._tracing.ended(self._messages, self._is_deleted)
+        for consumer in self._messages.consumers.all():
+            tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
+        self._messages.consumers.clear()
+
+
+def _identities_of(found: Deduplicated) -> Identities | None:
+    """The identities of appended messages, as the journal takes them; None if none has any."""
+    if not found.identities:
+        return None
+    octets = b"".join([identity or NO_IDENTITY for identity in found.identities])
+    return Identities(octets, found.until_ms)

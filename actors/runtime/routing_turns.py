@@ -1,0 +1,75 @@
+"""Long routing goes on in turns, between which the event loop serves everybody else.
+
+Where a publish leads is kept, so most batches are routed at once. But a read can bring thousands of
+new keys, and each may have to be compared with many patterns: seconds, in which no heartbeat would
+be answered. So the channels of a node have so much time for it between two looks of the event loop
+at its sockets; channels with unfinished routing wait in a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ...core.exchanges.steps import Steps
+from ...core.publishing.publisher import Routed
+from ..messages import Ref, RouteMore
+from .runtime import Runtime
+
+# A step is not interrupted: with topic_costly_words_max patterns it takes about 25 ms for a key.
+SECONDS_PER_ROUND: Final = 0.005
+
+
+class RoutingTurns:
+    """Those of a node."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._clock = runtime.scheduler.time
+        self._waiting: deque[Ref] = deque()
+        # Until when there is time in this round of the event loop, if it has been asked for.
+        self._ends: float | None = None
+
+    def is_crowded(self) -> bool:
+        """Whether channels wait for their turns."""
+        return bool(self._waiting)
+
+    def begin(self, steps: Steps[Routed], channel: Ref) -> Routed | None:
+        """Carry out the steps; None if there is no time, and the channel is told RouteMore."""
+        try:
+            # Where everything is known there is no step.
+            next(steps)
+        except StopIteration as end:
+            return _result(end)
+        if self._waiting or not self._has_time():
+            self._waiting.append(channel)
+            return None
+        return self.go_on(steps, channel)
+
+    def go_on(self, steps: Steps[Routed], channel: Ref) -> Routed | None:
+        """As `begin`, for a channel that has been told RouteMore."""
+        try:
+            next(steps)
+            while self._has_time():
+                next(steps)
+        except StopIteration as end:
+            return _result(end)
+        self._waiting.append(channel)
+        return None
+
+    def _has_time(self) -> bool:
+        if self._ends is None:
+            self._ends = self._clock() + SECONDS_PER_ROUND
+            self._runtime.scheduler.call_soon(self._begin_round)
+            return True
+        return self._clock() < self._ends
+
+    def _begin_round(self) -> None:
+        self._ends = None
+        while self._waiting and self._has_time():
+            self._runtime.tell_now(self._waiting.popleft(), RouteMore())
+
+
+def _result(end: StopIteration) -> Routed:
+    routed: Routed = end.value
+    return routed

@@ -1,0 +1,332 @@
+"""The event-loop actor type: Pykka actors that share one thread.
+
+An actor's inbox puts the actor on the runtime's run queue when a message arrives; the runtime gives
+it a turn, in which it handles messages until the inbox is empty or the turn is used up. Told
+messages go straight to `on_receive`; `pykka_inside.py` answers asks and stops.
+
+The actors of a broker are in no registry: only their parents reach them, because a host's
+`pykka.ActorRegistry.stop_all()` must not stop a broker. Whatever a handler raises stops that
+actor alone, and `on_failure` of the actor tells its parent.
+
+`Scheduler` says what the runtime needs of an event loop: asyncio's have it, and a simulation can
+pass its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pykka
+
+from .out_of_memory import OnFatal, is_out_of_memory
+from .pykka_inside import PYKKA_ATTRIBUTES, ActorStop, Envelope, UnlistedActor, refuse
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from structlog.typing import FilteringBoundLogger
+
+
+class StopFlag:
+    """Says whether an actor has stopped: what Pykka needs of a threading.Event, and no lock.
+
+    It is asked several times for each message, and there is one for each actor, so both its time
+    and its size count. Nobody waits for it.
+    """
+
+    __slots__ = ("_marks", "is_set")
+
+    def __init__(self) -> None:
+        self._marks: list[bool] = []
+        # The list's own method: no Python function is called.
+        self.is_set = self._marks.__len__
+
+    def set(self) -> None:
+        """The actor has stopped."""
+        self._marks.append(True)
+
+
+class Scheduler(Protocol):
+    """Callbacks and a clock."""
+
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        """Call back in the loop's next round."""
+
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> object:
+        """Call back in the loop's next round; from any thread."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> object:
+        """Call back when `time()` has reached `when`."""
+
+    def time(self) -> float:
+        """Seconds on a monotonic clock."""
+
+
+# An actor with more messages than this waits for its next turn: no actor starves the others.
+TURN_MESSAGES_MAX = 100
+# So many turns are given before the event loop looks at its sockets again.
+TURNS_PER_ROUND_MAX = 200
+
+_KEPT_WHEN_STOPPED = PYKKA_ATTRIBUTES | {"runtime"}
+
+
+class Runtime:
+    """Gives turns to the actors of one event loop; also carries what all of them share."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        log: FilteringBoundLogger,
+        on_fatal: OnFatal | None = None,
+    ) -> None:
+        """Make a runtime for the event loop of the calling thread.
+
+        `on_fatal` is told when an actor has run out of memory.
+        """
+        self.scheduler = scheduler
+        self.log = log
+        self.on_fatal = on_fatal
+        self._thread = threading.get_ident()
+        self._runnable: deque[LoopActor] = deque()
+        # Will the event loop give turns? Are turns being given?
+        self._scheduled = False
+        self._in_round = False
+        # Actors made runnable by other threads, and whether the loop has been woken for them.
+        self._arrived: deque[LoopActor] = deque()
+        self._woken = False
+
+    def make_runnable(self, actor: LoopActor) -> None:
+        """Give the actor a turn soon; from any thread."""
+        if threading.get_ident() == self._thread:
+            self._runnable.append(actor)
+            if not self._in_round and not self._scheduled:
+                self._scheduled = True
+                self.scheduler.call_soon(self._scheduled_round)
+            return
+        self._arrived.append(actor)
+        if not self._woken:
+            self._woken = True
+            try:
+                self.scheduler.call_soon_threadsafe(self.wake)
+            except RuntimeError:
+                # The event loop is closed: nobody is left to hear the message.
+                self._arrived.clear()
+
+    def is_idle(self) -> bool:
+        """Has every actor of the loop handled all that it was told?"""
+        return not (self._runnable or self._arrived or self._in_round)
+
+    def tell_now(self, actor_ref: pykka.ActorRef[Any], message: object) -> None:
+        """Tell from a callback of the event loop, and give turns at once.
+
+        It saves the wait for the loop's next round, which is a good part of the latency of a lone
+        publish.
+        """
+        if self._in_round:
+            tell(actor_ref, message)
+            return
+        self._in_round = True
+        # What other threads have told is not left waiting behind a row of reads: an event loop may
+        # call back for many before it looks at what woke it.
+        self._take_arrived()
+        tell(actor_ref, message)
+        self._round()
+
+    def wake(self) -> None:
+        """Give turns to the actors that other threads have told something; on the event loop."""
+        # First: an actor that arrives from here on wakes the loop again.
+        self._woken = False
+        self._take_arrived()
+        if self._runnable:
+            self._round()
+
+    def _take_arrived(self) -> None:
+        arrived = self._arrived
+        while arrived:
+            self._runnable.append(arrived.popleft())
+
+    def _round(self) -> None:
+        runnable = self._runnable
+        self._in_round = True
+        try:
+            for _turn in range(TURNS_PER_ROUND_MAX):
+                if not runnable:
+                    break
+                runnable.popleft().take_turn()
+        finally:
+            self._in_round = False
+        if runnable and not self._scheduled:
+            self._scheduled = True
+            self.scheduler.call_soon(self._scheduled_round)
+
+    def _scheduled_round(self) -> None:
+        self._scheduled = False
+        if self._runnable:
+            self._round()
+
+
+class LoopInbox:
+    """An unbounded mailbox that makes its actor runnable."""
+
+    __slots__ = ("actor", "envelopes", "is_closed", "is_runnable", "runtime")
+
+    def __init__(self) -> None:
+        self.envelopes: deque[Envelope[Any]] = deque()
+        # Until the actor starts, nothing makes it runnable.
+        self.runtime: Runtime | None = None
+        self.actor: LoopActor | None = None
+        self.is_runnable = False
+        # Its actor has stopped.
+        self.is_closed = False
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Add a message; from any thread."""
+        self.envelopes.append(envelope)
+        if self.is_runnable:
+            return
+        if self.runtime is not None and self.actor is not None:
+            self.is_runnable = True
+            self.runtime.make_runnable(self.actor)
+        elif self.is_closed:
+            self._refuse()
+
+    def close(self) -> None:
+        """Let go of the actor, which has stopped and refers to the inbox.
+
+        The two would otherwise stay in memory, with all that others tell it, until the collector of
+        cycles comes by, which in a broker is seldom.
+        """
+        self.is_closed = True
+        self.actor = self.runtime = None
+        self._refuse()
+
+    def drain(self) -> Iterator[object]:
+        """Remove and return the messages that nobody has handled, for an actor that has failed."""
+        while self.envelopes:
+            yield self.envelopes.popleft().message
+
+    def _refuse(self) -> None:
+        while self.envelopes:
+            refuse(self.envelopes.popleft())
+
+
+class LoopActor(UnlistedActor):
+    """An actor that runs on a Runtime's event loop. Handlers must not block."""
+
+    inbox_type = LoopInbox
+    # Pykka's own loop, which this type does without, would need `get` and `empty` as well.
+    actor_inbox: LoopInbox  # type: ignore[assignment]
+    runtime: Runtime
+
+    def __init__(self) -> None:
+        super().__init__()
+        flag: Any = StopFlag()
+        self.actor_stopped = self.actor_ref.actor_stopped = flag
+
+    @classmethod
+    def start_on(cls, runtime: Runtime, *args: Any, **kwargs: Any) -> pykka.ActorRef[Self]:
+        """Start an actor on the runtime; `args` go to its constructor."""
+        return cls(*args, **kwargs).start_prepared(runtime)
+
+    def start_prepared(self, runtime: Runtime) -> pykka.ActorRef[Self]:
+        """Start an actor that was made before."""
+        self.runtime = runtime
+        self.begin()
+        return self.actor_ref
+
+    def begin(self) -> None:
+        """Run `on_start`; a failure in it reaches the parent as any other does."""
+        inbox = self.actor_inbox
+        inbox.runtime = self.runtime
+        inbox.actor = self
+        try:
+            self.on_start()
+        except Exception as error:
+            failure = type(error), error, error.__traceback__
+            self.handle_failure(*failure)
+            self.on_failure(*failure)
+            return
+        if inbox.envelopes:
+            inbox.is_runnable = True
+            self.runtime.make_runnable(self)
+
+    def take_turn(self) -> None:
+        """Handle what the inbox holds, up to a bound; called by the runtime."""
+        inbox = self.actor_inbox
+        envelopes = inbox.envelopes
+        stopped = self.actor_stopped.is_set
+        budget = TURN_MESSAGES_MAX
+        try:
+            while envelopes and budget and not stopped():
+                budget -= 1
+                envelope = envelopes.popleft()
+                if envelope.reply_to is None and envelope.message.__class__ is not ActorStop:
+                    self.on_receive(envelope.message)
+                else:
+                    self.answer(envelope)
+            if not envelopes and not stopped():
+                self.on_idle()
+        except BaseException as error:
+            # As Pykka's loop does for a tell, but no exception stops the actors of others.
+            self.handle_failure(type(error), error, error.__traceback__)
+            try:
+                self.on_failure(type(error), error, error.__traceback__)
+            except BaseException:
+                self.handle_failure(*sys.exc_info())
+        if stopped():
+            self._let_go()
+            inbox.close()
+        inbox.is_runnable = False
+        if envelopes and not inbox.is_closed:
+            inbox.is_runnable = True
+            self.runtime.make_runnable(self)
+
+    def _let_go(self) -> None:
+        """A stopped actor holds nothing, so that its references do not keep its messages alive."""
+        for name in set(vars(self)) - _KEPT_WHEN_STOPPED:
+            delattr(self, name)
+
+    def on_idle(self) -> None:
+        """Run when the inbox is empty at the end of a turn.
+
+        The place for work that is better done once for many messages: coalescing and writing.
+        """
+
+    def handle_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Mark the actor as stopped, and log the error; out of memory ends the node."""
+        self.actor_stopped.set()
+        fault = exception_value
+        if not is_out_of_memory(fault):
+            try:
+                self.runtime.log.error(
+                    "actor.failed",
+                    actor=type(self).__name__,
+                    exc_info=(exception_type, exception_value, traceback),
+                )
+            except MemoryError as error:
+                fault = error
+        if is_out_of_memory(fault) and self.runtime.on_fatal is not None:
+            assert fault is not None
+            self.runtime.on_fatal(type(self).__name__, fault)
+
+
+def tell(actor_ref: pykka.ActorRef[Any], message: object) -> bool:
+    """Tell, and say whether the actor was there to be told.
+
+    For messages that a stopped actor no longer needs; where it matters, look at the answer.
+    """
+    # As ActorRef.tell, without an exception where the actor is gone.
+    if actor_ref.actor_stopped.is_set():
+        return False
+    actor_ref.actor_inbox.put(Envelope(message))
+    return True

@@ -1,0 +1,289 @@
+"""The owner of the topology: declares, deletes and binds, one command at a time.
+
+Each command is a small generator: it plans (core/topology/topology.py), yields what it must wait
+for (a queue's counts, the catalog's commit), and only then changes the routing table and answers,
+so that nothing is routed, or said to be there, that a crash could take away. Parent of the queues.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from ...amqp_frames.errors import AmqpError
+from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+from ...core.definitions import AddQueue, QueueDefinition, RemoveQueue
+from ...core.queue.construction import refill
+from ...core.queue.dedup import RememberedRow
+from ...core.topology.access import Access, check_planned
+from ...core.topology.declaration_checks import gone
+from ...core.topology.plan import Plan
+from ...core.topology.topology import Topology, plan_method
+from ...storage.journal.recovery import Recovered
+from ..messages import (
+    AccountAnswer,
+    AccountRequest,
+    AlarmCleared,
+    Commit,
+    Committed,
+    ConnectionDown,
+    Delete,
+    DropQueue,
+    PrepareDelete,
+    QueueFailed,
+    QueuesDeleted,
+    QueueUnused,
+    Ref,
+    Refused,
+    RenewLease,
+    Resume,
+    Status,
+    TopologyAnswer,
+    TopologyCommand,
+)
+from ..node_context import NodeContext
+from ..queue.construction import new_messages, start_queue
+from ..runtime.runtime import LoopActor, tell
+from ..tracing.queue import queue_declared, recovered_run
+from .account_steps import account_steps
+from .catalog_changes import catalog_changes
+
+# Yields (actor, question), gets the answer; returns what to tell the channel.
+Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | AccountAnswer | None]
+Task = TopologyCommand | QueueUnused | ConnectionDown | AccountRequest
+
+
+class BrokerActor(LoopActor):
+    """Carries out topology commands in the order in which they come."""
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__()
+        self._context = context
+        self._vhosts = context.vhosts
+        self._waiting: deque[Task] = deque()
+        self._task: Task | None = None
+        self._steps: Steps | None = None
+        self._failed: set[QueueDefinition] = set()
+        # Unused queues that could not be deleted because the disk was full.
+        self._postponed: list[QueueUnused] = []
+        # Connections that have ended; the broker ignores later requests of their channels.
+        self._down: set[Ref] = set()
+
+    def restore(self, recovered: Recovered) -> None:
+        """Start an actor for every queue of the catalog; before anything is told."""
+        for queue in self._vhosts.queues():
+            runs = recovered.queues.get(queue.queue_id, ())
+            messages = new_messages(self._context, queue)
+            refill(messages, runs)
+            if self._context.trace.is_on:
+                for run in runs:
+                    recovered_run(self._context.trace, queue, run)
+            first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
+            messages.next_entry_id = max(messages.next_entry_id, first_free)
+            kept = recovered.identities.get(queue.queue_id, ())
+            rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
+            start_queue(self._context, queue, messages, rows)
+
+    def on_receive(self, message: object) -> None:
+        """Take a task, or the answer that the task at hand waits for."""
+        if isinstance(message, (TopologyCommand, QueueUnused, ConnectionDown, AccountRequest)):
+            self._waiting.append(message)
+        elif isinstance(message, (Committed, Status, Refused)):
+            self._advance(message)
+        elif isinstance(message, QueueFailed):
+            self._queue_failed(message.queue)
+        elif isinstance(message, AlarmCleared):
+            self._waiting.extend(self._postponed)
+            self._postponed.clear()
+        while self._steps is None and self._waiting:
+            self._begin(self._waiting.popleft())
+
+    def _begin(self, task: Task) -> None:
+        if isinstance(task, TopologyCommand) and self._is_late(task):
+            return
+        self._task = task
+        if isinstance(task, TopologyCommand):
+            self._steps = self._command(task)
+        elif isinstance(task, QueueUnused):
+            self._steps = self._delete_unused(task)
+        elif isinstance(task, AccountRequest):
+            self._steps = self._change_accounts(task)
+        else:
+            self._down = {each for each in self._down if each.is_alive()}
+            self._down.add(task.connection)
+            self._steps = self._delete_exclusive(task.connection)
+        self._advance(None)
+
+    def _advance(self, answer: object) -> None:
+        """Go on with the task at hand until it waits again or is done."""
+        task, steps = self._task, self._steps
+        assert task is not None
+        assert steps is not None
+        result: TopologyAnswer | AccountAnswer | None = None
+        try:
+            while True:
+                target, question = steps.send(answer)
+                if tell(target, question):
+                    return
+                # The queue is gone: it has no messages and no consumers.
+                answer = None
+        except StopIteration as stop:
+            result = stop.value
+        except AmqpError as error:
+            result = TopologyAnswer(error.with_traceback(None))
+        self._task = self._steps = None
+        if isinstance(task, TopologyCommand) and result is not None:
+            tell(task.channel, result)
+        elif isinstance(task, AccountRequest):
+            tell(task.reply_to, result)
+        elif isinstance(task, ConnectionDown):
+            tell(task.reader, QueuesDeleted())
+
+    def _is_late(self, task: TopologyCommand) -> bool:
+        """Has its connection gone, or the vhost, and with that soon the connection?
+
+        Its channel needs no answer, and an exclusive queue made now would never go.
+        """
+        connection = task.connection
+        is_down = connection in self._down or not connection.is_alive()
+        return is_down or not self._vhosts.has(task.access.topology)
+
+    # --- Commands
+
+    def _command(self, task: TopologyCommand) -> Steps:
+        topology, method, connection = task.access.topology, task.method, task.connection
+        if isinstance(method, QueueDeclare):
+            return (yield from self._declare_queue(task.access, method, connection))
+        if isinstance(method, QueueDelete):
+            return (yield from self._delete_queue(topology, method, connection))
+        plan, answer = plan_method(topology, method, connection)
+        check_planned(task.access, method, plan)
+        yield from self._commit(topology, plan)
+        return TopologyAnswer(answer)
+
+    def _declare_queue(self, access: Access, method: QueueDeclare, connection: object) -> Steps:
+        plan = access.topology.prepare_declare_queue(
+            method.queue,
+            connection,
+            passive=method.passive,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+        )
+        queue = plan.queue
+        assert queue is not None
+        if queue in self._failed:
+            raise gone(queue, has_crashed=True)
+        check_planned(access, method, plan)
+        if not plan.changes and "x-expires" in queue.arguments:
+            # Before it can be asked whether it is unused.
+            tell(self._handle(queue), RenewLease())
+        yield from self._commit(access.topology, plan)
+        return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
+
+    def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:
+        queue = topology.find_queue(method.queue, connection)
+        message_count = consumer_count = 0
+        if queue is not None:
+            status = yield self._handle(queue), PrepareDelete(self.actor_ref)
+            if isinstance(status, Status):
+                message_count, consumer_count = status.message_count, status.consumer_count
+            elif method.if_empty or method.if_unused:
+                # It has failed: its messages are in the journal, and nobody can say how many.
+                raise gone(queue, has_crashed=True)
+        try:
+            plan = topology.prepare_delete_queue(
+                method.queue,
+                connection,
+                if_unused=method.if_unused,
+                if_empty=method.if_empty,
+                message_count=message_count,
+                consumer_count=consumer_count,
+            )
+            yield from self._commit(topology, plan)
+        except AmqpError:
+            if queue is not None:
+                tell(self._handle(queue), Resume())
+            raise
+        return TopologyAnswer(QueueDeleteOk(message_count))
+
+    def _change_accounts(self, request: AccountRequest) -> Steps:
+        answer, emptied = yield from account_steps(self._context, request, self.actor_ref)
+        for vhost in emptied:
+            topology = self._vhosts[vhost]
+            plan = topology.prepare_remove_queues(topology.table.queues())
+            # The catalog has dropped them with the vhost.
+            yield from self._commit(topology, plan._replace(catalog=()))
+            self._vhosts.remove(vhost)
+        return answer
+
+    # --- The broker's own doing
+
+    def _delete_unused(self, task: QueueUnused) -> Steps:
+        queue = task.queue
+        status = yield self._handle(queue), PrepareDelete(self.actor_ref)
+        if isinstance(status, Status):
+            # It may have been used meanwhile.
+            if status.consumer_count or (task.has_expired and not status.is_lease_over):
+                tell(self._handle(queue), Resume())
+                return None
+            try:
+                yield from self._remove_queues(queue.vhost, [queue])
+            except AmqpError:
+                self._postponed.append(task)
+                tell(self._handle(queue), Resume())
+        return None
+
+    def _delete_exclusive(self, connection: object) -> Steps:
+        for topology in self._vhosts:
+            queues = topology.queues_of(connection)
+            if queues:
+                yield from self._remove_queues(topology.vhost, queues)
+        return None
+
+    def _remove_queues(
+        self, vhost: str, queues: Iterable[QueueDefinition]
+    ) -> Generator[tuple[Ref, object], Any, None]:
+        topology = self._vhosts.find(vhost)
+        if topology is not None:
+            yield from self._commit(topology, topology.prepare_remove_queues(queues))
+
+    def _commit(self, topology: Topology, plan: Plan) -> Generator[tuple[Ref, object], Any, None]:
+        """Catalog first, then the table, then the actors."""
+        if plan.catalog:
+            changes = catalog_changes(plan.catalog)
+            committed = yield self._context.catalog, Commit(self.actor_ref, changes)
+            if isinstance(committed, Refused):
+                raise committed.error
+            # Without the catalog nothing is answered: this actor fails, and the node ends.
+            assert isinstance(committed, Committed), committed
+        for change in plan.changes:
+            if isinstance(change, AddQueue):
+                start_queue(self._context, change.queue, new_messages(self._context, change.queue))
+                queue_declared(self._context.trace, change.queue)
+        topology.apply(plan)
+        for change in plan.changes:
+            if isinstance(change, RemoveQueue):
+                self._failed.discard(change.queue)
+                if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
+                    # Its actor failed before: it cannot tell the journal itself.
+                    tell(self._context.journal, DropQueue(change.queue.queue_id))
+
+    def _queue_failed(self, queue: QueueDefinition) -> None:
+        """A queue's actor died: it stays down, and its messages in the journal, until a restart.
+
+        Publishes to it are nacked, because telling it fails; other use of it is refused.
+        """
+        self.runtime.log.error("queue.failed", queue=queue.name, durable=queue.durable)
+        if self._vhosts.table_of(queue) is not None:
+            self._failed.add(queue)
+
+    def _handle(self, queue: QueueDefinition) -> Ref:
+        handle: Ref = queue.handle  # type: ignore[assignment]
+        return handle
+
+    def on_failure(self, *exception: Any) -> None:
+        """Without its owner the topology is lost: the node ends."""
+        self._context.on_fatal("broker", exception[1])

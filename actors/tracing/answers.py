@@ -1,0 +1,180 @@
+"""What a channel writes into the trace when queues answer it, and when it answers its publisher.
+
+A queue's confirm reaches the channel; when no queue owes a publish any more its answer waits until
+the channel's mailbox is empty, so that one frame answers many (RabbitMQ's record_confirms and
+noreply_coalesce); then the frames are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ...core.publishing.unconfirmed import SeqRange, Unconfirmed, coalesce, merge, taken
+from ...logs.trace.sampling import among, ranges
+from ..messages import Confirm, Reject
+from .channel import ChannelEvents
+from .marks import mark_late
+
+
+class Heard(NamedTuple):
+    """How things stood before the channel took in what a queue has answered."""
+
+    message: Confirm | Reject
+    # How many ranges there were to be answered.
+    confirmed: int
+    rejected: int
+    # Of each batch in the message its first number, and how many publishes were open.
+    batches: list[tuple[int, int]]
+
+
+class AnswerTracing:
+    """The traced numbers of one channel that are not answered yet."""
+
+    def __init__(self, events: ChannelEvents) -> None:
+        self._events = events
+        # Why queues rejected the publishes that are to be nacked, because AMQP cannot say it.
+        self._reasons: dict[str, None] = {}
+        # Traced seq_nos that await their answers, ascending.
+        self._open: list[SeqRange] = []
+
+    def expect(self, numbers: Sequence[Sequence[int]]) -> None:
+        """These publishes, above all earlier ones, are traced and await their answers."""
+        self._open += [(first, last) for first, last in numbers]
+
+    def hearing(self, message: Confirm | Reject, unconfirmed: Unconfirmed) -> Heard:
+        """A queue's answers have reached the channel, which is to take them in."""
+        return Heard(
+            message,
+            len(unconfirmed.confirmed),
+            len(unconfirmed.rejected),
+            [
+                (unconfirmed.first_seq_no(batch), unconfirmed.open_count(batch))
+                for batch, _indexes in message.items
+            ],
+        )
+
+    def heard(self, heard: Heard, unconfirmed: Unconfirmed) -> None:
+        """The channel has taken them in."""
+        message = heard.message
+        rejected = merge(unconfirmed.rejected[heard.rejected :])
+        for (batch, indexes), (first_seq_no, open_count) in zip(
+            message.items, heard.batches, strict=True
+        ):
+            if isinstance(message, Reject):
+                self._rejected(message, batch, indexes, first_seq_no, rejected)
+            else:
+                self._of_queue("confirm.received", message, batch, indexes)
+            if open_count and not unconfirmed.open_count(batch):
+                self._judge_slow(batch, first_seq_no)
+        confirmed = merge(unconfirmed.confirmed[heard.confirmed :])
+        recorded, _left = taken(self._open, merge([*confirmed, *rejected]))
+        if recorded:
+            self._events.write("confirm.recorded", seq_no=[list(each) for each in recorded])
+
+    def _of_queue(
+        self,
+        event: str,
+        message: Confirm | Reject,
+        batch: Batch,
+        indexes: Indexes,
+        **fields: object,
+    ) -> None:
+        """An event about those of the messages that are traced, and the queue."""
+        if batch.traced is not None and (traced := among(batch.traced, indexes)):
+            queue = {"vhost": message.queue.vhost, "queue": message.queue.name}
+            self._events.write_about(event, batch, traced, queue, **fields)
+
+    def _rejected(
+        self,
+        message: Reject,
+        batch: Batch,
+        indexes: Indexes,
+        first_seq_no: int,
+        rejected: Sequence[SeqRange],
+    ) -> None:
+        """A refusal has reached the channel, and some of the publishes are to be nacked for it."""
+        if batch.traced is None or not (traced := among(batch.traced, indexes)):
+            return
+        fields: dict[str, object] = {"reason": message.reason}
+        if first_seq_no:
+            numbers = [(first_seq_no + a, first_seq_no + b) for a, b in ranges(traced)]
+            fields["seq_no"] = [list(each) for each in numbers]
+            # `expect` has not heard of publishes whose trace began when the queue refused them.
+            nacked, _others = taken(numbers, rejected)
+            known, _left = taken(nacked, self._open)
+            if known != nacked:
+                fields["late"] = True
+                self._open = merge([*self._open, *nacked])
+        self.note_reason(message.queue.name, message.reason)
+        self._of_queue("rejection.received", message, batch, indexes, **fields)
+
+    def _judge_slow(self, batch: Batch, first_seq_no: int) -> None:
+        """All publishes of the batch have their answer: did it take too long?"""
+        trace = self._events.trace
+        if not trace.slow_ns or not batch.received_ns:
+            return
+        took_ns = trace.now_ns() - batch.received_ns
+        if took_ns < trace.slow_ns:
+            return
+        about = {
+            "client": self._events.client,
+            "batch_messages": len(batch),
+            "duration_ns": took_ns,
+        }
+        traced = batch.traced
+        late = mark_late(trace, batch, range(len(batch))) if self._events.is_wanted() else None
+        for indexes, also in ((traced, {}), (late, {"late": True})):
+            if indexes is not None and len(indexes):
+                seq_no = [[first_seq_no + a, first_seq_no + b] for a, b in ranges(indexes)]
+                self._events.write_about(
+                    "confirm.slow", batch, indexes, seq_no=seq_no, **about, **also
+                )
+
+    def answering(self, unconfirmed: Unconfirmed) -> None:
+        """The channel is about to send its confirms and nacks."""
+        if not self._open:
+            return
+        confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
+        # In place, because the frames' encoder merges them, too, and merged ranges merge quickly.
+        confirmed[:], rejected[:] = merge(confirmed), merge(rejected)
+        # No number is answered twice.
+        answered = sum(last - first + 1 for first, last in [*confirmed, *rejected])
+        for event, said, others in (
+            ("confirm.sent", confirmed, rejected),
+            ("confirm.nacked", rejected, confirmed),
+        ):
+            traced, self._open = taken(self._open, said)
+            if not traced:
+                continue
+            # One for all of them is the reason of each; else their queues have said theirs.
+            is_one = said is rejected and len(self._reasons) == 1
+            why = {"reason": next(iter(self._reasons))} if is_one else {}
+            cumulative, singles = coalesce(said, others, unconfirmed.smallest())
+            self._events.write(
+                event,
+                seq_no=[list(each) for each in traced],
+                cumulative=cumulative,
+                singles=[list(each) for each in singles],
+                unconfirmed_before=len(unconfirmed) + answered,
+                unconfirmed_after=len(unconfirmed),
+                smallest_unconfirmed=unconfirmed.smallest(),
+                **why,
+            )
+        if rejected:
+            self._reasons.clear()
+
+    def note_reason(self, queue: str, reason: str) -> None:
+        """Why messages of a queue are to be nacked."""
+        if self._open:
+            self._reasons[f"queue '{queue}': {reason}"] = None
+
+    def give_up(self) -> list[list[int]]:
+        """The channel ends: the numbers that it never answers."""
+        given_up, self._open = self._open, []
+        return [list(each) for each in given_up]
+
+    def is_any_open(self) -> bool:
+        """Is a traced publish not answered yet?"""
+        return bool(self._open)

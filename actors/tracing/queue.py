@@ -1,0 +1,247 @@
+"""What queues and the journal write into the trace at their hops.
+
+`Batch.traced` says which messages of a batch are traced. It is chosen once, by the channel that
+published them or by recovery, so every hop but the first costs one look at it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ...core.channel.unacked import Part
+from ...core.dead_letters.pending import Dead
+from ...core.queue.effects import EXPIRED, REJECTED, Effects
+from ...core.queue.rules import MessageQueue
+from ...logs.trace.sampling import among, positions, ranges
+from ...logs.trace.trace import Trace
+from ...storage.journal.replay import JournalPlace
+from ..messages import Append, Publish
+from .marks import mark, mark_late
+
+if TYPE_CHECKING:
+    from ...core.definitions import QueueDefinition
+    from ...core.queue.in_flight import Delivery
+    from ...storage.journal.journal import Commit
+    from ...storage.journal.loading import RecoveredRun
+
+
+_LEAVING = {EXPIRED: "message.expired", REJECTED: "message.rejected"}
+
+
+class QueueTracing:
+    """One queue's share of the trace."""
+
+    def __init__(self, trace: Trace, queue: QueueDefinition) -> None:
+        self._trace = trace
+        self._queue = queue
+
+    def _event(self, event: str, messages: MessageQueue) -> None:
+        """An event of the queue itself; before what it had is gone."""
+        if self._trace.filter.wants(queue=self._queue.name):
+            ready = messages.ready.message_count
+            out = messages.in_flight.message_count
+            self._trace.write(
+                event,
+                "queue",
+                vhost=self._queue.vhost,
+                queue=self._queue.name,
+                queue_id=self._queue.queue_id,
+                ready_before=ready,
+                unacked_before=out,
+            )
+
+    def step(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
+        """An event about these messages, if any of them is traced."""
+        if batch.traced is not None:
+            queue_step(self._trace, event, self._queue, batch, indexes, **fields)
+
+    def enqueued(self, publish: Publish, effects: Effects, ready: int) -> None:
+        """The queue has taken messages, all or some; `ready` are now ready in it."""
+        batch, indexes = publish.batch, publish.indexes
+        if batch.traced is None:
+            return
+        outside = set(effects.rejected or ())
+        if effects.deduplicated is not None:
+            outside.update(effects.deduplicated.repeats_stored)
+            outside.update(effects.deduplicated.repeats_transient)
+        if outside:
+            indexes = array("I", [index for index in indexes if index not in outside])
+        appended = effects.appended
+        waits = [] if appended is None else ranges(among(batch.traced, appended[0]))
+        self.step(
+            "message.enqueued",
+            batch,
+            indexes,
+            queue_id=self._queue.queue_id,
+            ready_after=ready,
+            waits_for_sync=waits,
+        )
+
+    def wrong(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
+        """Something went wrong with these messages: from here on they are traced."""
+        if self._trace.is_on:
+            self.step(event, batch, indexes, **fields)
+            if self._trace.filter.is_of_queue(self._queue.name):
+                late = mark_late(self._trace, batch, indexes)
+                if late is not None:
+                    queue_step(self._trace, event, self._queue, batch, late, late=True, **fields)
+
+    def settled(self, parts: Iterable[Part], reason: str) -> None:
+        """These parts of deliveries are gone from the queue."""
+        if self._trace.is_on:
+            for delivery, low, high in parts:
+                span = delivery.span
+                if span.batch.traced is not None:
+                    about = {"reason": reason, "attempt": delivery.attempts}
+                    self.step("message.settled", span.batch, span.indexes[low:high], **about)
+
+    def requeued(self, parts: Iterable[Part], reason: str) -> None:
+        """These parts of deliveries came back, and will be delivered again."""
+        if self._trace.is_on:
+            for delivery, low, high in parts:
+                span = delivery.span
+                about = {"reason": reason, "attempt": delivery.attempts}
+                self.wrong("message.requeued", span.batch, span.indexes[low:high], **about)
+
+    def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
+        """These left other than by an ack; without a dead-letter exchange they are settled."""
+        if not self._trace.is_on:
+            return
+        for span, reason in dead:
+            # Refused ones were never in.
+            if span.first_entry_id:
+                ready = messages.ready.message_count
+                event = _LEAVING.get(reason, "message.evicted")
+                self.wrong(event, span.batch, span.indexes, reason=reason, ready_after=ready)
+                if not messages.dead_letters:
+                    self.step("message.settled", span.batch, span.indexes, reason=reason)
+
+    def letters_safe(self, traced: Iterable[tuple[Batch, Indexes, str]]) -> None:
+        """The dead letters of these are safe, or nobody gets any: they are settled now."""
+        for batch, indexes, reason in traced:
+            self.step("message.settled", batch, indexes, reason=reason)
+
+    def purged(self, messages: MessageQueue) -> None:
+        """All ready messages are about to go."""
+        if self._trace.is_on:
+            self._event("queue.purged", messages)
+            for span in messages.ready:
+                self.step("message.settled", span.batch, span.indexes, reason="purged")
+
+    def ended(self, messages: MessageQueue, is_deleted: bool) -> None:
+        """The queue is about to go: deleted, or by a fault of ours."""
+        if self._trace.is_on:
+            self._event("queue.deleted" if is_deleted else "queue.failed", messages)
+            if is_deleted:
+                reason = "its queue was deleted"
+                for span in messages.ready:
+                    self.step("message.settled", span.batch, span.indexes, reason=reason)
+                self.settled(messages.in_flight.parts(), reason)
+
+    def given_back(self, messages: MessageQueue, channel: object) -> None:
+        """A channel ends: its messages in flight come back."""
+        if self._trace.is_on:
+            self.requeued(messages.in_flight.parts_of(channel), "its channel ended")
+
+    def got(self, delivery: Delivery | None, no_ack: bool) -> None:
+        """Report the message that basic.get has taken, if there was any."""
+        if no_ack and delivery is not None:
+            self.not_acked([delivery])
+
+    def not_acked(self, deliveries: Iterable[Delivery]) -> None:
+        """A consumer without acks gets these: with that they are gone from the queue."""
+        for delivery in deliveries:
+            span = delivery.span
+            self.step("message.settled", span.batch, span.indexes, reason="no ack wanted")
+
+
+def queue_declared(trace: Trace, queue: QueueDefinition) -> None:
+    """The broker has made a queue."""
+    if trace.is_on and trace.filter.wants(queue=queue.name):
+        trace.write(
+            "queue.declared",
+            "broker",
+            vhost=queue.vhost,
+            queue=queue.name,
+            queue_id=queue.queue_id,
+            durable=queue.durable,
+        )
+
+
+def queue_step(
+    trace: Trace,
+    event: str,
+    queue: QueueDefinition,
+    batch: Batch,
+    indexes: Indexes,
+    **fields: object,
+) -> None:
+    """An event of a queue about these messages, if any of them is traced."""
+    if batch.traced is not None and (traced := among(batch.traced, indexes)):
+        trace.write(
+            event,
+            "queue",
+            vhost=queue.vhost,
+            queue=queue.name,
+            batch=batch.number,
+            messages=ranges(received(batch, traced)),
+            **fields,
+        )
+
+
+def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[Append]]) -> None:
+    """The journal's commit is run, with the events of the traced batches in it."""
+    batches: dict[int, None] = {}
+    for append in chain.from_iterable(appends.values()):
+        batch = append.batch
+        if batch.traced is not None and (traced := among(batch.traced, append.indexes)):
+            batches[batch.number] = None
+            trace.write(
+                "journal.appended",
+                "journal",
+                queue_id=append.queue_id,
+                batch=batch.number,
+                messages=ranges(received(batch, traced)),
+            )
+    start_ns = trace.now_ns()
+    result = commit.run()
+    if batches:
+        trace.write(
+            "journal.synced",
+            "journal",
+            batches=list(batches),
+            appends=sum(map(len, appends.values())),
+            records=result.records,
+            bytes=result.bytes,
+            duration_ns=trace.now_ns() - start_ns,
+        )
+
+
+def recovered_run(trace: Trace, queue: QueueDefinition, run: RecoveredRun) -> None:
+    """The journal gave messages back at the start; no client is known any more."""
+    batch = run.batch
+    # All messages of the batch, or those in this queue if the filter names queues.
+    indexes = run.indexes if trace.filter.queues else range(len(batch))
+    places = array("I", received(batch, indexes))
+    chosen = trace.choose(batch.number, places[-1] + 1, "", "", [queue.name])
+    if chosen is not None:
+        traced = {indexes[position] for position in positions(chosen, places)}
+        mark(batch, sorted(traced.union(batch.traced or ())))
+    queue_step(trace, "message.recovered", queue, batch, run.indexes, attempt=run.attempts)
+
+
+def received(batch: Batch, indexes: Sequence[int]) -> Sequence[int]:
+    """Places in the batch as it was received.
+
+    A batch that was read back, or copied out of another, may hold a part of it.
+    """
+    if batch.excerpted is not None:
+        indexes = [batch.excerpted[index] for index in indexes]
+    place = batch.journal_place
+    if isinstance(place, JournalPlace) and place.received_indexes is not None:
+        return [place.received_indexes[index] for index in indexes]
+    return indexes

@@ -1,0 +1,172 @@
+"""The unit of the hot path: what one channel published, or acknowledged, in one socket read.
+
+A Batch keeps the wire bytes as they came and says where each message lies in packed columns,
+so that no object, dict or string is made per message. Everything behind the decoder speaks of
+messages as indexes into a batch; the bytes pass through to the journal and to consumers.
+
+The codec fills a batch (this folder: decoder, excerpts, copies) and changes nothing of it once it
+has handed it on. What the broker learns of a batch afterwards has a slot and one writer each:
+
+    number, durable   the publisher that routes it; recovery for a batch that the journal kept
+    ttls_ms           the publisher, before that
+    journal_place     the journal
+    received_ns       the reader, while the trace is on
+    traced            the trace
+
+`tests/broker/test_batches_stay.py` watches every assignment in a running broker.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+from ..methods import Method
+
+# Ascending message numbers within one batch.
+Indexes = range | array  # type: ignore[type-arg]
+
+
+# Above every time to live: none.
+TTL_NONE = 2**64 - 1
+
+
+class Batch:
+    """Consecutive publishes of one channel, as bytes and columns.
+
+    For message k: its method frame starts at `starts[k]`, its header frame at `headers[k]`, and
+    its last frame ends before `ends[k]` (offsets into `wire`). `distinct[keys[k]]` holds its
+    exchange and routing key (short strings) and the octet of its bits (mandatory, immediate),
+    as on the wire. `persistent[k]` is 1 if its delivery_mode is 2.
+    """
+
+    __slots__ = (
+        "channel_number",
+        "contiguous",
+        "distinct",
+        "durable",
+        "ends",
+        "excerpted",
+        "flagged",
+        "frame_bytes_max",
+        "headers",
+        "journal_place",
+        "keys",
+        "number",
+        "persistent",
+        "received_ns",
+        "starts",
+        "traced",
+        "ttls_ms",
+        "wire",
+        "wire_bytes_known",
+    )
+
+    def __init__(self, wire: bytes, channel_number: int) -> None:
+        self.wire = wire
+        # The channel number inside the frames; recovery may mix several: then -1.
+        self.channel_number = channel_number
+        self.starts = array("I")
+        self.headers = array("I")
+        self.ends = array("I")
+        self.keys = array("I")
+        self.distinct: list[bytes] = []
+        self.persistent = bytearray()
+        # Do the messages follow each other without a gap?
+        self.contiguous = True
+        # The largest frame, payload and overhead, decides whether bytes may pass through.
+        self.frame_bytes_max = 0
+        # Indexes of messages whose header carries a property that the broker must look at.
+        self.flagged: list[int] | None = None
+        # What `wire_bytes` has found; queues ask again and again.
+        self.wire_bytes_known = -1
+        # The numbers that these messages had before they were copied out of a larger batch, if so.
+        self.excerpted: Indexes | None = None
+
+        # --- Learned after decoding
+
+        # Per message how long it may live in a queue, in milliseconds, if any says so in its
+        # `expiration`; TTL_NONE for those that do not.
+        self.ttls_ms: array[int] | None = None
+        # Its number in the broker since the start of the process.
+        self.number = 0
+        # Indexes of the persistent messages that reached a durable queue; None means all.
+        self.durable: Indexes | None = None
+        # Where the journal has the messages.
+        self.journal_place: object | None = None
+        # Indexes of the messages whose hops are traced; None: of none.
+        self.traced: Indexes | None = None
+        # When the reader got the bytes, by the trace's clock; 0 while the trace is off.
+        self.received_ns = 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def wire_bytes(self) -> int:
+        """Bytes of wire that this batch's messages take up, without the bytes between them.
+
+        To be asked when the batch is filled.
+        """
+        if self.wire_bytes_known < 0:
+            if self.contiguous:
+                known = self.ends[-1] - self.starts[0] if self.starts else 0
+            else:
+                known = sum(self.ends) - sum(self.starts)
+            self.wire_bytes_known = known
+        return self.wire_bytes_known
+
+    def body_bytes(self, index: int) -> int:
+        """The body size that the message's content header announces, in bytes."""
+        header = self.headers[index]
+        return int.from_bytes(self.wire[header + 11 : header + 19], "big")
+
+
+class Acks:
+    """Consecutive basic.ack of one channel: tag by tag, with its `multiple` bit."""
+
+    __slots__ = ("multiples", "tags")
+
+    def __init__(self) -> None:
+        self.tags = array("Q")
+        self.multiples = bytearray()
+
+
+class ChannelInput:
+    """What one read brought one channel between two other methods: publishes, then acks.
+
+    Publishes stand before acks whatever their order on the wire was: outside tx nothing can
+    tell the difference, and a republished message is on its way before its original is settled.
+    """
+
+    __slots__ = ("acks", "batch", "channel_number")
+
+    def __init__(self, channel_number: int) -> None:
+        self.channel_number = channel_number
+        self.batch: Batch | None = None
+        self.acks: Acks | None = None
+
+
+class Begun(NamedTuple):
+    """A publish whose frames are taken one by one has begun; it comes when it is whole.
+
+    For the owner of the channels: a channel that is not open collects nothing.
+    """
+
+    channel_number: int
+
+
+class Oversized(NamedTuple):
+    """A publish whose body is announced larger than the broker takes: its bytes are not kept."""
+
+    channel_number: int
+    body_bytes: int
+    # Its bit `immediate`, which RabbitMQ refuses before it looks at the size.
+    is_immediate: bool = False
+
+
+class MethodFrame(NamedTuple):
+    """A method without content, and how many octets its frame had."""
+
+    channel_number: int
+    method: Method
+    frame_bytes: int

@@ -1,0 +1,136 @@
+"""What every exchange has: its definition and its bindings. Types differ in how they route.
+
+One subclass per type, in a file of its own. Bindings are kept here by their identity, so that
+"is it bound already" and "was that the last one" are the same for all types; a subclass keeps
+whatever its `route` needs.
+
+`Destinations` counts, for one key, the bindings to each queue and exchange. A queue may be bound
+twice with one key, if the arguments differ; it gets a message once, and leaves only with the last
+of those bindings. The tuple is made when it is asked for and kept until the next change, so that
+binding 10,000 queues to one key does not make 10,000 tuples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ...amqp_frames.values.field_table import Table
+from ..definitions import (
+    TO_EXCHANGE,
+    BindingDefinition,
+    BindingIdentity,
+    Destination,
+    ExchangeDefinition,
+)
+from .steps import Steps
+
+
+class Destinations:
+    """A set of queues and exchanges in the order of their first binding."""
+
+    __slots__ = ("_bindings_by_destination", "_in_order")
+
+    def __init__(self) -> None:
+        self._bindings_by_destination: dict[Destination, int] = {}
+        self._in_order: tuple[Destination, ...] | None = ()
+
+    def add(self, destination: Destination) -> None:
+        """One more binding leads there."""
+        count = self._bindings_by_destination.get(destination, 0)
+        self._bindings_by_destination[destination] = count + 1
+        self._in_order = None
+
+    def remove(self, destination: Destination) -> None:
+        """One binding less leads there; there must be one."""
+        count = self._bindings_by_destination[destination] - 1
+        if count:
+            self._bindings_by_destination[destination] = count
+        else:
+            del self._bindings_by_destination[destination]
+            self._in_order = None
+
+    def in_order(self) -> tuple[Destination, ...]:
+        """Each destination once."""
+        in_order = self._in_order
+        if in_order is None:
+            in_order = self._in_order = tuple(self._bindings_by_destination)
+        return in_order
+
+    def __bool__(self) -> bool:
+        return bool(self._bindings_by_destination)
+
+
+class Exchange(ABC):
+    """An exchange of the routing table. Changed by ExchangeTable only.
+
+    `is_plain`: a message's queues are just what `route` finds for its key. It is not if the
+    exchange has an alternate exchange, is bound to other exchanges, or looks into headers.
+    """
+
+    # Whether the message's headers decide, and not its key.
+    reads_headers: ClassVar[bool] = False
+
+    def __init__(self, definition: ExchangeDefinition) -> None:
+        self.definition = definition
+        self.bindings: dict[BindingIdentity, BindingDefinition] = {}
+        alternate = definition.arguments.get("alternate-exchange")
+        # Where a message goes that no binding takes: a name, of an exchange that may not exist.
+        self.alternate: str | None = None
+        if alternate is not None and isinstance(alternate.value, str):
+            self.alternate = alternate.value
+        self._bindings_to_exchanges = 0
+        self.is_plain = True
+        self._find_whether_plain()
+
+    def check_binding(self, arguments: Table) -> None:  # noqa: B027 - most types take any
+        """Raise if a binding to this exchange cannot have these arguments."""
+
+    def costly_words(self, routing_key: str) -> int:  # noqa: ARG002
+        """Count towards topic_costly_words_max, with a binding with this key."""
+        return 0
+
+    def bind(self, binding: BindingDefinition, destination: Destination) -> None:
+        """Add a binding that is not there yet."""
+        assert binding.identity not in self.bindings, binding
+        self.bindings[binding.identity] = binding
+        if binding.destination_kind == TO_EXCHANGE:
+            self._bindings_to_exchanges += 1
+            self._find_whether_plain()
+        self._add_route(binding, destination)
+
+    def unbind(self, binding: BindingDefinition, destination: Destination) -> None:
+        """Remove a binding that is there."""
+        del self.bindings[binding.identity]
+        if binding.destination_kind == TO_EXCHANGE:
+            self._bindings_to_exchanges -= 1
+            self._find_whether_plain()
+        self._remove_route(binding, destination)
+
+    def _find_whether_plain(self) -> None:
+        self.is_plain = (
+            self.alternate is None and not self._bindings_to_exchanges and not self.reads_headers
+        )
+
+    @abstractmethod
+    def route(self, routing_key: str) -> tuple[Destination, ...]:
+        """Where the bindings lead a message with this key: each once, in a stable order."""
+
+    def route_message(
+        self,
+        routing_keys: Sequence[str],
+        headers: Table,  # noqa: ARG002
+    ) -> Steps[Sequence[Destination]]:
+        """The same for a message with several keys, and with these headers."""
+        found: dict[Destination, None] = {}
+        for routing_key in routing_keys:
+            yield
+            found.update(dict.fromkeys(self.route(routing_key)))
+        return tuple(found)
+
+    @abstractmethod
+    def _add_route(self, binding: BindingDefinition, destination: Destination) -> None: ...
+
+    @abstractmethod
+    def _remove_route(self, binding: BindingDefinition, destination: Destination) -> None: ...

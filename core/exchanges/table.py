@@ -1,0 +1,302 @@
+"""The routing table of one vhost: its exchanges, its queues, and their bindings.
+
+Channels read it directly to route; only Topology changes it, one whole plan at a time. `version`
+goes up with every plan that changes something, so that a channel can keep the routes it has
+looked up until then.
+
+The default exchange, whose name is "", is no object: it routes to the queue of the key's name.
+
+A message goes on through bindings between exchanges, and to the alternate exchange of each one on
+the way whose bindings lead nowhere. Each exchange is visited once, so that cycles end, and each
+queue gets the message once. An alternate exchange that does not exist takes nothing; the default
+exchange takes nothing as an alternate, as its bindings are only implied. Facts from
+rabbit_exchange:route1 and process_alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, cast
+
+from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
+from ...amqp_frames.errors import SoftError
+from ...amqp_frames.values.field_table import Table
+from ..definitions import (
+    DEDUP_WINDOW_MAX,
+    TO_EXCHANGE,
+    AddBinding,
+    AddExchange,
+    AddQueue,
+    BindingDefinition,
+    BindingIdentity,
+    Change,
+    Destination,
+    ExchangeDefinition,
+    QueueDefinition,
+    RemoveBinding,
+    RemoveExchange,
+    RemoveQueue,
+    resource,
+)
+from .direct import DirectExchange
+from .exchange import Exchange
+from .fanout import FanoutExchange
+from .headers import HeadersExchange
+from .steps import Steps
+from .topic import TOPIC_COSTLY_WORDS_MAX, TopicExchange
+
+
+class Exchanges(Protocol):
+    """Where exchanges are found by their names: the routing table."""
+
+    def find_exchange(self, name: str) -> Exchange | None:
+        """The exchange, if there is one."""
+
+
+def walk(
+    exchanges: Exchanges, first: Exchange, routing_keys: Sequence[str], headers: Table
+) -> Steps[tuple[QueueDefinition, ...]]:
+    """The queues, each once, in an order that is stable between changes."""
+    queues: dict[QueueDefinition, None] = {}
+    visited = {first.definition.name}
+    # Breadth first. It grows while it is walked through.
+    to_visit = [first]
+    for exchange in to_visit:
+        destinations = yield from exchange.route_message(routing_keys, headers)
+        names: list[str] = []
+        for destination in destinations:
+            if isinstance(destination, ExchangeDefinition):
+                names.append(destination.name)
+            else:
+                queues[destination] = None
+        if not destinations and exchange.alternate is not None:
+            names.append(exchange.alternate)
+        for name in names:
+            found = None if name in visited else exchanges.find_exchange(name)
+            if found is not None:
+                visited.add(name)
+                to_visit.append(found)
+    return tuple(queues)
+
+
+def leads_to_headers(exchanges: Exchanges, first: Exchange) -> bool:
+    """Whether some message to this exchange can come to one that looks into headers."""
+    visited = {first.definition.name}
+    to_visit = [first]
+    for exchange in to_visit:
+        if exchange.reads_headers:
+            return True
+        for name in _next_names(exchange):
+            found = None if name in visited else exchanges.find_exchange(name)
+            if found is not None:
+                visited.add(name)
+                to_visit.append(found)
+    return False
+
+
+def _next_names(exchange: Exchange) -> Iterator[str]:
+    if exchange.alternate is not None:
+        yield exchange.alternate
+    if not exchange.is_plain:
+        for binding in exchange.bindings.values():
+            if binding.destination_kind == TO_EXCHANGE:
+                yield binding.destination
+
+
+BUILT_TYPES: Final[dict[str, type[Exchange]]] = {
+    "direct": DirectExchange,
+    "fanout": FanoutExchange,
+    "headers": HeadersExchange,
+    "topic": TopicExchange,
+}
+# RabbitMQ's own; the types of its plugins are unknown to it too, unless they are enabled.
+UNBUILT_TYPES: Final = frozenset({"x-local-random", "x-modulus-hash"})
+
+PREDECLARED: Final = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+
+
+class TopologyLimits(NamedTuple):
+    """Settings of a node that bound what may be declared and bound in each vhost."""
+
+    dedup_window_max: int = DEDUP_WINDOW_MAX
+    topic_costly_words_max: int = TOPIC_COSTLY_WORDS_MAX
+
+
+DEFAULT_LIMITS: Final = TopologyLimits()
+
+
+class ExchangeTable:
+    """Names to exchanges and queues, and the bindings between them from either end."""
+
+    def __init__(self, vhost: str = "/", limits: TopologyLimits = DEFAULT_LIMITS) -> None:
+        self.vhost = vhost
+        self.limits = limits
+        self.version = 0
+        self._exchanges: dict[str, Exchange] = {}
+        self._queues: dict[str, QueueDefinition] = {}
+        self._bindings_by_destination: dict[
+            Destination, dict[BindingIdentity, BindingDefinition]
+        ] = {}
+        self._queues_by_owner: dict[object, dict[QueueDefinition, None]] = {}
+        # Cached facts about exchanges that are not plain, until the next change.
+        self._reads_headers: dict[str, bool] = {}
+        for name, type_name in PREDECLARED:
+            self._add_exchange(ExchangeDefinition(name, type_name, durable=True, vhost=vhost))
+
+    # --- For channels.
+
+    def check_publish(self, exchange_name: str) -> None:
+        """404 if there is no such exchange, 403 if it is internal: nobody may publish to it."""
+        if exchange_name:
+            exchange = self.exchange(exchange_name)
+            if exchange.definition.internal:
+                raise SoftError(ACCESS_REFUSED, f"cannot publish to internal {exchange.definition}")
+
+    def route(self, exchange_name: str, routing_key: str) -> Steps[tuple[QueueDefinition, ...]]:
+        """The queues for one message, each once, in an order that is stable between changes.
+
+        Raises as `check_publish`, whatever the key: an empty tuple means unroutable.
+        """
+        self.check_publish(exchange_name)
+        if not exchange_name:
+            queue = self._queues.get(routing_key)
+            return () if queue is None else (queue,)
+        exchange = self.exchange(exchange_name)
+        if exchange.is_plain:
+            yield
+            # Without bindings to exchanges, its destinations are all queues.
+            return cast("tuple[QueueDefinition, ...]", exchange.route(routing_key))
+        return (yield from walk(self, exchange, (routing_key,), {}))
+
+    def route_message(
+        self, exchange_name: str, routing_keys: Sequence[str], headers: Table
+    ) -> Steps[tuple[QueueDefinition, ...]]:
+        """The queues for one message with all that it is routed by; 404 as `route`.
+
+        Internal exchanges are not refused: that is a matter of who publishes.
+        """
+        if exchange_name:
+            return (yield from walk(self, self.exchange(exchange_name), routing_keys, headers))
+        queues = map(self._queues.get, dict.fromkeys(routing_keys))
+        return tuple(queue for queue in queues if queue is not None)
+
+    def reads_headers(self, exchange_name: str) -> bool:
+        """Whether headers may decide where a message to this exchange goes, or only its key."""
+        if not exchange_name:
+            return False
+        exchange = self.exchange(exchange_name)
+        if exchange.is_plain:
+            return False
+        found = self._reads_headers.get(exchange_name)
+        if found is None:
+            found = self._reads_headers[exchange_name] = leads_to_headers(self, exchange)
+        return found
+
+    # --- For Topology.
+
+    def exchange(self, name: str) -> Exchange:
+        """The exchange, or 404."""
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            raise self.not_found("exchange", name)
+        return exchange
+
+    def find_exchange(self, name: str) -> Exchange | None:
+        """The exchange, if there is one."""
+        return self._exchanges.get(name)
+
+    def find_queue(self, name: str) -> QueueDefinition | None:
+        """The queue, if there is one."""
+        return self._queues.get(name)
+
+    def queues(self) -> Collection[QueueDefinition]:
+        """All queues, oldest first."""
+        return self._queues.values()
+
+    def exchanges(self) -> Collection[Exchange]:
+        """All exchanges but the default one."""
+        return self._exchanges.values()
+
+    def queues_of(self, owner: object) -> tuple[QueueDefinition, ...]:
+        """The exclusive queues of a connection, oldest first."""
+        return tuple(self._queues_by_owner.get(owner, ()))
+
+    def bindings_to(self, destination: Destination) -> Collection[BindingDefinition]:
+        """The bindings that lead to a queue or an exchange, oldest first.
+
+        Without the default exchange's.
+        """
+        return self._bindings_by_destination[destination].values()
+
+    def not_found(self, kind: str, name: str) -> SoftError:
+        """404 for an exchange or a queue."""
+        return SoftError(NOT_FOUND, f"no {resource(kind, name, self.vhost)}")
+
+    def forget_routes(self) -> None:
+        """Have channels look up their routes anew: what their users may do has changed."""
+        self.version += 1
+
+    # --- Changes.
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Make the changes, each of which must be possible, in their order."""
+        self.version += 1
+        self._reads_headers.clear()
+        for change in changes:
+            self._apply(change)
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case AddBinding(binding):
+                destination = self._destination(binding)
+                self._exchanges[binding.source].bind(binding, destination)
+                self._bindings_by_destination[destination][binding.identity] = binding
+            case RemoveBinding(binding):
+                destination = self._destination(binding)
+                self._exchanges[binding.source].unbind(binding, destination)
+                del self._bindings_by_destination[destination][binding.identity]
+            case AddQueue(queue):
+                self._add_queue(queue)
+            case RemoveQueue(queue):
+                self._remove_queue(queue)
+            case AddExchange(exchange):
+                self._add_exchange(exchange)
+            case RemoveExchange(exchange):
+                assert not self._exchanges[exchange.name].bindings, exchange
+                assert not self._bindings_by_destination[exchange], exchange
+                del self._exchanges[exchange.name]
+                del self._bindings_by_destination[exchange]
+
+    def _destination(self, binding: BindingDefinition) -> Destination:
+        if binding.destination_kind == TO_EXCHANGE:
+            return self._exchanges[binding.destination].definition
+        return self._queues[binding.destination]
+
+    def _add_exchange(self, definition: ExchangeDefinition) -> None:
+        assert definition.name not in self._exchanges, definition
+        self._exchanges[definition.name] = BUILT_TYPES[definition.type_name](definition)
+        self._bindings_by_destination[definition] = {}
+
+    def _add_queue(self, queue: QueueDefinition) -> None:
+        assert queue.name not in self._queues, queue
+        self._queues[queue.name] = queue
+        self._bindings_by_destination[queue] = {}
+        if queue.exclusive:
+            self._queues_by_owner.setdefault(queue.owner, {})[queue] = None
+
+    def _remove_queue(self, queue: QueueDefinition) -> None:
+        assert self._queues[queue.name] is queue, queue
+        assert not self._bindings_by_destination[queue], queue
+        del self._queues[queue.name]
+        del self._bindings_by_destination[queue]
+        if queue.exclusive:
+            owned = self._queues_by_owner[queue.owner]
+            del owned[queue]
+            if not owned:
+                del self._queues_by_owner[queue.owner]

@@ -1,0 +1,311 @@
+"""A channel's publishing side: numbers, routes, returns and the owed confirms of each publish.
+
+One batch at a time: its distinct keys are routed once each, its indexes divided among the queues,
+and the channel's actor tells every queue once. What the queues answer comes back through
+`unconfirmed`, and `answers` makes the frames that the publisher gets.
+
+A basic.return carries no delivery tag, so a client cannot tell which publish it means. For a client
+that announced the capability `return_delivery_tag`, the publisher adds the header `x-delivery-tag`,
+the publish's seq_no, to the returned message.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...amqp_frames.constants import CONTENT_HEADER_BYTES, EMPTY_FRAME_BYTES
+from ...amqp_frames.errors import AmqpError
+from ...amqp_frames.messages.batch import TTL_NONE, Batch, Indexes
+from ...amqp_frames.messages.copies import with_properties
+from ...amqp_frames.messages.deliveries import (
+    BASIC_ACK,
+    BASIC_NACK,
+    encode_answers,
+    encode_returns,
+    encode_tagged_return,
+)
+from ...amqp_frames.properties import decode_properties, encode_properties
+from ...amqp_frames.values.field_table import Field
+from ..definitions import QueueDefinition
+from ..exchanges.steps import Steps
+from .properties import PublishProperties
+from .routes import Route, Routes, divide, durable_indexes, property_octets
+from .unconfirmed import Unconfirmed, coalesce
+
+TAG_HEADER = "x-delivery-tag"
+
+
+def encode_returned(
+    batch: Batch,
+    indexes: Sequence[int],
+    first_seq_no: int,
+    channel_number: int,
+    frame_max_bytes: int,
+    tags_returns: bool,
+) -> bytes:
+    """The frames of basic.return 312 for these messages, each directly before its ack."""
+    if not tags_returns or not first_seq_no:
+        return encode_returns(batch, indexes, first_seq_no, channel_number, frame_max_bytes)
+    properties_bytes_max = (
+        (frame_max_bytes or 0xFFFFFFFF) - EMPTY_FRAME_BYTES - CONTENT_HEADER_BYTES
+    )
+    pieces = []
+    for index in indexes:
+        properties = _tagged(batch, index, first_seq_no + index)
+        if len(properties) <= properties_bytes_max:
+            pieces.append(
+                encode_tagged_return(
+                    batch, index, first_seq_no, channel_number, frame_max_bytes, properties
+                )
+            )
+        else:
+            # A content header cannot be split: this one has no room for the tag.
+            pieces.append(
+                encode_returns(batch, (index,), first_seq_no, channel_number, frame_max_bytes)
+            )
+    return b"".join(pieces)
+
+
+def _tagged(batch: Batch, index: int, seq_no: int) -> bytes:
+    """The message's properties with the tag among its headers."""
+    header = batch.headers[index]
+    size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
+    properties = decode_properties(batch.wire, header + 19, header + 7 + size)
+    headers = dict(properties.headers or {})
+    headers[TAG_HEADER] = Field("long", seq_no)
+    return encode_properties(properties._replace(headers=headers))
+
+
+class Routed(NamedTuple):
+    """What to do with a batch: write `frames`, tell each queue its indexes, then fail if `error`.
+
+    Messages from the first error on are not published: `message_count` are before it. What queues
+    are told are indexes into `batch`: the batch that was routed, or a copy in which properties that
+    must not stay are gone.
+    """
+
+    batch: Batch
+    message_count: int
+    first_seq_no: int
+    told: dict[QueueDefinition, Indexes]
+    frames: bytes
+    error: AmqpError | None
+    # Names of reply consumers and the indexes that are theirs, at most once.
+    replies: Mapping[str, Indexes]
+
+
+class Held(NamedTuple):
+    """A batch of a transaction: checked, and routed when it is committed.
+
+    `further` has the routing keys that messages have beside their own.
+    """
+
+    batch: Batch
+    further: Mapping[int, Sequence[str]]
+
+
+class Publisher:
+    """Publishes of one channel. `next_batch_number` numbers batches broker-wide."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        next_batch_number: Callable[[], int],
+        channel_number: int,
+        frame_max_bytes: int,
+        user: str,
+        tags_returns: bool,
+        may_impersonate: Callable[[], bool],
+    ) -> None:
+        self.unconfirmed = Unconfirmed()
+        self.confirm_mode = False
+        # In tx mode: numbered as in confirm mode, but the answer is the commit's.
+        self.transactional = False
+        # Starts at 1 at confirm.select; publishes before it use up no number.
+        self._next_seq_no = 1
+        self._next_batch_number = next_batch_number
+        self._channel_number = channel_number
+        self._frame_max_bytes = frame_max_bytes
+        self._properties = PublishProperties(user, may_impersonate)
+        self._tags_returns = tags_returns
+        self._routes = routes
+
+    def route(self, batch: Batch) -> Steps[Routed]:
+        """Number and route a batch, and note what its queues owe.
+
+        In steps, none if all its routes are kept; the last one records the owed confirms. The next
+        batch is to wait for that.
+        """
+        routes = yield from self._routes.of_keys(batch)
+        count, error = _sound_count(batch, [route.error for route in routes])
+        further: Mapping[int, Sequence[str]] = {}
+        if batch.flagged:
+            came = batch
+            count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+            # The window was told of the batch as it came, and is given back what queues get.
+            self.unconfirmed.released_bytes += came.wire_bytes() - batch.wire_bytes()
+        return (yield from self._route_sound(batch, routes, count, error, further))
+
+    def hold(self, batch: Batch) -> Held:
+        """Check a batch for a transaction; AmqpError if one of its messages is a mistake."""
+        count, error = _sound_count(batch, self._routes.faults_of(batch))
+        further: Mapping[int, Sequence[str]] = {}
+        if batch.flagged:
+            count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+        if error is not None:
+            raise error
+        return Held(batch, further)
+
+    def check_held(self, held: Held) -> None:
+        """Raise if the held publishes have no route any more."""
+        for fault in self._routes.faults_of(held.batch):
+            if fault is not None:
+                raise fault
+
+    def route_held(self, held: Held) -> Steps[Routed]:
+        """Route a batch of a transaction that is being committed, in steps as `route`."""
+        batch = held.batch
+        routes = yield from self._routes.of_keys(batch)
+        count, error = _sound_count(batch, [route.error for route in routes])
+        further = {index: keys for index, keys in held.further.items() if index < count}
+        return (yield from self._route_sound(batch, routes, count, error, further))
+
+    def _route_sound(
+        self,
+        batch: Batch,
+        routes: list[Route],
+        count: int,
+        error: AmqpError | None,
+        further: Mapping[int, Sequence[str]],
+    ) -> Steps[Routed]:
+        """Route the first `count` messages; `further` has routing keys beside their own."""
+        keys: Sequence[int] = batch.keys
+        if further:
+            keys = yield from self._with_further(batch, routes, further)
+        keys = yield from self._routes.by_headers(batch, routes, keys, count)
+        batch.number = self._next_batch_number()
+        first_seq_no = 0
+        if self.confirm_mode or self.transactional:
+            first_seq_no = self._next_seq_no
+            self._next_seq_no += count
+        told, unrouted = divide(keys, [route.queues for route in routes], count)
+        batch.durable = durable_indexes(batch, told, count)
+        frames = b""
+        unconfirmed = self.unconfirmed
+        if unrouted:
+            mandatory = [index for index in unrouted if routes[keys[index]].mandatory]
+            # Return before confirm: each return goes out with its own ack directly behind it,
+            # and these numbers take no part in the coalescing of the others.
+            frames = encode_returned(
+                batch,
+                mandatory,
+                first_seq_no if self.confirm_mode else 0,
+                self._channel_number,
+                self._frame_max_bytes,
+                self._tags_returns,
+            )
+            if self.confirm_mode and len(mandatory) < len(unrouted):
+                dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
+                unconfirmed.confirm_unrouted(first_seq_no, dropped)
+        unconfirmed.insert(batch, first_seq_no, told)
+        numbered_from = first_seq_no if self.confirm_mode else 0
+        replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
+        return Routed(batch, count, numbered_from, told, frames, error, replies)
+
+    def set_reply_name(self, name: str) -> None:
+        """The secret name of the channel's reply consumer; "" if it has none."""
+        self._properties.set_reply_name(name)
+
+    def answers(self) -> bytes:
+        """The acks and nacks that can be sent now; acks before nacks, as in RabbitMQ."""
+        if self.transactional:
+            # tx.commit-ok, or its refusal, answers for all of them.
+            return b""
+        unconfirmed = self.unconfirmed
+        confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
+        if not confirmed and not rejected:
+            return b""
+        smallest = unconfirmed.smallest()
+        frames = b""
+        if confirmed:
+            cumulative, singles = coalesce(confirmed, rejected, smallest)
+            frames = encode_answers(self._channel_number, BASIC_ACK, cumulative, singles)
+        if rejected:
+            cumulative, singles = coalesce(rejected, confirmed, smallest)
+            frames += encode_answers(self._channel_number, BASIC_NACK, cumulative, singles)
+        confirmed.clear()
+        rejected.clear()
+        return frames
+
+    def _look_into(
+        self, batch: Batch, flagged: Sequence[int], count: int, error: AmqpError | None
+    ) -> tuple[int, AmqpError | None, Mapping[int, Sequence[str]], Batch]:
+        """Look into the messages with properties that publishing depends on.
+
+        Returns how many messages are sound and the fault of the next one; routing keys that
+        messages have beside their own; and the batch, or a copy in which properties are rewritten.
+        """
+        further: dict[int, Sequence[str]] = {}
+        rewritten: dict[int, bytes] = {}
+        ttls_ms: array[int] | None = None
+        for index in flagged:
+            if index >= count:
+                break
+            looked = self._properties.look(property_octets(batch, index))
+            if looked.error is not None:
+                count, error = index, looked.error
+                break
+            if looked.routing_keys:
+                further[index] = looked.routing_keys
+            if looked.rewritten is not None:
+                rewritten[index] = looked.rewritten
+            if looked.ttl_ms is not None:
+                if ttls_ms is None:
+                    ttls_ms = array("Q", [TTL_NONE]) * len(batch.starts)
+                ttls_ms[index] = looked.ttl_ms
+        if rewritten:
+            batch = with_properties(batch, rewritten)
+        batch.ttls_ms = ttls_ms
+        return count, error, further, batch
+
+    def _with_further(
+        self, batch: Batch, routes: list[Route], further: Mapping[int, Sequence[str]]
+    ) -> Steps[Sequence[int]]:
+        """Each message's number of route; those with further keys get routes added for them."""
+        keys = list(batch.keys)
+        numbers: dict[tuple[int, Sequence[str]], int] = {}
+        for index, routing_keys in further.items():
+            number = keys[index]
+            same = number, routing_keys
+            if same not in numbers:
+                numbers[same] = len(routes)
+                key, route = batch.distinct[number], routes[number]
+                routes.append((yield from self._routes.with_keys(key, route, routing_keys)))
+            keys[index] = numbers[same]
+        return keys
+
+
+def _divide_replies(
+    keys: Sequence[int], routes: Sequence[Route], count: int
+) -> Mapping[str, Indexes]:
+    """Each reply consumer's indexes."""
+    replies: dict[str, array[int]] = {}
+    if any(route.replies for route in routes):
+        for index, number in enumerate(keys[:count]):
+            for name in routes[number].replies:
+                replies.setdefault(name, array("I")).append(index)
+    return replies
+
+
+def _sound_count(batch: Batch, faults: Sequence[AmqpError | None]) -> tuple[int, AmqpError | None]:
+    """How many messages come before the first whose key has a fault, and that fault."""
+    count = len(batch.starts)
+    error: AmqpError | None = None
+    for number, fault in enumerate(faults):
+        if fault is not None:
+            first = batch.keys.index(number)
+            if first < count:
+                count, error = first, fault
+    return count, error

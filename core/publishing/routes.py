@@ -1,0 +1,279 @@
+"""Where publishes lead: the routes of keys, and of messages that have their own.
+
+A key (exchange, routing key and bits, as in a batch) has one route, which is kept until the
+topology or what its user may do changes: most publishers use few keys. Where headers decide, a
+route belongs to one message; those of one batch with the same properties share it.
+
+Routes are kept for all connections of a user to a vhost together (vhost_users.py), since they are
+the same for all of them, and for no longer than there is one. Publishers choose their keys, so
+`RouteMemory` bounds the kept routes for the node. `divide` divides the messages of a batch among
+the queues that get them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from ...amqp_frames.constants import NOT_IMPLEMENTED
+from ...amqp_frames.errors import AmqpError, HardError
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.publishes import IMMEDIATE
+from ...amqp_frames.properties import decode_properties
+from ..definitions import QueueDefinition
+from ..exchanges.steps import Steps
+from ..exchanges.table import ExchangeTable
+from .properties import PUBLISH
+from .reply_consumers import reply_names
+
+
+def divide(
+    keys: Sequence[int], routes: Sequence[Sequence[QueueDefinition]], count: int
+) -> tuple[dict[QueueDefinition, Indexes], Sequence[int]]:
+    """Each queue's indexes, and those that no queue gets.
+
+    Message k of the first `count` goes to the queues `routes[keys[k]]`.
+    """
+    everything = range(count)
+    if not count:
+        return {}, everything
+    if len(routes) == 1:
+        queues = routes[0]
+        return dict.fromkeys(queues, everything), () if queues else everything
+    rows: list[list[int]] = [[] for _ in routes]
+    for index, number in enumerate(keys[:count]):
+        rows[number].append(index)
+    by_queue: dict[QueueDefinition, list[list[int]]] = {}
+    unrouted: list[list[int]] = []
+    for queues, row in zip(routes, rows, strict=True):
+        if row:
+            if not queues:
+                unrouted.append(row)
+            for queue in queues:
+                by_queue.setdefault(queue, []).append(row)
+    told: dict[QueueDefinition, Indexes] = {}
+    for queue, parts in by_queue.items():
+        told[queue] = everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
+    return told, _in_order(unrouted) if unrouted else ()
+
+
+def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
+    return rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
+
+
+def durable_indexes(
+    batch: Batch, told: dict[QueueDefinition, Indexes], count: int
+) -> Indexes | None:
+    """The persistent messages that reach a durable queue; None if these are all."""
+    persistent = batch.persistent
+    persistent_count = persistent.count(1)
+    if not persistent_count:
+        return range(0)
+    reached = [indexes for queue, indexes in told.items() if queue.durable]
+    if not reached:
+        return range(0)
+    if len(reached) == 1 or any(len(indexes) == count for indexes in reached):
+        indexes: Sequence[int] = max(reached, key=len)
+    else:
+        indexes = sorted(set(chain.from_iterable(reached)))
+    if persistent_count == len(batch.starts) and len(indexes) == len(batch.starts):
+        return None
+    return array("I", [index for index in indexes if persistent[index]])
+
+
+_MANDATORY = 1
+# What a route takes up beside its key and 8 bytes for each of its queues.
+ROUTE_BYTES: Final = 400
+ROUTES_KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Route(NamedTuple):
+    """Where one key, or one message, leads, or why it cannot be published to.
+
+    With `by_headers` the key alone does not say: each message has a route of its own. `further`
+    are routing keys beside the key's.
+    """
+
+    queues: tuple[QueueDefinition, ...]
+    mandatory: bool
+    error: AmqpError | None
+    by_headers: bool = False
+    further: Sequence[str] = ()
+    # Names of reply consumers; they are no queues.
+    replies: tuple[str, ...] = ()
+
+
+class RouteMemory:
+    """What the kept routes of a node take up together."""
+
+    def __init__(self, bytes_max: int = ROUTES_KEPT_BYTES_MAX) -> None:
+        self.used_bytes = 0
+        self._bytes_max = bytes_max
+        self._keepers: dict[Routes, None] = {}
+
+    def reserve(self, keeper: Routes, byte_count: int) -> None:
+        """So much more is kept; past the limit whoever keeps most forgets all of it."""
+        self._keepers[keeper] = None
+        self.used_bytes += byte_count
+        while self.used_bytes > self._bytes_max:
+            max(self._keepers, key=_kept_bytes).forget()
+
+    def give_back(self, keeper: Routes, byte_count: int) -> None:
+        """The keeper has forgotten all that it kept."""
+        self.used_bytes -= byte_count
+        self._keepers.pop(keeper, None)
+
+
+class Routes:
+    """The routes of one user in one vhost. `check_write` raises 403 if he may not write."""
+
+    def __init__(
+        self, table: ExchangeTable, check_write: Callable[[str], None], memory: RouteMemory
+    ) -> None:
+        self._table = table
+        self._check_write = check_write
+        self._memory = memory
+        self._kept: dict[bytes, Route] = {}
+        self.kept_bytes = 0
+        self._version = -1
+        self._is_closed = False
+        # Whether any of those kept goes by headers; most users never meet one.
+        self._has_by_headers = False
+        # Whether any route ever led to a reply consumer; most users never answer one.
+        self.has_replies = False
+
+    def forget(self) -> None:
+        """Keep none of them; they are looked up anew."""
+        self._kept.clear()
+        self._memory.give_back(self, self.kept_bytes)
+        self.kept_bytes = 0
+
+    def close(self) -> None:
+        """The last connection has gone: keep nothing from now on."""
+        self._is_closed = True
+        self.forget()
+
+    def faults_of(self, batch: Batch) -> list[AmqpError | None]:
+        """Why the batch's distinct keys cannot be published to, without a look where they lead."""
+        return [self._fault_of(key) for key in batch.distinct]
+
+    def of_keys(self, batch: Batch) -> Steps[list[Route]]:
+        """The routes of the batch's distinct keys.
+
+        Kept routes take no step. What changes between steps, changes for the rest: as if
+        they had been published a little later.
+        """
+        routes: list[Route] = []
+        for key in batch.distinct:
+            # Each time: between two steps there may have been a change.
+            if self._version != self._table.version:
+                self.forget()
+                self._version = self._table.version
+                self._has_by_headers = False
+            route = self._kept.get(key)
+            if route is None:
+                route = yield from self._look_up(key)
+                self._keep(key, route)
+            routes.append(route)
+        return routes
+
+    def with_keys(self, key: bytes, route: Route, further: Sequence[str]) -> Steps[Route]:
+        """The route of a message that has these routing keys, too; each queue gets it once."""
+        exchange, routing_key = _names(key)
+        keys = (routing_key, *further)
+        queues = yield from self._table.route_message(exchange, keys, {})
+        return route._replace(queues=queues, further=further, replies=self._replies(exchange, keys))
+
+    def by_headers(
+        self, batch: Batch, routes: list[Route], numbers: Sequence[int], count: int
+    ) -> Steps[Sequence[int]]:
+        """Let headers have their say on the messages before `count`.
+
+        `numbers` has each message's route; the same is returned, unless some have routes of their
+        own, which are added to `routes`.
+        """
+        if not self._has_by_headers or not any(route.by_headers for route in routes):
+            return numbers
+        own = array("I", numbers)
+        known: dict[tuple[int, bytes], int] = {}
+        for index, number in enumerate(numbers[:count]):
+            route = routes[number]
+            if route.by_headers:
+                properties = property_octets(batch, index)
+                same = number, properties
+                if same not in known:
+                    known[same] = len(routes)
+                    key = batch.distinct[batch.keys[index]]
+                    routes.append((yield from self._of_message(key, route, properties)))
+                own[index] = known[same]
+        return own
+
+    def _keep(self, key: bytes, route: Route) -> None:
+        self._has_by_headers = self._has_by_headers or route.by_headers
+        # After a mistake its channel is closed, so there is nobody to ask again. A result from
+        # before a change may be wrong by now, or another channel was faster.
+        is_late = self._version != self._table.version or key in self._kept
+        if route.error is None and not self._is_closed and not is_late:
+            self._kept[key] = route
+            byte_count = ROUTE_BYTES + len(key) + 8 * len(route.queues)
+            self.kept_bytes += byte_count
+            self._memory.reserve(self, byte_count)
+
+    def _fault_of(self, key: bytes) -> AmqpError | None:
+        if key[-1] & IMMEDIATE:
+            return immediate_refused()
+        exchange, _routing_key = _names(key)
+        try:
+            self._check_write(exchange)
+            self._table.check_publish(exchange)
+        except AmqpError as error:
+            error.class_id, error.method_id = PUBLISH
+            # The frames of its traceback refer to the whole batch.
+            return error.with_traceback(None)
+        return None
+
+    def _look_up(self, key: bytes) -> Steps[Route]:
+        fault = self._fault_of(key)
+        if fault is not None:
+            return Route((), False, fault)
+        exchange, routing_key = _names(key)
+        queues = yield from self._table.route(exchange, routing_key)
+        by_headers = self._table.reads_headers(exchange)
+        replies = self._replies(exchange, (routing_key,))
+        return Route(queues, bool(key[-1] & _MANDATORY), None, by_headers, replies=replies)
+
+    def _replies(self, exchange: str, routing_keys: Sequence[str]) -> tuple[str, ...]:
+        replies = reply_names(exchange, routing_keys)
+        self.has_replies = self.has_replies or bool(replies)
+        return replies
+
+    def _of_message(self, key: bytes, route: Route, properties: bytes) -> Steps[Route]:
+        exchange, routing_key = _names(key)
+        headers = decode_properties(properties, 0, len(properties)).headers or {}
+        keys = (routing_key, *route.further)
+        queues = yield from self._table.route_message(exchange, keys, headers)
+        return route._replace(queues=queues, by_headers=False)
+
+
+def _kept_bytes(routes: Routes) -> int:
+    return routes.kept_bytes
+
+
+def property_octets(batch: Batch, index: int) -> bytes:
+    """A message's property flags and values."""
+    header = batch.headers[index]
+    size = int.from_bytes(batch.wire[header + 3 : header + 7], "big")
+    return batch.wire[header + 19 : header + 7 + size]
+
+
+def immediate_refused() -> HardError:
+    """The refusal of a publish that asks for `immediate`, as RabbitMQ has it."""
+    return HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH)
+
+
+def _names(key: bytes) -> tuple[str, str]:
+    exchange_end = 1 + key[0]
+    exchange = key[1:exchange_end].decode("utf-8", "surrogateescape")
+    return exchange, key[exchange_end + 1 : -1].decode("utf-8", "surrogateescape")

@@ -1,0 +1,279 @@
+"""The publishes of one channel that queues still owe a confirm (RabbitMQ's rabbit_confirms).
+
+Per batch, for each queue, the indexes that were told to it: the very array, not a copy. A confirm
+releases indexes of one queue; a message is confirmed when its last queue has confirmed it, and
+rejected as soon as one rejects it. Either happens once: each number is answered exactly once.
+
+Publishes outside confirm mode are kept too, without a number: the bytes that they take up in the
+broker are released, so that the publisher's socket is read again, only when the queues have
+accepted them.
+
+RabbitMQ's cut-off rule decides which basic.ack and basic.nack frames answer a set of publishes: one
+frame with multiple=true answers everything below the smallest open number, and each higher number
+has its own frame. The cut-off also counts the answers of the other kind that are about to be sent,
+so that a cumulative ack never covers a number that will be nacked (rabbit_channel,
+coalesce_and_send). A lone answer is always multiple=false.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+
+# First and last of consecutive seq_nos.
+SeqRange = tuple[int, int]
+
+
+def merge(ranges: Sequence[SeqRange]) -> list[SeqRange]:
+    """Sort ranges and join those that touch."""
+    if len(ranges) < 2:
+        return list(ranges)
+    merged: list[SeqRange] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            if last > merged[-1][1]:
+                merged[-1] = (merged[-1][0], last)
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def coalesce(
+    ranges: Sequence[SeqRange], others: Sequence[SeqRange], smallest_open: int
+) -> tuple[int, list[SeqRange]]:
+    """The answers for the numbers in `ranges`: one cumulative tag (0: none), then single ones.
+
+    `others` are answers of the other kind sent in the same go; `smallest_open` is the smallest
+    unconfirmed number, 0 if there is none.
+    """
+    merged = merge(ranges)
+    if not merged:
+        return 0, []
+    if len(merged) == 1 and merged[0][0] == merged[0][1]:
+        return 0, merged
+    cut_off = smallest_open or merged[-1][1] + 1
+    for first, _last in others:
+        if first < cut_off:
+            cut_off = first
+    cumulative = 0
+    singles: list[SeqRange] = []
+    for first, last in merged:
+        if last < cut_off:
+            cumulative = last
+        elif first < cut_off:
+            cumulative = cut_off - 1
+            singles.append((cut_off, last))
+        else:
+            singles.append((first, last))
+    return cumulative, singles
+
+
+def taken(
+    open_ranges: list[SeqRange], said: Sequence[SeqRange]
+) -> tuple[list[SeqRange], list[SeqRange]]:
+    """Split the open ranges into answered and open ones; both ascending, as both came."""
+    found: list[SeqRange] = []
+    left: list[SeqRange] = []
+    place = 0
+    for first, last in open_ranges:
+        at = first
+        while place < len(said) and said[place][1] < at:
+            place += 1
+        step = place
+        while step < len(said) and said[step][0] <= last:
+            low, high = max(said[step][0], at), min(said[step][1], last)
+            if low > at:
+                left.append((at, low - 1))
+            found.append((low, high))
+            at = high + 1
+            step += 1
+        if at <= last:
+            left.append((at, last))
+    return found, left
+
+
+class _Pending:
+    """One batch: who owes what of it. `open_count` messages are not answered yet."""
+
+    __slots__ = ("batch", "first_seq_no", "is_open", "open_count", "owed", "told", "whole")
+
+    def __init__(
+        self, batch: Batch, first_seq_no: int, told: dict[object, Indexes], open_count: int
+    ) -> None:
+        self.batch = batch
+        self.first_seq_no = first_seq_no
+        # What each queue owes.
+        self.told = told
+        self.open_count = open_count
+        # Was every queue told every message? Then queues are counted, not messages.
+        self.whole = all(len(indexes) == len(batch.starts) for indexes in told.values())
+        # Per message how many queues owe it, and whether it is not answered. Made when needed: not
+        # while a single queue owes, nor while each queue confirms all in one go.
+        self.owed: list[int] | None = None
+        self.is_open = bytearray()
+
+    def count_owners(self) -> None:
+        """Count messages from now on."""
+        self.owed = [0] * len(self.batch)
+        self.is_open = bytearray(len(self.batch))
+        for indexes in self.told.values():
+            for index in indexes:
+                self.owed[index] += 1
+                self.is_open[index] = 1
+
+    def smallest_open(self) -> int:
+        """The smallest number that is not answered; there must be one."""
+        if self.owed is None:
+            return self.first_seq_no + min(indexes[0] for indexes in self.told.values())
+        return self.first_seq_no + self.is_open.find(1)
+
+
+class Unconfirmed:
+    """What one channel waits for, and what it may now answer.
+
+    `confirmed` and `rejected` are ranges of seq_nos to be answered; the channel takes and clears
+    them. `released_bytes` counts the wire bytes of batches that no queue owes any of.
+    """
+
+    __slots__ = ("_open", "_rest", "confirmed", "rejected", "released_bytes")
+
+    def __init__(self) -> None:
+        # Batches with numbers to answer, in the order of their numbers; and the others: publishes
+        # outside confirm mode, and answered ones that some queue has not confirmed yet.
+        self._open: dict[Batch, _Pending] = {}
+        self._rest: dict[Batch, _Pending] = {}
+        self.confirmed: list[SeqRange] = []
+        self.rejected: list[SeqRange] = []
+        self.released_bytes = 0
+
+    def __len__(self) -> int:
+        """How many numbered publishes are open."""
+        return sum(pending.open_count for pending in self._open.values())
+
+    def open_count(self, batch: Batch) -> int:
+        """How many numbered publishes of this batch are open."""
+        pending = self._open.get(batch)
+        return pending.open_count if pending is not None else 0
+
+    def first_seq_no(self, batch: Batch) -> int:
+        """The number of the batch's first message; 0 if it has none, or nobody owes any of it."""
+        pending = self._open.get(batch) or self._rest.get(batch)
+        return 0 if pending is None else pending.first_seq_no
+
+    def insert(self, batch: Batch, first_seq_no: int, told: Mapping[Any, Indexes]) -> None:
+        """A batch was told to these queues; `first_seq_no` 0 outside confirm mode.
+
+        Its messages that were told to nobody are not waited for.
+        """
+        if not told:
+            self.released_bytes += batch.wire_bytes()
+            return
+        open_count = max(map(len, told.values()))
+        if open_count < len(batch.starts) and len(told) > 1:
+            open_count = len(set().union(*told.values()))
+        pending = _Pending(batch, first_seq_no, dict(told), open_count)
+        (self._open if first_seq_no else self._rest)[batch] = pending
+
+    def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
+        """Messages that matched no queue and were not mandatory: confirmed at once."""
+        _append_ranges(first_seq_no, indexes, self.confirmed)
+
+    def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> None:
+        """A queue has these messages, on disk where that is promised."""
+        self._answer(queue, batch, indexes, rejects=False)
+
+    def reject(self, queue: object, batch: Batch, indexes: Indexes) -> None:
+        """A queue will never have these messages; others' confirms of them no longer count."""
+        self._answer(queue, batch, indexes, rejects=True)
+
+    def queue_down(self, queue: object) -> None:
+        """A queue died: it rejects all that it still owed."""
+        for pendings in (self._open, self._rest):
+            for pending in list(pendings.values()):
+                indexes = pending.told.get(queue)
+                if indexes is not None:
+                    self.reject(queue, pending.batch, indexes)
+
+    def smallest(self) -> int:
+        """The smallest number that is not answered; 0 if all are."""
+        for pending in self._open.values():
+            return pending.smallest_open()
+        return 0
+
+    def _answer(self, queue: object, batch: Batch, indexes: Indexes, *, rejects: bool) -> None:
+        """A queue says its part about messages; what it says of those it does not owe is nothing.
+
+        State before effects: what it owes shrinks, then what nobody owes is to be answered.
+        """
+        pending = self._open.get(batch) or self._rest.get(batch)
+        if pending is None:
+            return
+        told = pending.told.get(queue)
+        if told is None:
+            return
+        named, rest = _divide(told, indexes)
+        is_alone = len(pending.told) == 1
+        if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
+            pending.count_owners()
+        if rest:
+            pending.told[queue] = array("I", rest)
+        else:
+            del pending.told[queue]
+        if pending.owed is not None:
+            named = _done(pending.owed, pending.is_open, named, rejects)
+        elif not is_alone:
+            # Others owe the very same messages.
+            named = ()
+        pending.open_count -= len(named)
+        if pending.first_seq_no:
+            into = self.rejected if rejects else self.confirmed
+            _append_ranges(pending.first_seq_no, named, into)
+        if not pending.told:
+            self._open.pop(batch, None)
+            self._rest.pop(batch, None)
+            self.released_bytes += batch.wire_bytes()
+        elif not pending.open_count and batch in self._open:
+            self._rest[batch] = self._open.pop(batch)
+
+
+def _divide(told: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
+    """Split `told` into the part among these indexes, and the rest."""
+    if indexes is told or indexes == told:
+        return told, ()
+    among = set(indexes)
+    return (
+        [index for index in told if index in among],
+        [index for index in told if index not in among],
+    )
+
+
+def _done(
+    owed: list[int], is_open: bytearray, named: Sequence[int], rejects: bool
+) -> Sequence[int]:
+    """Take one owner from each of these messages; which of them are answered by that."""
+    done = []
+    for index in named:
+        owed[index] -= 1
+        if is_open[index] and (rejects or not owed[index]):
+            is_open[index] = 0
+            done.append(index)
+    return done
+
+
+def _append_ranges(first_seq_no: int, indexes: Sequence[int], into: list[SeqRange]) -> None:
+    """Add ascending indexes as ranges of seq_nos."""
+    if not indexes:
+        return
+    if indexes[-1] - indexes[0] == len(indexes) - 1:
+        into.append((first_seq_no + indexes[0], first_seq_no + indexes[-1]))
+        return
+    low = high = indexes[0]
+    for index in indexes:
+        if index > high + 1:
+            into.append((first_seq_no + low, first_seq_no + high))
+            low = index
+        high = index
+    into.append((first_seq_no + low, first_seq_no + high))

@@ -1,0 +1,81 @@
+"""The parts that a queue's arguments ask for: chosen when it is made, or changed later.
+
+A queue without such arguments has none of them, and pays nothing for them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.values.field_table import Table
+from .attempts import attempts_part
+from .consumers import Consumers, SingleActiveConsumers
+from .dedup import deduplication_part
+from .expiry import Deadlines, deadlines_part, spans_of
+from .length import length_part
+from .parts import Part
+from .ready import Ready
+from .ready_by_priority import ReadyByPriority
+from .rules import MessageQueue
+
+# Batch, indexes, first entry id, attempts so far, and when they expire, as `spans_of` takes them.
+Run = tuple[Batch, Indexes, int, int, "int | array[int]"]
+
+# Each makes a part from the arguments of a queue, which were checked, if they ask for it. Parts
+# that are called at the same place are called in this order. A new part is added here.
+PART_MAKERS: Final[tuple[Callable[[Table], Part | None], ...]] = (
+    deduplication_part,
+    length_part,
+    deadlines_part,
+    attempts_part,
+)
+
+
+def make_queue(
+    identity: object, durable: bool, arguments: Table, delivery_window_bytes_max: int
+) -> MessageQueue:
+    """An empty queue with the parts that its arguments, which were checked, ask for."""
+    messages = MessageQueue(identity, durable, delivery_window_bytes_max)
+    equip(messages, arguments, delivery_window_bytes_max)
+    return messages
+
+
+def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:
+    """Give a queue the parts that these arguments ask for, and take away all others.
+
+    The queue may be in use: parts that are replaced hand their state on. `dispatch` is to be called
+    then, because messages may have to leave.
+    """
+    messages.dead_letters = "x-dead-letter-exchange" in arguments
+    made = (make(arguments) for make in PART_MAKERS)
+    messages.compose([part for part in made if part is not None])
+    priority_max = _priority_max(arguments)
+    if priority_max != messages.ready.priority_max:
+        messages.order_by(ReadyByPriority(priority_max) if priority_max else Ready())
+    single_active = arguments.get("x-single-active-consumer")
+    kind = Consumers
+    if single_active is not None and single_active.value is True:
+        kind = SingleActiveConsumers
+    if type(messages.consumers) is not kind:
+        messages.serve(kind(delivery_window_bytes_max, messages.identity))
+
+
+def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
+    """Give a new queue back what the journal kept, in the order of entry ids."""
+    for run in runs:
+        if run[-1] and messages.deadlines is None:
+            messages.compose((*messages.parts, Deadlines()))
+        for span in spans_of(*run):
+            messages.restore(span)
+
+
+def _priority_max(arguments: Table) -> int:
+    """The highest priority; with 0 every message has the same."""
+    priority_max = arguments.get("x-max-priority")
+    if priority_max is None:
+        return 0
+    assert isinstance(priority_max.value, int)
+    return priority_max.value

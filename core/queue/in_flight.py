@@ -1,0 +1,111 @@
+"""What a queue has delivered and not got back: the queue's side of a delivery.
+
+A Delivery is one row of messages handed to one channel in one go. The channel names parts of it
+by position when they are acked or requeued; the rest of it is kept here in ranges, so that a
+channel that dies gives back exactly what it still held.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from .consumers import Consumer
+from .span import Span
+
+
+def _first(positions: tuple[int, int]) -> int:
+    return positions[0]
+
+
+class Delivery:
+    """Messages of one span in a channel's hands; `consumer` is None for basic.get.
+
+    `attempts` counts this delivery too. `remaining` are ranges of positions, ascending, ends
+    exclusive, that are neither settled nor requeued.
+    """
+
+    __slots__ = (
+        "attempts",
+        "consumer",
+        "first_tag",
+        "queue",
+        "remaining",
+        "span",
+        "wire_bytes",
+    )
+
+    def __init__(self, span: Span, queue: object, consumer: Consumer | None) -> None:
+        self.span = span
+        self.queue = queue
+        self.consumer = consumer
+        self.attempts = span.attempts + 1
+        # What it takes of windows and gives back to them, whatever becomes of its batch meanwhile.
+        self.wire_bytes = span.wire_bytes()
+        # The delivery tag of its first message, when the channel has given it.
+        self.first_tag = 0
+        self.remaining: list[tuple[int, int]] = [(0, len(span))]
+
+    def remove(self, low: int, high: int) -> bool:
+        """Take positions low to high - 1 out; false if not all of them were still in."""
+        remaining = self.remaining
+        place = bisect_right(remaining, low, key=_first) - 1
+        if place < 0:
+            return False
+        first, end = remaining[place]
+        if high > end:
+            return False
+        remaining[place : place + 1] = [
+            part for part in ((first, low), (high, end)) if part[0] < part[1]
+        ]
+        return True
+
+
+class InFlight:
+    """All that a queue has out, by the channel that holds it."""
+
+    __slots__ = ("_by_channel", "message_count")
+
+    def __init__(self) -> None:
+        self._by_channel: dict[object, dict[Delivery, None]] = {}
+        self.message_count = 0
+
+    def add(self, channel: object, delivery: Delivery) -> None:
+        """Note that `channel` now holds the delivery."""
+        self._by_channel.setdefault(channel, {})[delivery] = None
+        self.message_count += len(delivery.span)
+
+    def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
+        """The channel gives positions low to high - 1 back; false if it does not hold them."""
+        held = self._by_channel.get(channel)
+        if held is None or delivery not in held or not delivery.remove(low, high):
+            return False
+        self.message_count -= high - low
+        if not delivery.remaining:
+            del held[delivery]
+            if not held:
+                del self._by_channel[channel]
+        return True
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """All deliveries in flight."""
+        for held in self._by_channel.values():
+            yield from held
+
+    def parts_of(self, channel: object) -> Iterator[tuple[Delivery, int, int]]:
+        """All that the channel holds, as parts of its deliveries."""
+        for delivery in self._by_channel.get(channel, ()):
+            for low, high in delivery.remaining:
+                yield delivery, low, high
+
+    def parts(self) -> Iterator[tuple[Delivery, int, int]]:
+        """All messages in flight, as parts of deliveries."""
+        for channel in self._by_channel:
+            yield from self.parts_of(channel)
+
+    def remove_channel(self, channel: object) -> Iterable[Delivery]:
+        """The channel is gone: everything that it still held."""
+        held = self._by_channel.pop(channel, {})
+        for delivery in held:
+            self.message_count -= sum(end - first for first, end in delivery.remaining)
+        return held

@@ -1,0 +1,122 @@
+"""The deliverable messages of a queue with `x-max-priority`: highest priority first.
+
+Within a priority they are in the order of entry ids, as in any queue (ready.py), and returned
+messages go to their old place there. To find the highest that there is costs the same however many
+there are; only new messages are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from .columns import read_priorities
+from .ready import Ready
+from .span import EntryRange, Span
+
+
+class ReadyByPriority(Ready):
+    """A Ready for each priority from 0 to `priority_max` that has had messages."""
+
+    __slots__ = ("_levels", "_occupied", "priority_max")
+
+    def __init__(self, priority_max: int) -> None:
+        super().__init__()
+        self.priority_max = priority_max
+        self._levels: dict[int, Ready] = {}
+        # Bit p is set while messages of priority p are here.
+        self._occupied = 0
+
+    def divide(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
+        """New messages by priority, highest first: rows that can be appended one by one.
+
+        Enqueued in this way, a batch of mixed priorities has its entry ids in long rows, and does
+        not fall into single messages.
+        """
+        priorities = read_priorities(batch, indexes, self.priority_max)
+        if _are_equal(priorities):
+            return (indexes,)
+        rows: dict[int, array[int]] = {}
+        for index, priority in zip(indexes, priorities, strict=True):
+            rows.setdefault(priority, array("I")).append(index)
+        return [rows[priority] for priority in sorted(rows, reverse=True)]
+
+    def append(self, span: Span) -> None:
+        """Add new messages, of any priorities; their entry ids are above all others."""
+        for level, row in self._rows_by_level(span):
+            level.append(row)
+
+    def put_back(self, span: Span) -> None:
+        """Return messages to their place; of any priorities, if the queue's order has changed."""
+        for level, row in self._rows_by_level(span):
+            level.put_back(row)
+
+    def _rows_by_level(self, span: Span) -> Iterator[tuple[Ready, Span]]:
+        """Rows of messages that are added now, each of one priority."""
+        priorities = read_priorities(span.batch, span.indexes, self.priority_max)
+        self.message_count += len(span)
+        if _are_equal(priorities):
+            yield self._level(priorities[0]), span
+            return
+        start, count = 0, len(priorities)
+        while start < count:
+            priority = priorities[start]
+            end = start + 1
+            while end < count and priorities[end] == priority:
+                end += 1
+            yield self._level(priority), span.part(start, end)
+            start = end
+
+    def head(self) -> Span | None:
+        """The row of messages that is next, not removed."""
+        return self._highest().head() if self._occupied else None
+
+    def dequeue(self, count: int) -> Span:
+        """Remove up to `count` messages (at least 1) that lie together at the head.
+
+        IndexError if there is none.
+        """
+        if not self._occupied:
+            raise IndexError("no message is ready")
+        highest = self._highest()
+        span = highest.dequeue(count)
+        if not highest.message_count:
+            self._occupied &= ~(1 << (self._occupied.bit_length() - 1))
+        self.message_count -= len(span)
+        return span
+
+    def withdraw(self, ranges: Sequence[EntryRange]) -> list[Span]:
+        """Remove those of these entries that are here, of whatever priorities; `ranges` ascend."""
+        withdrawn = []
+        for priority, level in self._levels.items():
+            withdrawn += level.withdraw(ranges)
+            if not level.message_count:
+                self._occupied &= ~(1 << priority)
+        self.message_count -= sum(map(len, withdrawn))
+        return withdrawn
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._levels.clear()
+        self._occupied = 0
+        self.message_count = 0
+
+    def __iter__(self) -> Iterator[Span]:
+        for priority in sorted(self._levels, reverse=True):
+            yield from self._levels[priority]
+
+    def _highest(self) -> Ready:
+        return self._levels[self._occupied.bit_length() - 1]
+
+    def _level(self, priority: int) -> Ready:
+        """The messages of that priority, of which there will be some now."""
+        self._occupied |= 1 << priority
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = Ready()
+        return level
+
+
+def _are_equal(priorities: bytes) -> bool:
+    return priorities.count(priorities[0]) == len(priorities)

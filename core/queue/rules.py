@@ -1,0 +1,645 @@
+"""The rules of one queue: which messages are ready, who gets them, which leave and which come back.
+
+A plain class without clock, socket or thread: each method changes the state and returns, in
+`Effects`, what the queue's actor must then do, in this order: append to the journal, confirm,
+deliver, settle in the journal.
+
+Every queue is of this class. Its arguments choose its parts (`construction.py`), and the rules
+call these in one order, which is written here and nowhere else:
+1. a publish: duplicates are put aside (`dedup.py`), expired messages leave the head, gates say how
+   many may enter, these get entry ids and deadlines, become ready, and are offered to consumers;
+2. whenever messages may be delivered or may have come back (`_dispatch`): expired messages leave
+   the head, bounds drop the oldest, and consumers get the rest in the order of `ready`;
+3. messages that come back: withdrawn ones vanish, judges send some away, the others return to
+   their old place.
+
+`parts.py` has the interfaces. A part that a queue lacks costs it a test for None or for an empty
+tuple, per batch and not per message.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from .batch_sweep import BatchSweep
+from .columns import has_times_to_live
+from .consumers import Consumer, Consumers
+from .dedup import Deduplication
+from .effects import EXPIRED, REJECTED, Effects
+from .expiry import (
+    EXPIRED_ROWS_MAX,
+    DeadlineRun,
+    Deadlines,
+    aligned,
+    deadline_of,
+    spans_in_runs,
+)
+from .in_flight import Delivery, InFlight
+from .parts import Bound, Gate, Judge, Part, Tally
+from .ready import Ready
+from .span import EntryRange, RefusedSpan, Span, ranges_of
+from .withdrawn import Withdrawn
+
+
+class MessageQueue:
+    """One queue's messages, consumers and deliveries.
+
+    `identity` stands for the queue in its deliveries; `durable` queues have their persistent
+    messages journalled. The caller sets `now_ms`, the time in milliseconds since the epoch, before
+    each call if the queue `needs_clock`.
+    """
+
+    __slots__ = (
+        "bounds",
+        "consumers",
+        "dead_letters",
+        "deadlines",
+        "deduplication",
+        "durable",
+        "gates",
+        "identity",
+        "in_flight",
+        "judges",
+        "needs_clock",
+        "next_entry_id",
+        "now_ms",
+        "parts",
+        "ready",
+        "spent",
+        "sweep",
+        "tallies",
+        "withdrawn",
+    )
+
+    def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
+        self.identity = identity
+        self.durable = durable
+        self.now_ms = 0
+        self.next_entry_id = 1
+        # Has it a dead-letter exchange?
+        self.dead_letters = False
+        # The parts that every queue has.
+        self.ready = Ready()
+        self.in_flight = InFlight()
+        self.consumers = Consumers(delivery_window_bytes_max, identity)
+        self.sweep = BatchSweep()
+        # The parts that its arguments ask for, and the places where these are called.
+        self.parts: tuple[Part, ...] = ()
+        self.deduplication: Deduplication | None = None
+        self.gates: tuple[Gate, ...] = ()
+        self.tallies: tuple[Tally, ...] = ()
+        self.deadlines: Deadlines | None = None
+        self.bounds: tuple[Bound, ...] = ()
+        self.judges: tuple[Judge, ...] = ()
+        self.needs_clock = False
+        # Rows that a judge sent away without a call that has effects, and why: they leave with the
+        # next dispatch. None, as `withdrawn`, while there are none.
+        self.spent: list[tuple[Span, str]] | None = None
+        self.withdrawn: Withdrawn | None = None
+
+    # --- Parts
+
+    def compose(self, parts: Sequence[Part]) -> None:
+        """Make these the queue's parts, in the order in which each place calls them.
+
+        A part that is in the queue already goes on; one of the same name that replaces another
+        adopts its state; a part that is not named leaves, but for its remainder. The
+        caller then calls `dispatch`, because the new parts may send messages away.
+        """
+        before = {part.name: part for part in self.parts}
+        kept = {part.name: part for part in parts}
+        for name, part in before.items():
+            rest = None if name in kept else part.remainder(self._all_rows())
+            if rest is not None:
+                kept[name] = rest
+        self.parts = tuple(kept.values())
+        self.deduplication = next((p for p in self.parts if isinstance(p, Deduplication)), None)
+        self.gates = tuple(part for part in self.parts if isinstance(part, Gate))
+        self.tallies = tuple(part for part in self.parts if isinstance(part, Tally))
+        self.deadlines = next((part for part in self.parts if isinstance(part, Deadlines)), None)
+        self.bounds = tuple(part for part in self.parts if isinstance(part, Bound))
+        self.judges = tuple(part for part in self.parts if isinstance(part, Judge))
+        self.needs_clock = self.deadlines is not None or self.deduplication is not None
+        for name, part in kept.items():
+            replaced = before.get(name)
+            if replaced is part:
+                continue
+            if replaced is not None:
+                part.succeed(replaced, self.now_ms)
+            if isinstance(part, Tally):
+                for span in self.ready:
+                    part.joined(span.batch, span.indexes)
+            if isinstance(part, Judge):
+                self._send_away(part)
+
+    def _send_away(self, judge: Judge) -> None:
+        """Have ready messages that a new judge refuses leave, as if they came back now."""
+        rows = [span for span in self.ready if span.attempts and judge.refuses(span.attempts)]
+        if rows:
+            ranges = sorted(
+                (span.first_entry_id, span.first_entry_id + len(span) - 1) for span in rows
+            )
+            spent = self.spent = self.spent or []
+            for span in self.ready.withdraw(ranges):
+                self._left_ready(span)
+                spent.append((span, judge.reason))
+
+    def order_by(self, ready: Ready) -> None:
+        """Have ready messages leave in the order of `ready`, which is empty."""
+        # As if all had come back: messages in flight may have their old places before or between.
+        for span in self.ready:
+            ready.put_back(span)
+        self.ready = ready
+
+    def serve(self, consumers: Consumers) -> None:
+        """Have `consumers`, which are none so far, choose from now on among those of the queue."""
+        there = self.consumers.all()
+        self.consumers.clear()
+        self.consumers = consumers
+        for consumer in there:
+            consumers.add(consumer)
+
+    # --- Coming in
+
+    def restore(self, span: Span) -> None:
+        """Take back what the journal kept; in the order of entry ids."""
+        reason = self._judge(span.attempts)
+        if reason is None:
+            self.ready.append(span)
+            for tally in self.tallies:
+                tally.joined(span.batch, span.indexes)
+        else:
+            self.spent = self.spent or []
+            self.spent.append((span, reason))
+        self.next_entry_id = max(self.next_entry_id, span.first_entry_id + len(span))
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many messages are ready, consumers there are, and messages are in flight."""
+        return self.ready.message_count, len(self.consumers), self.in_flight.message_count
+
+    def rows_of(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
+        """The rows in which a publish enters: the caller publishes one by one, in this order.
+
+        Messages of mixed priorities enter by priority, the highest first, so that each priority has
+        its entry ids in a row. Within limits they enter as they came, because the first
+        message gets the room.
+        """
+        if self.gates or self.bounds:
+            return (indexes,)
+        return self.ready.divide(batch, indexes)
+
+    def publish(
+        self, batch: Batch, indexes: Indexes, effects: Effects, is_letter: bool = False
+    ) -> None:
+        """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
+
+        A message that a consumer gets at once is appended all the same: fsync before confirm.
+        `is_letter`: the broker moves them, so they are nobody's duplicates.
+        """
+        deduplication = self.deduplication
+        if deduplication is None or is_letter:
+            self._enter(batch, indexes, effects)
+            return
+        division = deduplication.divide(batch, indexes, self.durable, self.now_ms)
+        if division.fresh:
+            self._enter(batch, division.fresh, effects)
+        deduplication.remember(division, self.next_entry_id, self.now_ms, effects)
+
+    def _enter(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+        """Let messages in as far as the gates allow, and offer them to consumers."""
+        if self.deadlines is None and has_times_to_live(batch):
+            self.compose((*self.parts, Deadlines()))
+        first = self.next_entry_id
+        runs: list[DeadlineRun] = []
+        is_new = False
+        if self.deadlines is not None:
+            self._drop_expired(effects)
+            # Messages behind older ones may not pass these. As a rule consumers have no room then;
+            # but there may be room that is not known here yet, on a channel or a connection.
+            is_new = not self.ready.message_count
+        if self.gates:
+            self._enter_by_gates(batch, indexes, is_new, runs, effects)
+        else:
+            stored = self._assign_entry_ids(batch, indexes, effects)
+            self._make_ready(batch, indexes, first, stored, runs)
+            # Before anything is too much or too old: a consumer with room may have it.
+            self._deliver(effects, is_new)
+            self._drop_excess(effects)
+        if runs and effects.appended is not None:
+            effects.deadlines = aligned(runs, effects.appended[1], first)
+
+    def _assign_entry_ids(self, batch: Batch, indexes: Indexes, effects: Effects) -> bool:
+        """Give new messages entry ids, have them appended or confirmed. Is any appended?"""
+        first = self.next_entry_id
+        count = len(indexes)
+        self.next_entry_id = first + count
+        self.sweep.count_arrival(batch, count)
+        stored = False
+        if self.durable:
+            persistent = batch.persistent
+            if batch.durable is None:
+                effects.appended = (indexes, range(first, first + count))
+                stored = True
+            elif len(batch.durable):
+                positions = [
+                    position for position, index in enumerate(indexes) if persistent[index]
+                ]
+                if len(positions) == count:
+                    effects.appended = (indexes, range(first, first + count))
+                    stored = True
+                elif positions:
+                    effects.appended = (
+                        array("I", [indexes[position] for position in positions]),
+                        array("Q", [first + position for position in positions]),
+                    )
+                    effects.confirmed = array(
+                        "I", [index for index in indexes if not persistent[index]]
+                    )
+                    stored = True
+        if not stored:
+            effects.confirmed = indexes
+        return stored
+
+    def _make_ready(
+        self,
+        batch: Batch,
+        indexes: Indexes,
+        first_entry_id: int,
+        stored: bool,
+        runs: list[DeadlineRun],
+    ) -> None:
+        """Append new messages to the ready ones; adds their deadlines, if any, to `runs`."""
+        deadlines = self.deadlines
+        if deadlines is None:
+            self.ready.append(Span(batch, indexes, first_entry_id, 0, stored))
+        else:
+            row_runs = deadlines.runs(batch, indexes, self.now_ms)
+            for span in spans_in_runs(batch, indexes, first_entry_id, 0, stored, row_runs):
+                self.ready.append(span)
+            runs += row_runs
+        for tally in self.tallies:
+            tally.joined(batch, indexes)
+
+    def _enter_by_gates(
+        self,
+        batch: Batch,
+        indexes: Indexes,
+        is_new: bool,
+        runs: list[DeadlineRun],
+        effects: Effects,
+    ) -> None:
+        """Message by message in effect: each that is delivered at once makes room for another.
+
+        In rows in fact: as many as fit, then as many as consumers have made room for, and so on.
+        """
+        first = self.next_entry_id
+        # The journal will not know transient ones; to settle them writes nothing.
+        stored = self.durable and (batch.durable is None or len(batch.durable) > 0)
+        accepted, rejected = array("I"), array("I")
+        letters: dict[str, array[int]] = {}
+        position = 0
+        while position < len(indexes):
+            count, refusing = self._ask_gates(batch, indexes, position)
+            row = indexes[position : position + count]
+            position += count
+            if refusing is None:
+                self._make_ready(batch, row, first + len(accepted), stored, runs)
+                accepted.extend(row)
+                self._deliver(effects, is_new)
+                self._drop_excess(effects)
+            else:
+                rejected.extend(row)
+                if refusing.letter_reason is not None and self.dead_letters:
+                    letters.setdefault(refusing.letter_reason, array("I")).extend(row)
+        if accepted:
+            self._assign_entry_ids(batch, accepted if rejected else indexes, effects)
+        if rejected:
+            effects.rejected = rejected
+        for reason, refused in letters.items():
+            # They never had an entry, so there is nothing to settle.
+            effects.dead.append((RefusedSpan(batch, refused), reason))
+
+    def _ask_gates(self, batch: Batch, indexes: Indexes, position: int) -> tuple[int, Gate | None]:
+        """How many messages from this position on may enter, or which gate refuses how many."""
+        count = len(indexes) - position
+        for gate in self.gates:
+            admitted = gate.admit(batch, indexes, position, count, self.ready.message_count)
+            if admitted < 0:
+                return -admitted, gate
+            count = admitted
+        return count, None
+
+    # --- Going out
+
+    def dispatch(self, effects: Effects, channel: object | None = None) -> None:
+        """Offer messages to all consumers, or to those of the channel whose credit has changed."""
+        if self.spent:
+            spent, self.spent = self.spent, None
+            for span, reason in spent:
+                self._leave(span, reason, effects)
+        if channel is None:
+            self.consumers.all_changed()
+        else:
+            self.consumers.channel_changed(channel)
+        self._dispatch(effects)
+
+    def expire(self, effects: Effects) -> None:
+        """Time has passed. Nobody has more room by that, so nobody is asked for it."""
+        if self.deduplication is not None:
+            self.deduplication.window.expire(self.now_ms)
+        self._dispatch(effects)
+
+    def next_due_ms(self) -> int | None:
+        """When `expire` has something to do, in milliseconds since the epoch; None for never."""
+        due = deadline_of(self.ready.head())
+        if self.deduplication is not None:
+            forgets = self.deduplication.window.next_expiry_ms()
+            if forgets is not None and (due is None or forgets < due):
+                return forgets
+        return due
+
+    def _dispatch(self, effects: Effects) -> None:
+        """Hand ready messages to consumers with room.
+
+        Messages may have been requeued: those that exceed a bound are not delivered again.
+        """
+        self._drop_excess(effects)
+        self._deliver(effects)
+
+    def _drop_excess(self, effects: Effects) -> None:
+        """Drop from the head until nothing there has expired and no bound is exceeded."""
+        if self.deadlines is None:
+            if self.bounds:
+                self._keep_bounds(effects)
+        elif self._drop_expired(effects) and self.bounds:
+            # Expired messages do not count.
+            self._keep_bounds(effects)
+            self._drop_expired(effects)
+
+    def _keep_bounds(self, effects: Effects) -> None:
+        for bound in self.bounds:
+            while count := bound.excess(self.ready):
+                self.drop(count, bound.reason, effects)
+
+    def _drop_expired(self, effects: Effects) -> bool:
+        """Drop expired messages at the head; False if others must get their turn before the end."""
+        deadlines, ready, now_ms = self.deadlines, self.ready, self.now_ms
+        assert deadlines is not None
+        for _ in range(EXPIRED_ROWS_MAX):
+            head = ready.head()
+            deadline = deadline_of(head)
+            if head is None or deadline is None or deadline > now_ms:
+                deadlines.is_behind = False
+                return True
+            self.drop(len(head), EXPIRED, effects)
+        deadlines.is_behind = True
+        return False
+
+    def drop(self, count: int, reason: str, effects: Effects) -> None:
+        """Have up to `count` messages of the head row leave."""
+        self._leave(self._dequeue(count), reason, effects)
+
+    def _deliver(self, effects: Effects, is_new: bool = False) -> None:
+        """Hand ready messages to consumers with room, the least busy first.
+
+        `is_new`: nothing was ready before them, so they are not looked at for their age.
+        """
+        ready = self.ready
+        shared: Batch | None = None
+        share = 0
+        while ready.message_count and (is_new or self._is_head_fresh(effects)):
+            choice = self.consumers.next()
+            if choice is None:
+                return
+            consumer, room, eligible = choice
+            if eligible > 1:
+                # Fair among equals: a row is shared out in even parts, not given to one.
+                head = ready.head()
+                assert head is not None
+                even = -(-len(head) // eligible)
+                share = max(share, even) if head.batch is shared else even
+                shared = head.batch
+                room = min(room, share)
+            span = self._dequeue(room)
+            delivery = Delivery(span, self.identity, consumer)
+            consumer.hand_over(len(span), delivery.wire_bytes)
+            effects.deliver(consumer, delivery)
+            if consumer.no_ack:
+                self._settle(span, 0, len(span), effects)
+                continue
+            self._note_delivery(consumer.channel, delivery, effects)
+
+    def _is_head_fresh(self, effects: Effects) -> bool:
+        """Is there a message to be delivered, and not expired?"""
+        deadlines = self.deadlines
+        if deadlines is not None and (deadlines.is_behind or not self._drop_expired(effects)):
+            return False
+        return self.ready.message_count > 0
+
+    def _dequeue(self, count: int) -> Span:
+        """Remove up to `count` messages from the head."""
+        span = self.ready.dequeue(count)
+        if self.tallies:
+            self._left_ready(span)
+        return span
+
+    def _left_ready(self, span: Span) -> None:
+        for tally in self.tallies:
+            tally.left(span.batch, span.indexes)
+
+    def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
+        """Deliver one message by basic.get; it needs no credit."""
+        if self.deadlines is not None:
+            while not self._drop_expired(effects):
+                pass
+        if not self.ready.message_count:
+            return None
+        span = self._dequeue(1)
+        delivery = Delivery(span, self.identity, None)
+        if no_ack:
+            self._settle(span, 0, 1, effects)
+        else:
+            self._note_delivery(channel, delivery, effects)
+        if self.deadlines is not None:
+            # The message behind it may have expired, and does not count as left.
+            self._drop_expired(effects)
+        return delivery
+
+    def _note_delivery(self, channel: object, delivery: Delivery, effects: Effects) -> None:
+        """The channel holds these now; the journal learns it."""
+        self.in_flight.add(channel, delivery)
+        span = delivery.span
+        if span.stored:
+            last = span.first_entry_id + len(span) - 1
+            effects.delivered_entries.append((span.first_entry_id, last))
+
+    def _settle(self, span: Span, low: int, high: int, effects: Effects) -> None:
+        """Messages are done: the journal learns it."""
+        self.sweep.count_departure(span, low, high)
+        if span.stored:
+            first = span.first_entry_id
+            effects.settled_entries.append((first + low, first + high - 1))
+
+    def _leave(self, span: Span, reason: str, effects: Effects) -> None:
+        """Messages leave the queue for this reason, other than by an ack."""
+        effects.dead.append((span, reason))
+        if self.dead_letters:
+            self.sweep.count_departure(span, 0, len(span))
+        else:
+            self._settle(span, 0, len(span), effects)
+
+    # --- Coming back
+
+    def settle(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel acked these parts of deliveries: they are done, and their credit is back."""
+        for delivery, low, high in self._remove_held(channel, parts):
+            self._settle(delivery.span, low, high, effects)
+        self._dispatch(effects)
+
+    def discard(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel rejected these parts for good."""
+        for delivery, low, high in self._remove_held(channel, parts):
+            self._leave(delivery.span.part(low, high), REJECTED, effects)
+        self._dispatch(effects)
+
+    def requeue(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+    ) -> None:
+        """A channel gave these parts back undone: each returns to its old place."""
+        for delivery, low, high in self._remove_held(channel, parts):
+            self._return(delivery, low, high, effects)
+        self._dispatch(effects)
+
+    def withdraw(self, entry_ids: range | array[int], identities: Iterable[bytes] = ()) -> None:
+        """The journal has no room for these messages: their publisher is told that they are lost.
+
+        They go as if they had never come, so that one which is published again is there once: nor
+        are their `identities` remembered. A consumer may ack the messages that it holds of them,
+        but these are not given back to the queue.
+        """
+        ranges = ranges_of(entry_ids)
+        count = 0
+        for span in self.ready.withdraw(ranges):
+            self._left_ready(span)
+            self.sweep.count_departure(span, 0, len(span))
+            count += len(span)
+        if count < len(entry_ids):
+            self.withdrawn = self.withdrawn or Withdrawn()
+            self.withdrawn.add(self.in_flight.parts(), ranges)
+        if self.deduplication is not None:
+            self.deduplication.window.withdraw(identities)
+
+    def _without_withdrawn(
+        self, parts: Iterable[tuple[Delivery, int, int]]
+    ) -> list[tuple[Delivery, int, int]]:
+        """Those of these parts, which are in flight no more, that were not withdrawn meanwhile."""
+        assert self.withdrawn is not None
+        kept = []
+        for delivery, low, high in parts:
+            for start, end, is_withdrawn in self.withdrawn.divide(delivery, low, high):
+                if is_withdrawn:
+                    self.sweep.count_departure(delivery.span, start, end)
+                else:
+                    kept.append((delivery, start, end))
+        return kept
+
+    def _remove_held(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]]
+    ) -> list[tuple[Delivery, int, int]]:
+        """Those parts that the channel did hold: no longer in flight, their credit given back.
+
+        Without messages that were withdrawn meanwhile.
+        """
+        held = [part for part in parts if self.in_flight.remove(channel, *part)]
+        consumers: dict[Consumer, None] = {}
+        for delivery, low, high in held:
+            consumer = delivery.consumer
+            if consumer is not None:
+                consumer.get_back(high - low)
+                consumers[consumer] = None
+        for consumer in consumers:
+            self.consumers.changed(consumer)
+        return self._without_withdrawn(held) if self.withdrawn else held
+
+    def _judge(self, attempts: int) -> str | None:
+        """Why messages that were delivered so often must leave; None if they may stay."""
+        if attempts:
+            for judge in self.judges:
+                if judge.refuses(attempts):
+                    return judge.reason
+        return None
+
+    def _return(self, delivery: Delivery, low: int, high: int, effects: Effects) -> None:
+        """Messages come back undone: to their old place, unless a judge sends them away."""
+        span = delivery.span.part(low, high)
+        reason = self._judge(delivery.attempts)
+        if reason is not None:
+            self._leave(span, reason, effects)
+            return
+        span.attempts = delivery.attempts
+        self.ready.put_back(span)
+        for tally in self.tallies:
+            tally.joined(span.batch, span.indexes)
+
+    # --- Endings
+
+    def cancel(self, channel: object, consumer_tag: bytes, effects: Effects) -> Consumer | None:
+        """Remove a consumer, if it is there; another may be active now.
+
+        Its channel keeps the messages that the consumer holds.
+        """
+        consumer = self.consumers.remove(channel, consumer_tag)
+        self._dispatch(effects)
+        return consumer
+
+    def channel_down(self, channel: object, effects: Effects) -> list[Consumer]:
+        """A channel is gone: its consumers go, and its messages return to their old place."""
+        gone = self.consumers.remove_channel(channel)
+        held = self.in_flight.remove_channel(channel)
+        parts = [(delivery, *part) for delivery in held for part in delivery.remaining]
+        for delivery, low, high in self._without_withdrawn(parts) if self.withdrawn else parts:
+            self._return(delivery, low, high, effects)
+        self._dispatch(effects)
+        return gone
+
+    def sent(self, consumer: Consumer, window_bytes: int, effects: Effects) -> None:
+        """The socket took what the consumer was handed: it may get more."""
+        consumer.sent(window_bytes)
+        self.consumers.changed(consumer)
+        self._dispatch(effects)
+
+    def purge(self) -> tuple[int, list[EntryRange]]:
+        """Drop all ready messages; how many they were, and the stored entries among them."""
+        count = self.ready.message_count
+        effects = Effects()
+        for span in self.ready:
+            self._settle(span, 0, len(span), effects)
+        self.ready.clear()
+        for tally in self.tallies:
+            tally.cleared()
+        return count, effects.settled_entries
+
+    def sweep_if_due(self) -> None:
+        """Let go of reads of which little is used. Not before the call's effects are traced."""
+        sweep = self.sweep
+        if sweep.taken_bytes + sweep.gone_bytes <= sweep.interval_bytes:
+            return
+        if sweep.is_due(self.ready.message_count + self.in_flight.message_count):
+            sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+
+    def sweep_all(self) -> None:
+        """Let go of all of them now: of a read the journal may have given back few messages."""
+        self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+
+    def _rows(self) -> Iterable[Span]:
+        return chain(self.ready, (span for span, _ in self.spent or ()))
+
+    def _all_rows(self) -> Iterable[Span]:
+        return chain(self._rows(), (delivery.span for delivery in self.in_flight.deliveries()))

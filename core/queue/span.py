@@ -1,0 +1,129 @@
+"""A row of messages in a queue: indexes into one batch, with consecutive entry ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+
+# First and last entry id, both inclusive.
+EntryRange = tuple[int, int]
+
+
+class Span:
+    """Messages of one batch that a queue holds, all delivered equally often so far.
+
+    The message at position p of `indexes` has the entry id `first_entry_id + p`. `attempts` counts
+    deliveries so far; any makes the next one `redelivered`. `stored`: the journal knows some of
+    them, so settling them must be journalled.
+    """
+
+    __slots__ = ("attempts", "batch", "bytes_known", "first_entry_id", "indexes", "stored")
+
+    def __init__(
+        self, batch: Batch, indexes: Indexes, first_entry_id: int, attempts: int, stored: bool
+    ) -> None:
+        self.batch = batch
+        self.indexes = indexes
+        self.first_entry_id = first_entry_id
+        self.attempts = attempts
+        self.stored = stored
+        # What the messages take up, when it has been asked for (batch_sweep.py).
+        self.bytes_known = -1
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def part(self, low: int, high: int) -> Span:
+        """The messages at positions low to high - 1."""
+        return Span(
+            self.batch,
+            self.indexes[low:high],
+            self.first_entry_id + low,
+            self.attempts,
+            self.stored,
+        )
+
+    def wire_bytes(self) -> int:
+        """About how many bytes of wire the messages take up: exact when they are neighbours."""
+        indexes = self.indexes
+        batch = self.batch
+        if len(indexes) == len(batch):
+            return batch.wire_bytes()
+        return batch.wire_bytes() * len(indexes) // len(batch)
+
+
+class RefusedSpan(Span):
+    """Messages that a queue did not take, on their way to its dead-letter exchange: no entries."""
+
+    __slots__ = ()
+
+    def __init__(self, batch: Batch, indexes: Indexes) -> None:
+        super().__init__(batch, indexes, 0, 0, stored=False)
+
+    def part(self, low: int, high: int) -> Span:
+        """As of any row, but for the entry ids."""
+        return RefusedSpan(self.batch, self.indexes[low:high])
+
+
+class ExpiringSpan(Span):
+    """A row whose messages all expire at `deadline_ms`, in milliseconds since the epoch."""
+
+    __slots__ = ("deadline_ms",)
+
+    def __init__(
+        self,
+        batch: Batch,
+        indexes: Indexes,
+        first_entry_id: int,
+        attempts: int,
+        stored: bool,
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(batch, indexes, first_entry_id, attempts, stored)
+        self.deadline_ms = deadline_ms
+
+    def part(self, low: int, high: int) -> Span:
+        """As of any row; requeued messages keep their deadline."""
+        return ExpiringSpan(
+            self.batch,
+            self.indexes[low:high],
+            self.first_entry_id + low,
+            self.attempts,
+            self.stored,
+            self.deadline_ms,
+        )
+
+
+def positions_in(
+    span: Span, low: int, high: int, ranges: Sequence[EntryRange]
+) -> Iterator[tuple[int, int, bool]]:
+    """Divide the positions low to high - 1 of a row by whether their ids lie in the ranges.
+
+    The ranges ascend. Gives first position, end, and whether these lie in one; all in order.
+    """
+    first_id = span.first_entry_id
+    at = low
+    for first, last in ranges:
+        start = min(max(first - first_id, at), high)
+        end = min(max(last + 1 - first_id, at), high)
+        if at < start:
+            yield at, start, False
+        if start < end:
+            yield start, end, True
+        at = end
+    if at < high:
+        yield at, high, False
+
+
+def ranges_of(entry_ids: Sequence[int]) -> list[EntryRange]:
+    """Entry ids, in any order, as ascending ranges."""
+    if isinstance(entry_ids, range):
+        return [(entry_ids[0], entry_ids[-1])] if entry_ids else []
+    ranges: list[EntryRange] = []
+    for entry_id in sorted(entry_ids):
+        if ranges and ranges[-1][1] == entry_id - 1:
+            ranges[-1] = ranges[-1][0], entry_id
+        else:
+            ranges.append((entry_id, entry_id))
+    return ranges

@@ -1,0 +1,448 @@
+"""What declare, delete, bind and unbind do: the rules of one vhost's exchanges and queues.
+
+Each command goes in three steps, so that a durable change is on disk before it is answered and
+before a message can be routed by it:
+1. `prepare_...` checks everything. It raises what the client must be told, in RabbitMQ's words,
+   or returns a Plan. Nothing has changed yet.
+2. The caller commits `plan.catalog` to the catalog, if there is anything in it.
+3. `apply(plan)` changes the routing table.
+Between 1 and 3 no other plan may be applied: a plan holds for the version it was made for.
+
+Names lose CR and LF in declarations, bindings and deletions, as in RabbitMQ; publishing,
+consuming and purging take them as they are.
+
+Errors carry class and method 0: the channel knows which method it was.
+
+A binding leads from an exchange, its source, to a queue or to an exchange. Source, destination,
+routing key and arguments identify it: with other arguments it is another binding. The plans for
+queues need the queues' counts as well.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ...amqp_frames.constants import ACCESS_REFUSED, PRECONDITION_FAILED
+from ...amqp_frames.errors import SoftError
+from ...amqp_frames.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from ...amqp_frames.values.field_table import Table
+from ..definitions import (
+    TO_EXCHANGE,
+    TO_QUEUE,
+    AddBinding,
+    AddExchange,
+    AddQueue,
+    BindingDefinition,
+    Destination,
+    ExchangeDefinition,
+    QueueDefinition,
+    RemoveQueue,
+    binding_identity,
+    resource,
+)
+from ..exchanges.table import (
+    BUILT_TYPES,
+    DEFAULT_LIMITS,
+    UNBUILT_TYPES,
+    ExchangeTable,
+    TopologyLimits,
+)
+from ..exchanges.topic import COMMON_WILDCARDS_MAX
+from .arguments import (
+    check_exchange_arguments,
+    check_queue_arguments,
+    check_queue_properties,
+    check_server_named,
+    not_implemented,
+)
+from .declaration_checks import (
+    RESERVED_PREFIX,
+    check_access,
+    check_name,
+    check_not_default,
+    check_same_exchange,
+    check_same_queue,
+    stripped,
+)
+from .plan import Plan, make_plan, removal_changes
+
+
+def plan_bind(
+    table: ExchangeTable,
+    kind: str,
+    destination_name: str,
+    source_name: str,
+    routing_key: str,
+    arguments: Table,
+    owner: object,
+) -> Plan:
+    """Bind; a binding that is there already is no error. `kind` is the destination's."""
+    destination_name, source_name = _checked_names(kind, destination_name, source_name)
+    # Of both missing, the source is told.
+    source = table.exchange(source_name)
+    destination = _find_destination(table, kind, destination_name)
+    if destination is None:
+        raise table.not_found(kind, destination_name)
+    source.check_binding(arguments)
+    queue = _accessible_queue(destination, owner)
+    durable = source.definition.durable and destination.durable
+    binding = BindingDefinition(
+        source_name, destination_name, routing_key, durable, arguments, table.vhost, kind
+    )
+    if binding.identity in source.bindings:
+        return make_plan(table, queue=queue)
+    # Those in the catalog are restored whatever the limit is.
+    limit = table.limits.topic_costly_words_max
+    if source.costly_words(routing_key) > limit:
+        text = (
+            f"cannot bind to {source.definition}: its patterns with more than "
+            f"{COMMON_WILDCARDS_MAX} wildcards would have more than {limit} words"
+        )
+        raise SoftError(PRECONDITION_FAILED, text)
+    return make_plan(table, (AddBinding(binding),), queue=queue)
+
+
+def plan_unbind(
+    table: ExchangeTable,
+    kind: str,
+    destination_name: str,
+    source_name: str,
+    routing_key: str,
+    arguments: Table,
+    owner: object,
+) -> Plan:
+    """Unbind; if the binding or one of its ends is not there, that is no error."""
+    destination_name, source_name = _checked_names(kind, destination_name, source_name)
+    source = table.find_exchange(source_name)
+    destination = _find_destination(table, kind, destination_name)
+    found = destination if isinstance(destination, QueueDefinition) else None
+    if source is None or destination is None:
+        return make_plan(table, queue=found)
+    identity = binding_identity(source_name, destination_name, routing_key, arguments, kind)
+    binding = source.bindings.get(identity)
+    if binding is None:
+        return make_plan(table, queue=found)
+    queue = _accessible_queue(destination, owner)
+    return make_plan(table, removal_changes(table, [binding]), queue=queue)
+
+
+def _checked_names(kind: str, destination_name: str, source_name: str) -> tuple[str, str]:
+    destination_name, source_name = stripped(destination_name), stripped(source_name)
+    if kind == TO_EXCHANGE:
+        check_not_default(destination_name)
+    check_not_default(source_name)
+    return destination_name, source_name
+
+
+def _find_destination(table: ExchangeTable, kind: str, name: str) -> Destination | None:
+    if kind == TO_EXCHANGE:
+        exchange = table.find_exchange(name)
+        return None if exchange is None else exchange.definition
+    return table.find_queue(name)
+
+
+def _accessible_queue(destination: Destination, owner: object) -> QueueDefinition | None:
+    """The queue at this end, if it is one; 405 if it is another connection's."""
+    if not isinstance(destination, QueueDefinition):
+        return None
+    check_access(destination, owner)
+    return destination
+
+
+_GENERATED_PREFIX: Final = "amq.gen-"
+# As long as RabbitMQ's: 22 characters.
+_GENERATED_NAME_BYTES: Final = 16
+
+
+class Topology:
+    """The rules of a vhost, over its routing table."""
+
+    def __init__(
+        self,
+        next_queue_id: Callable[[], int],
+        random_octets: Callable[[int], bytes],
+        vhost: str = "/",
+        limits: TopologyLimits = DEFAULT_LIMITS,
+    ) -> None:
+        """`next_queue_id` never repeats, not even after a restart; os.urandom is random enough."""
+        self.vhost = vhost
+        self.table = ExchangeTable(vhost, limits)
+        self._next_queue_id = next_queue_id
+        self._random_octets = random_octets
+        self._dedup_window_max = limits.dedup_window_max
+
+    def restore(
+        self,
+        exchanges: Iterable[ExchangeDefinition],
+        queues: Iterable[QueueDefinition],
+        bindings: Iterable[BindingDefinition],
+    ) -> None:
+        """Take in what the catalog holds; ValueError if it does not fit together."""
+        exchanges, queues, bindings = tuple(exchanges), tuple(queues), tuple(bindings)
+        for exchange in exchanges:
+            if exchange.type_name not in BUILT_TYPES:
+                raise ValueError(f"the catalog has {exchange} of type '{exchange.type_name}'")
+        names = {exchange.definition.name for exchange in self.table.exchanges()}
+        names.update(exchange.name for exchange in exchanges)
+        ends = {TO_EXCHANGE: names, TO_QUEUE: {queue.name for queue in queues}}
+        for binding in bindings:
+            known = ends[binding.destination_kind]
+            if binding.source not in names or binding.destination not in known:
+                raise ValueError(f"the catalog has a binding without its ends: {binding}")
+        self.table.apply([AddExchange(exchange) for exchange in exchanges])
+        self.table.apply([AddQueue(queue) for queue in queues])
+        self.table.apply([AddBinding(binding) for binding in bindings])
+
+    def apply(self, plan: Plan) -> None:
+        """Make the plan's changes; its catalog part is committed by now."""
+        if plan.changes:
+            assert plan.version == self.table.version, "another plan was applied in between"
+            self.table.apply(plan.changes)
+
+    # --- Looking up.
+
+    def queue(self, name: str, owner: object) -> QueueDefinition:
+        """The queue for a connection to use: 404 if there is none, 405 if it is another's."""
+        queue = self.table.find_queue(name)
+        if queue is None:
+            raise self.table.not_found("queue", name)
+        check_access(queue, owner)
+        return queue
+
+    def find_queue(self, name: str, owner: object) -> QueueDefinition | None:
+        """The queue that `prepare_delete_queue` would delete: None or 405 as there."""
+        queue = self.table.find_queue(stripped(name))
+        if queue is not None:
+            check_access(queue, owner)
+        return queue
+
+    def queues_of(self, owner: object) -> tuple[QueueDefinition, ...]:
+        """The exclusive queues of a connection, which go when it goes."""
+        return self.table.queues_of(owner)
+
+    # --- Exchanges.
+
+    def prepare_declare_exchange(
+        self,
+        name: str,
+        type_name: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table,
+    ) -> Plan:
+        """Find the exchange, or make it unless `passive`."""
+        name = stripped(name)
+        if passive:
+            check_not_default(name)
+            return make_plan(self.table, exchange=self.table.exchange(name).definition)
+        if type_name not in BUILT_TYPES and type_name not in UNBUILT_TYPES:
+            raise SoftError(PRECONDITION_FAILED, f"unknown exchange type '{type_name}'")
+        check_not_default(name)
+        declared = ExchangeDefinition(
+            name, type_name, durable, auto_delete, internal, arguments, self.vhost
+        )
+        existing = self.table.find_exchange(name)
+        if existing is not None:
+            check_same_exchange(existing.definition, declared)
+            return make_plan(self.table, exchange=existing.definition)
+        check_name("exchange", name)
+        check_exchange_arguments(str(declared), arguments)
+        if type_name in UNBUILT_TYPES:
+            raise not_implemented("type", str(declared))
+        return make_plan(self.table, (AddExchange(declared),), exchange=declared)
+
+    def prepare_delete_exchange(self, name: str, *, if_unused: bool = False) -> Plan:
+        """Delete the exchange and its bindings; a missing exchange is no error.
+
+        In use means that something is bound to it; bindings that lead to it do not count.
+        """
+        name = stripped(name)
+        check_not_default(name)
+        if name.startswith(RESERVED_PREFIX):
+            named = resource("exchange", name, self.vhost)
+            raise SoftError(ACCESS_REFUSED, f"deletion of system {named} not allowed")
+        exchange = self.table.find_exchange(name)
+        if exchange is None:
+            return make_plan(self.table)
+        if if_unused and exchange.bindings:
+            raise SoftError(PRECONDITION_FAILED, f"{exchange.definition} in use")
+        changes = removal_changes(self.table, (), [exchange.definition])
+        return make_plan(self.table, changes, exchange=exchange.definition)
+
+    # --- Queues.
+
+    def prepare_declare_queue(
+        self,
+        name: str,
+        owner: object,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table,
+    ) -> Plan:
+        """Find the queue, or make it unless `passive`; the plan has changes if it is new.
+
+        An empty name asks for a new one. A reserved name is refused even if the queue exists:
+        who got a generated name can use it, but not declare it, as in RabbitMQ.
+        """
+        name = stripped(name)
+        if passive:
+            return make_plan(self.table, queue=self.queue(name, owner))
+        if name:
+            check_name("queue", name)
+        else:
+            check_server_named(arguments)
+            name = self._generated_name()
+        # It dies with its connection.
+        durable = durable and not exclusive
+        existing = self.table.find_queue(name)
+        if existing is not None:
+            check_same_queue(
+                existing, durable, auto_delete, arguments, owner if exclusive else None
+            )
+            return make_plan(self.table, queue=existing)
+        named = resource("queue", name, self.vhost)
+        check_queue_arguments(named, arguments, self._dedup_window_max)
+        queue = QueueDefinition(
+            name,
+            self._next_queue_id(),
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+            owner if exclusive else None,
+            self.vhost,
+        )
+        check_queue_properties(queue)
+        return make_plan(self.table, (AddQueue(queue),), queue=queue)
+
+    def prepare_delete_queue(
+        self,
+        name: str,
+        owner: object,
+        *,
+        if_unused: bool = False,
+        if_empty: bool = False,
+        message_count: int = 0,
+        consumer_count: int = 0,
+    ) -> Plan:
+        """Delete the queue and its bindings; a missing queue is no error.
+
+        The counts are the queue's (`find_queue` says which it is); messages that are out with
+        consumers do not count.
+        """
+        queue = self.find_queue(name, owner)
+        if queue is None:
+            return make_plan(self.table)
+        if if_empty and message_count:
+            raise SoftError(PRECONDITION_FAILED, f"{queue} not empty")
+        if if_unused and consumer_count:
+            raise SoftError(PRECONDITION_FAILED, f"{queue} in use")
+        return self.prepare_remove_queues([queue])
+
+    def prepare_remove_queues(self, queues: Iterable[QueueDefinition]) -> Plan:
+        """Delete queues of the broker's own accord: nothing is checked.
+
+        For exclusive queues whose connection has gone, auto-delete queues whose last consumer
+        has, and queues that have failed. It skips queues that are deleted already.
+        """
+        gone = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
+        bindings = [binding for queue in gone for binding in self.table.bindings_to(queue)]
+        changes = removal_changes(self.table, bindings)
+        changes += [RemoveQueue(queue) for queue in gone]
+        return make_plan(self.table, changes, queue=gone[0] if gone else None)
+
+    # --- Bindings: to queues, and to exchanges. The source comes last, as on the wire.
+
+    def prepare_bind(
+        self, queue: str, source: str, routing_key: str, arguments: Table, owner: object
+    ) -> Plan:
+        """Bind the queue to the exchange; a binding that is there already is no error."""
+        return plan_bind(self.table, TO_QUEUE, queue, source, routing_key, arguments, owner)
+
+    def prepare_unbind(
+        self, queue: str, source: str, routing_key: str, arguments: Table, owner: object
+    ) -> Plan:
+        """Remove the binding; if it, its exchange or its queue is not there, that is no error."""
+        return plan_unbind(self.table, TO_QUEUE, queue, source, routing_key, arguments, owner)
+
+    def prepare_bind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table
+    ) -> Plan:
+        """The same from exchange to exchange."""
+        return plan_bind(self.table, TO_EXCHANGE, destination, source, routing_key, arguments, None)
+
+    def prepare_unbind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Table
+    ) -> Plan:
+        """The same from exchange to exchange."""
+        return plan_unbind(
+            self.table, TO_EXCHANGE, destination, source, routing_key, arguments, None
+        )
+
+    def _generated_name(self) -> str:
+        while True:
+            octets = self._random_octets(_GENERATED_NAME_BYTES)
+            name = _GENERATED_PREFIX + urlsafe_b64encode(octets).rstrip(b"=").decode()
+            if self.table.find_queue(name) is None:
+                return name
+
+
+def plan_method(topology: Topology, method: Method, connection: object) -> tuple[Plan, Method]:
+    """What to change, and what to answer when that is done; AmqpError if it cannot be."""
+    match method:
+        case QueueBind():
+            plan = topology.prepare_bind(
+                method.queue, method.exchange, method.routing_key, method.arguments, connection
+            )
+            return plan, QueueBindOk()
+        case QueueUnbind():
+            plan = topology.prepare_unbind(
+                method.queue, method.exchange, method.routing_key, method.arguments, connection
+            )
+            return plan, QueueUnbindOk()
+        case ExchangeBind():
+            plan = topology.prepare_bind_exchange(
+                method.destination, method.source, method.routing_key, method.arguments
+            )
+            return plan, ExchangeBindOk()
+        case ExchangeUnbind():
+            plan = topology.prepare_unbind_exchange(
+                method.destination, method.source, method.routing_key, method.arguments
+            )
+            return plan, ExchangeUnbindOk()
+        case ExchangeDeclare():
+            plan = topology.prepare_declare_exchange(
+                method.exchange,
+                method.type,
+                passive=method.passive,
+                durable=method.durable,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+                arguments=method.arguments,
+            )
+            return plan, ExchangeDeclareOk()
+    assert isinstance(method, ExchangeDelete), method
+    plan = topology.prepare_delete_exchange(method.exchange, if_unused=method.if_unused)
+    return plan, ExchangeDeleteOk()

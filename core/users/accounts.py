@@ -1,0 +1,270 @@
+"""Who may do what: users, vhosts, and the permissions of a user in a vhost.
+
+As with topology, a change goes in three steps: `prepare_...` checks it and gives the changes, or
+raises AccountError for who asked; the caller commits them to the catalog; `apply` makes them. The
+broker's actor alone changes accounts; all others read them.
+
+The rows of users, vhosts and permissions for reports never contain a password or its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ...amqp_frames.constants import NOT_ALLOWED
+from ...amqp_frames.methods import ConnectionOpen
+from .login_results import NO_SUCH_VHOST, NOT_PERMITTED, RefusedError
+from .password_hash import check_password_hash
+from .permission_patterns import PatternError, check_pattern
+
+DEFAULT_VHOST: Final = "/"
+ADMINISTRATOR: Final = "administrator"
+# Its publishes may say any user_id.
+IMPERSONATOR: Final = "impersonator"
+# As a short string on the wire.
+_NAME_BYTES_MAX: Final = 255
+_TAGS_MAX: Final = 32
+
+
+class User(NamedTuple):
+    """A user. `tags` say what a management interface lets it do; AMQP asks for IMPERSONATOR."""
+
+    name: str
+    password_hash: str
+    tags: tuple[str, ...] = ()
+
+
+class Permission(NamedTuple):
+    """What a user may do in a vhost: three regular expressions over names of resources."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class PutUser(NamedTuple):
+    """The user is new, or has changed."""
+
+    user: User
+
+
+class RemoveUser(NamedTuple):
+    """The user goes, with its permissions."""
+
+    name: str
+
+
+class AddVhost(NamedTuple):
+    """The vhost is new."""
+
+    name: str
+
+
+class RemoveVhost(NamedTuple):
+    """The vhost goes, with the permissions in it."""
+
+    name: str
+
+
+class PutPermission(NamedTuple):
+    """The permission is new, or has changed."""
+
+    permission: Permission
+
+
+class RemovePermission(NamedTuple):
+    """The user may not use the vhost any more."""
+
+    user: str
+    vhost: str
+
+
+AccountChange = PutUser | RemoveUser | AddVhost | RemoveVhost | PutPermission | RemovePermission
+AccountChanges = tuple[AccountChange, ...]
+
+
+class AccountError(Exception):
+    """The request cannot be carried out; the text is for the person who asked."""
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All of a node's. `version` goes up with every change, so that answers may be kept till then.
+
+    Vhosts are in the order in which they were added.
+    """
+
+    users: dict[str, User] = field(default_factory=dict)
+    vhosts: dict[str, None] = field(default_factory=dict)
+    permissions: dict[tuple[str, str], Permission] = field(default_factory=dict)
+    version: int = 0
+
+    def apply(self, changes: Iterable[AccountChange]) -> None:
+        """Make changes that are committed."""
+        self.version += 1
+        for change in changes:
+            match change:
+                case PutUser(user):
+                    self.users[user.name] = user
+                case RemoveUser(name):
+                    del self.users[name]
+                    self._keep_permissions(lambda each: each.user != name)
+                case AddVhost(name):
+                    self.vhosts[name] = None
+                case RemoveVhost(name):
+                    del self.vhosts[name]
+                    self._keep_permissions(lambda each: each.vhost != name)
+                case PutPermission(permission):
+                    self.permissions[permission.user, permission.vhost] = permission
+                case RemovePermission(user, vhost):
+                    del self.permissions[user, vhost]
+
+    def _keep_permissions(self, is_kept: Callable[[Permission], bool]) -> None:
+        self.permissions = {key: each for key, each in self.permissions.items() if is_kept(each)}
+
+    # --- Users.
+
+    def prepare_add_user(
+        self, name: str, password_hash: str, tags: Iterable[str]
+    ) -> AccountChanges:
+        """A new user, who may use no vhost yet."""
+        _check_name("user name", name)
+        if name in self.users:
+            raise AccountError(f"user '{name}' exists already")
+        _check_hash(password_hash)
+        return (PutUser(User(name, password_hash, _checked_tags(tags))),)
+
+    def prepare_change_password(self, name: str, password_hash: str) -> AccountChanges:
+        """Another password; connections that are open stay open."""
+        _check_hash(password_hash)
+        return (PutUser(self._user(name)._replace(password_hash=password_hash)),)
+
+    def prepare_set_tags(self, name: str, tags: Iterable[str]) -> AccountChanges:
+        """These tags instead of those it had."""
+        return (PutUser(self._user(name)._replace(tags=_checked_tags(tags))),)
+
+    def prepare_delete_user(self, name: str) -> AccountChanges:
+        """The user and its permissions go."""
+        return (RemoveUser(self._user(name).name),)
+
+    # --- Vhosts.
+
+    def prepare_add_vhost(self, name: str) -> AccountChanges:
+        """A new vhost, which no user may use yet."""
+        _check_name("vhost name", name)
+        if name in self.vhosts:
+            raise AccountError(f"vhost '{name}' exists already")
+        return (AddVhost(name),)
+
+    def prepare_delete_vhost(self, name: str) -> AccountChanges:
+        """The vhost goes with all its contents."""
+        self._check_vhost(name)
+        return (RemoveVhost(name),)
+
+    # --- Permissions.
+
+    def prepare_set_permission(self, permission: Permission) -> AccountChanges:
+        """These patterns instead of those the user had in the vhost, if any."""
+        self._user(permission.user)
+        self._check_vhost(permission.vhost)
+        for pattern in (permission.configure, permission.write, permission.read):
+            try:
+                check_pattern(pattern)
+            except PatternError as fault:
+                raise AccountError(str(fault)) from None
+        return (PutPermission(permission),)
+
+    def prepare_clear_permission(self, user: str, vhost: str) -> AccountChanges:
+        """The user may not open the vhost any more; no permission is no error, as in RabbitMQ."""
+        self._user(user)
+        self._check_vhost(vhost)
+        if (user, vhost) not in self.permissions:
+            return ()
+        return (RemovePermission(user, vhost),)
+
+    def check_open(self, user: str, vhost: str) -> None:
+        """530 if the vhost is not there, or the user has no permission in it, were it an empty one.
+
+        connection.open is the culprit of both.
+        """
+        if vhost not in self.vhosts:
+            reason, text = NO_SUCH_VHOST, f"vhost {vhost} not found"
+        elif (user, vhost) not in self.permissions:
+            reason, text = NOT_PERMITTED, f"access to vhost '{vhost}' refused for user '{user}'"
+        else:
+            return
+        ids = ConnectionOpen.class_id, ConnectionOpen.method_id
+        raise RefusedError(reason, NOT_ALLOWED, text, *ids)
+
+    def _user(self, name: str) -> User:
+        user = self.users.get(name)
+        if user is None:
+            raise AccountError(f"there is no user '{name}'")
+        return user
+
+    def _check_vhost(self, name: str) -> None:
+        if name not in self.vhosts:
+            raise AccountError(f"there is no vhost '{name}'")
+
+
+def default_accounts(user: str, password_hash: str) -> AccountChanges:
+    """What a new node has: one vhost, and one user who may do everything in it."""
+    return (
+        AddVhost(DEFAULT_VHOST),
+        PutUser(User(user, password_hash, (ADMINISTRATOR,))),
+        PutPermission(Permission(user, DEFAULT_VHOST, ".*", ".*", ".*")),
+    )
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name:
+        raise AccountError(f"a {what} must not be empty")
+    if not name.isprintable():
+        # It is shown in tables and in the log. Surrogates are not printable either.
+        raise AccountError(f"a {what} has printable characters only")
+    if len(name.encode()) > _NAME_BYTES_MAX:
+        raise AccountError(f"a {what} has at most {_NAME_BYTES_MAX} bytes")
+
+
+def _check_hash(password_hash: str) -> None:
+    try:
+        check_password_hash(password_hash)
+    except ValueError as fault:
+        raise AccountError(str(fault)) from None
+
+
+def _checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    kept = tuple(dict.fromkeys(tags))
+    if len(kept) > _TAGS_MAX:
+        raise AccountError(f"a user has at most {_TAGS_MAX} tags")
+    for tag in kept:
+        _check_name("tag", tag)
+        if any(character in tag for character in " ,"):
+            raise AccountError(f"tag '{tag}' has a space or a comma in it")
+    return kept
+
+
+Row = dict[str, object]
+
+
+def _users(accounts: Accounts) -> list[Row]:
+    return [{"user": user.name, "tags": list(user.tags)} for user in accounts.users.values()]
+
+
+def _vhosts(accounts: Accounts) -> list[Row]:
+    return [{"vhost": name} for name in accounts.vhosts]
+
+
+def _permissions(accounts: Accounts) -> list[Row]:
+    return [permission._asdict() for permission in accounts.permissions.values()]
+
+
+ACCOUNT_LISTS: Final[dict[str, Callable[[Accounts], list[Row]]]] = {
+    "user list": _users,
+    "vhost list": _vhosts,
+    "permissions list": _permissions,
+}

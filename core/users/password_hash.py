@@ -1,0 +1,89 @@
+"""Passwords as they are stored: salted, and slow to try.
+
+    scrypt$14$8$1$<salt>$<key>     log2 of N, r and p of RFC 7914; salt and key in base64
+
+The parameters stand beside the hash, so that a later version, or another setting, may make costlier
+ones and still check the stored ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Final, NamedTuple
+
+_NAME: Final = "scrypt"
+_BLOCKS: Final = 8
+_PARALLEL: Final = 1
+SALT_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+# log2 of N: what a check costs, 128 * r * N octets of memory and time to go with it. A stored hash
+# that asks for more is not believed: it would take the machine's memory.
+COST_MIN: Final = 10
+COST_MAX: Final = 20
+
+
+class _Parsed(NamedTuple):
+    cost: int
+    blocks: int
+    parallel: int
+    salt: bytes
+    key: bytes
+
+
+def hash_password(password: str, salt: bytes, cost: int) -> str:
+    """The text to store; takes about 40 ms of a processor at cost 14, twice as long for each more.
+
+    `salt` is SALT_BYTES random octets, new for every password.
+    """
+    assert COST_MIN <= cost <= COST_MAX, cost
+    assert len(salt) == SALT_BYTES
+    key = _derive(password, _Parsed(cost, _BLOCKS, _PARALLEL, salt, b""))
+    parts = (b64encode(salt).decode(), b64encode(key).decode())
+    return "$".join((_NAME, str(cost), str(_BLOCKS), str(_PARALLEL), *parts))
+
+
+def is_right_password(password: str, stored: str) -> bool:
+    """Is it the password that was hashed? Takes as long as the hashing did."""
+    parsed = _parse(stored)
+    return hmac.compare_digest(_derive(password, parsed), parsed.key)
+
+
+def check_password_hash(stored: str) -> None:
+    """Raise ValueError for a text that `hash_password` does not make."""
+    _parse(stored)
+
+
+def _parse(stored: str) -> _Parsed:
+    name, *parts = stored.split("$")
+    if name != _NAME or len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
+        raise ValueError("not a password hash")
+    cost, blocks, parallel = map(int, parts[:3])
+    try:
+        salt, key = (b64decode(part, validate=True) for part in parts[3:])
+    except Base64Error:
+        raise ValueError("not a password hash") from None
+    sizes = (len(salt), len(key), blocks, parallel)
+    if sizes != (SALT_BYTES, _KEY_BYTES, _BLOCKS, _PARALLEL) or not COST_MIN <= cost <= COST_MAX:
+        raise ValueError("a password hash with parameters that are not ours")
+    return _Parsed(cost, blocks, parallel, salt, key)
+
+
+def _derive(password: str, parsed: _Parsed) -> bytes:
+    n = 1 << parsed.cost
+    try:
+        return hashlib.scrypt(
+            password.encode("utf-8", "surrogateescape"),
+            salt=parsed.salt,
+            n=n,
+            r=parsed.blocks,
+            p=parsed.parallel,
+            # OpenSSL's own ceiling is below what the higher costs need.
+            maxmem=2 * 128 * n * parsed.blocks,
+            dklen=_KEY_BYTES,
+        )
+    except ValueError as error:
+        # Its parameters are checked, so this is how OpenSSL says that it cannot have so much.
+        raise MemoryError(f"no memory to hash a password: {error}") from error

@@ -1,0 +1,1 @@
+"""The figures of a trace: figures.py defines them, engine.py computes them."""

@@ -1,0 +1,4 @@
+"""Writing a trace: its events, their lines, the ring and the files.
+
+Begin with events.py.
+"""

@@ -1,0 +1,4 @@
+"""The command `leveret`: its arguments and its output.
+
+Begin with command_line.py.
+"""

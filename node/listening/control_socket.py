@@ -1,0 +1,104 @@
+"""The control socket of a running node: `control.sock` in its data directory, the owner's alone.
+
+`control_path` gives the path under which the socket of a data directory can be opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..actors.control.control import Control, ControlConnection
+from ..actors.node_context import NodeContext
+from ..errors import StartError
+from ..version import VERSION
+from .listening import Listening
+
+CONTROL_SOCKET_NAME = "control.sock"
+_DESCRIPTORS = "/proc/self/fd"
+
+
+@contextmanager
+def control_path(directory: Path) -> Iterator[str]:
+    """The socket's path, for as long as it is needed.
+
+    By way of an open descriptor where the system has that: a Unix socket's path holds some hundred
+    octets, and a data directory's may be longer.
+    """
+    if not os.path.isdir(_DESCRIPTORS):
+        yield str(directory / CONTROL_SOCKET_NAME)
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"{_DESCRIPTORS}/{descriptor}/{CONTROL_SOCKET_NAME}"
+    finally:
+        os.close(descriptor)
+
+
+_OWNER_ONLY = 0o600
+
+
+class ControlSocket:
+    """Open from `open` to `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._server: asyncio.AbstractServer | None = None
+
+    async def open(self, control: Control) -> None:
+        """Listen; OSError if the socket cannot be made. The directory is locked: it is ours."""
+        self._remove()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with control_path(self._directory) as path:
+                listening.bind(path)
+            # Before it listens: nobody has opened it meanwhile.
+            os.chmod(self._directory / CONTROL_SOCKET_NAME, _OWNER_ONLY)
+            listening.setblocking(False)
+            self._server = await asyncio.get_running_loop().create_unix_server(
+                lambda: ControlConnection(control), sock=listening
+            )
+        except BaseException:
+            listening.close()
+            raise
+
+    def close(self) -> None:
+        """Listen no more; pending requests get no answer any more."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            self._remove()
+
+    def _remove(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._directory / CONTROL_SOCKET_NAME)
+
+
+async def open_control(
+    context: NodeContext, directory: Path, listening: Listening, addresses: Mapping[str, str]
+) -> ControlSocket:
+    """Start the actor that answers, and its socket; StartError if that cannot be made."""
+    tls_port = listening.tls_port
+    about: dict[str, object] = {
+        "version": VERSION,
+        "pid": os.getpid(),
+        "data_dir": str(directory.absolute()),
+        "address": f"{listening.host}:{listening.port}",
+        "tls_address": "" if tls_port is None else f"{listening.host}:{tls_port}",
+        **addresses,
+        "started": datetime.now(UTC).isoformat(" ", "seconds"),
+    }
+    control = Control(context, about)
+    control.start_prepared(context.runtime)
+    control_socket = ControlSocket(directory)
+    try:
+        await control_socket.open(control)
+    except OSError as error:
+        text = f"cannot make {CONTROL_SOCKET_NAME} in {directory}: {error.strerror}"
+        raise StartError(text) from error
+    return control_socket

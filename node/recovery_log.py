@@ -1,0 +1,24 @@
+"""The lines of the service log that report what a start found in the journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .logs.events import JOURNAL_RECOVERED, JOURNAL_UNDISCARDED
+from .storage.journal.journal import Journal
+from .storage.journal.recovery import Recovered
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+
+def log_recovery(log: FilteringBoundLogger, recovered: Recovered, journal: Journal) -> None:
+    """A warning for each finding, then how much there is."""
+    for line in recovered.report:
+        cost = {} if line.entries is None else {"entries": line.entries}
+        event = f"journal.{line.event}"
+        log.warning(event, report=line.text, **cost)
+    for undiscarded in journal.undiscarded:
+        log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=str(undiscarded.error))
+    messages = sum(len(run.indexes) for runs in recovered.queues.values() for run in runs)
+    log.info(JOURNAL_RECOVERED, queues=len(recovered.queues), messages=messages)

@@ -1,0 +1,83 @@
+"""The settings as keyword arguments, for type checkers: `Broker(prot=5672)` is an error to them.
+
+The names are those of `Configuration`, which checks the values (a test keeps the two alike).
+docs/leveret.toml says what each setting does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """Some of the settings, each by its name."""
+
+    host: str
+    port: int
+    data_dir: Path | str
+    http_listener: str
+    http_host: str
+    http_port: int
+    http_body_bytes_max: int
+    http_request_timeout_ms: int
+    http_connections_max: int
+    http_loopback_connections_kept: int
+    tls_port: int
+    tls_certificate: str
+    tls_key: str
+    tls_ca_certificates: str
+    tls_verify_client: str
+    tls_login_name: str
+    tls_version_min: str
+    tls_handshakes_max: int
+    log_level: str
+    log_format: str
+    server_product: str
+    server_version: str
+    frame_max_bytes: int
+    channel_max: int
+    heartbeat_seconds: int
+    handshake_timeout_ms: int
+    close_timeout_ms: int
+    drain_timeout_ms: int
+    stop_timeout_ms: int
+    stop_clients_timeout_ms: int
+    connections_max: int
+    draining_sockets_max: int
+    unopened_connections_max: int
+    consumers_per_channel_max: int
+    message_size_max_bytes: int
+    topic_costly_words_max: int
+    file_descriptors_min: int
+    file_descriptors_kept: int
+    unfinished_publishes_bytes_max: int
+    publish_window_bytes_max: int
+    delivery_window_bytes_max: int
+    write_buffer_bytes_max: int
+    sweep_interval_bytes: int
+    transaction_bytes_max: int
+    reply_window_bytes_max: int
+    memory_headroom_bytes: int
+    routes_kept_bytes_max: int
+    dedup_window_max: int
+    stranded_letters_max: int
+    stranded_letters_bytes_max: int
+    segment_bytes_max: int
+    disk_free_bytes_min: int
+    disk_check_interval_ms: int
+    disk_reserve_bytes: int
+    trace_one_of: int
+    trace_queues: list[str] | tuple[str, ...]
+    trace_buffer_bytes_max: int
+    trace_failures_per_second_max: int
+    trace_slow_ms: int
+    trace_file_bytes_max: int
+    trace_file_age_seconds_max: int
+    trace_files_max: int
+    default_user: str
+    default_password: str
+    loopback_users: list[str] | tuple[str, ...]
+    password_hash_cost: int
+    password_checks_max: int
+    password_checks_waiting_max: int

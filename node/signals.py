@@ -1,0 +1,79 @@
+"""What `leveret serve` does at each signal.
+
+SIGTERM and SIGINT stop it; a second one of these ends it at once, whatever it is doing, because the
+kernel does that by itself. SIGHUP renews the certificates of TLS; it also comes when the terminal
+that the broker was started in is closed, and then it stops the broker as SIGTERM does. Other
+signals that end a process by default, and that a person or a tool may send to a service (log
+rotation, the reload of another program), are logged and change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from .logs.events import BROKER_SIGNAL_IGNORED
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+class Signals:
+    """Takes the process's signals from now on; made on its main thread, on the event loop.
+
+    `stopping` is done, with the signal's name, when the broker is to stop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: FilteringBoundLogger) -> None:
+        self._loop = loop
+        self._log = log
+        self.stopping: asyncio.Future[str] = loop.create_future()
+        for number in _STOPPING:
+            # Not by the event loop, which a long recovery keeps busy.
+            signal.signal(number, self._stop)
+        for number in _IGNORED:
+            loop.add_signal_handler(number, self._ignore, number.name, "it has no meaning here")
+
+    def at_hangup(self, renew: Callable[[], bool]) -> None:
+        """Renew certificates at SIGHUP; `renew` says whether there are any."""
+        terminal = _terminal()
+
+        def hang_up() -> None:
+            if terminal is not None and not os.isatty(terminal):
+                # Closed meanwhile, and nobody is left who could press Ctrl-C.
+                self._ask_to_stop("SIGHUP")
+            elif not renew():
+                self._ignore("SIGHUP", "there are no certificates to renew")
+
+        self._loop.add_signal_handler(signal.SIGHUP, hang_up)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        for each in _STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        name = signal.Signals(number).name
+        self._loop.call_soon_threadsafe(partial(self._ask_to_stop, name))
+
+    def _ask_to_stop(self, name: str) -> None:
+        if not self.stopping.done():
+            self.stopping.set_result(name)
+
+    def _ignore(self, name: str, reason: str) -> None:
+        self._log.info(BROKER_SIGNAL_IGNORED, signal=name, reason=reason)
+
+
+def _terminal() -> int | None:
+    """The descriptor of the terminal that the process writes to, if it does."""
+    try:
+        descriptor = sys.stderr.fileno()
+    except (OSError, ValueError):
+        return None
+    return descriptor if os.isatty(descriptor) else None

@@ -1,0 +1,432 @@
+"""The catalog: durable topology and accounts, in SQLite, with every change that was answered.
+
+One transaction per `apply`, and one fdatasync per transaction: WAL with synchronous=FULL, which of
+SQLite's modes commits one row fastest (docs/JOURNAL.md has the figures). The file is held
+exclusively while it is open, as the data directory is, which saves the shared-memory index.
+
+It stores rows and knows no rules: names, flags, and arguments as an encoded AMQP table; users,
+vhosts and permissions, with a password as the text of its hash. Transient and exclusive queues and
+exchanges are not stored. The catalog may live on any one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from ..journal.records import DIRECTORY_ID_BYTES
+from .file import SEGMENT_MARK, catalog_is_gone, check_schema, directory_row, errors_named
+from .schema import SCHEMA_VERSION, STEPS
+
+# The catalog has had its default accounts: they are not made again when a person deletes them.
+_MARK = "accounts"
+
+
+class UserRow(NamedTuple):
+    """A user; its tags are divided by commas."""
+
+    name: str
+    password_hash: str
+    tags: str
+
+
+class PermissionRow(NamedTuple):
+    """A user's three patterns in a vhost."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class AccountRows(NamedTuple):
+    """Everything, each list in the order in which it was added.
+
+    `are_new`: nothing has ever been put in, as in a catalog that was just made.
+    """
+
+    users: list[UserRow]
+    vhosts: list[str]
+    permissions: list[PermissionRow]
+    are_new: bool
+
+
+class PutUser(NamedTuple):
+    """The user is new, or has changed."""
+
+    user: UserRow
+
+
+class RemoveUser(NamedTuple):
+    """The user goes, with its permissions."""
+
+    name: str
+
+
+class AddVhost(NamedTuple):
+    """The vhost is new."""
+
+    name: str
+
+
+class RemoveVhost(NamedTuple):
+    """The vhost goes, with the permissions, queues, exchanges and bindings in it."""
+
+    name: str
+
+
+class PutPermission(NamedTuple):
+    """The permission is new, or has changed."""
+
+    permission: PermissionRow
+
+
+class RemovePermission(NamedTuple):
+    """The permission goes."""
+
+    user: str
+    vhost: str
+
+
+AccountChange = PutUser | RemoveUser | AddVhost | RemoveVhost | PutPermission | RemovePermission
+
+
+def load_accounts(connection: sqlite3.Connection) -> AccountRows:
+    """Read everything."""
+    execute = connection.execute
+    users = execute("SELECT name, password_hash, tags FROM users ORDER BY rowid").fetchall()
+    vhosts = execute("SELECT name FROM vhosts ORDER BY rowid").fetchall()
+    permissions = execute(
+        'SELECT "user", vhost, configure, "write", "read" FROM permissions ORDER BY rowid'
+    )
+    marked = execute("SELECT count(*) FROM marks WHERE name = ?", (_MARK,)).fetchone()[0]
+    return AccountRows(
+        [UserRow(*row) for row in users],
+        [name for (name,) in vhosts],
+        [PermissionRow(*row) for row in permissions],
+        not (marked or users or vhosts),
+    )
+
+
+def apply_account_change(connection: sqlite3.Connection, change: AccountChange) -> None:
+    """Make one change, inside the catalog's transaction."""
+    execute = connection.execute
+    execute("INSERT INTO marks VALUES (?) ON CONFLICT DO NOTHING", (_MARK,))
+    match change:
+        case PutUser(user):
+            execute(
+                "INSERT INTO users VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET password_hash = excluded.password_hash, tags = excluded.tags",
+                user,
+            )
+        case RemoveUser(name):
+            execute('DELETE FROM permissions WHERE "user" = ?', (name,))
+            execute("DELETE FROM users WHERE name = ?", (name,))
+        case AddVhost(name):
+            execute("INSERT INTO vhosts VALUES (?)", (name,))
+        case RemoveVhost(name):
+            for table in ("permissions", "bindings", "queues", "exchanges"):
+                execute(f"DELETE FROM {table} WHERE vhost = ?", (name,))
+            execute("DELETE FROM vhosts WHERE name = ?", (name,))
+        case PutPermission(permission):
+            execute(
+                'INSERT INTO permissions VALUES (?, ?, ?, ?, ?) ON CONFLICT ("user", vhost)'
+                ' DO UPDATE SET configure = excluded.configure, "write" = excluded."write",'
+                ' "read" = excluded."read"',
+                permission,
+            )
+        case RemovePermission(user, vhost):
+            execute('DELETE FROM permissions WHERE "user" = ? AND vhost = ?', (user, vhost))
+
+
+_OWNER_ONLY = 0o600
+
+
+class ExchangeRow(NamedTuple):
+    """A durable exchange."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    # An encoded AMQP table, as every `arguments` here.
+    arguments: bytes
+
+
+class QueueRow(NamedTuple):
+    """A durable queue. A queue id is never used again, whatever becomes of the queue."""
+
+    queue_id: int
+    vhost: str
+    name: str
+    durable: bool
+    auto_delete: bool
+    arguments: bytes
+
+
+class BindingRow(NamedTuple):
+    """A binding of a durable exchange to a durable queue or exchange ("queue", "exchange")."""
+
+    vhost: str
+    source: str
+    destination: str
+    destination_kind: str
+    routing_key: str
+    arguments: bytes
+
+
+class CatalogContents(NamedTuple):
+    """Everything, each list in the order in which it was added."""
+
+    exchanges: list[ExchangeRow]
+    queues: list[QueueRow]
+    bindings: list[BindingRow]
+
+
+class AddExchange(NamedTuple):
+    """The exchange is new."""
+
+    exchange: ExchangeRow
+
+
+class RemoveExchange(NamedTuple):
+    """The exchange goes, with the bindings from it and to it."""
+
+    vhost: str
+    name: str
+
+
+class AddQueue(NamedTuple):
+    """The queue is new."""
+
+    queue: QueueRow
+
+
+class RemoveQueue(NamedTuple):
+    """The queue goes, with its bindings."""
+
+    queue_id: int
+
+
+class AddBinding(NamedTuple):
+    """The binding is new; the same again changes nothing."""
+
+    binding: BindingRow
+
+
+class RemoveBinding(NamedTuple):
+    """The binding goes."""
+
+    binding: BindingRow
+
+
+TopologyChange = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
+Change = TopologyChange | AccountChange
+# Those that leave less in the file.
+REMOVALS: Final = (RemoveExchange, RemoveQueue, RemoveBinding, RemoveUser, RemoveVhost)
+
+
+class Catalog:
+    """An open catalog."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        # Of the directory: the segments of its journal have it, too.
+        self.directory_id = b""
+        # One more with each transaction. The journal records it before anything depends on it.
+        self.change_number = 0
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        may_be_new: bool = True,
+        new_directory_id: bytes = bytes(DIRECTORY_ID_BYTES),
+    ) -> Self:
+        """Open the file; StorageError if it is damaged, newer or in use.
+
+        Where there is none, or an empty one, a new one is made if it may be; else it is damaged.
+        `new_directory_id`, random bytes, is for a catalog that has none yet.
+        """
+        if not may_be_new and not path.exists():
+            raise catalog_is_gone(path)
+        with suppress(OSError):
+            # Hashes of passwords are nobody else's to read. Of a wrong path SQLite speaks.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
+            os.chmod(path, _OWNER_ONLY)
+        with errors_named(path):
+            # Autocommit: transactions are begun and committed in words.
+            connection = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=0
+            )
+            try:
+                catalog = cls(connection, path)
+                catalog._prepare(may_be_new, new_directory_id)
+            except BaseException:
+                connection.close()
+                raise
+        return catalog
+
+    @property
+    def next_queue_id(self) -> int:
+        """Above every queue id that was ever stored, of queues long gone, too."""
+        with errors_named(self._path):
+            row = self._connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'queues'"
+            ).fetchone()
+        return int(row[0]) + 1 if row else 1
+
+    def load(self) -> CatalogContents:
+        """Read everything."""
+        execute = self._connection.execute
+        with errors_named(self._path):
+            exchanges = execute(
+                "SELECT vhost, name, type, durable, auto_delete, internal, arguments"
+                " FROM exchanges ORDER BY rowid"
+            )
+            queues = execute(
+                "SELECT queue_id, vhost, name, durable, auto_delete, arguments"
+                " FROM queues ORDER BY queue_id"
+            )
+            bindings = execute(
+                "SELECT vhost, source, destination, destination_kind, routing_key, arguments"
+                " FROM bindings ORDER BY rowid"
+            )
+            return CatalogContents(
+                [
+                    ExchangeRow(vhost, name, type_, bool(durable), bool(auto), bool(internal), args)
+                    for vhost, name, type_, durable, auto, internal, args in exchanges
+                ],
+                [
+                    QueueRow(queue_id, vhost, name, bool(durable), bool(auto), args)
+                    for queue_id, vhost, name, durable, auto, args in queues
+                ],
+                [BindingRow(*row) for row in bindings],
+            )
+
+    def load_accounts(self) -> AccountRows:
+        """Read users, vhosts and permissions."""
+        with errors_named(self._path):
+            return load_accounts(self._connection)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make all the changes, or none. They are on the disk when this returns."""
+        if not changes:
+            return
+        with self._transaction() as execute:
+            for change in changes:
+                _apply(self._connection, change)
+            execute("UPDATE directory SET change_number = change_number + 1")
+        self.change_number += 1
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """Commit the changes made within the block, which are then on the disk, or none of them."""
+        execute = self._connection.execute
+        with errors_named(self._path):
+            execute("BEGIN IMMEDIATE")
+            try:
+                yield execute
+                execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    execute("ROLLBACK")
+                raise
+
+    def note_journal(self, newest_segment: int) -> None:
+        """Record that a journal of this version is there, and the segment that this start created.
+
+        If either is gone at a later start, that is damage, or the journal is an older one.
+        """
+        with self._transaction() as execute:
+            execute("UPDATE directory SET has_journal = 1")
+            self._mark_segment(newest_segment)
+
+    def forget_newest_segment(self) -> None:
+        """Expect nothing of the journal: a start goes on with an older one, or without one."""
+        with self._transaction():
+            self._mark_segment(0)
+
+    def _mark_segment(self, number: int) -> None:
+        execute = self._connection.execute
+        execute("DELETE FROM marks WHERE name LIKE ?", (SEGMENT_MARK + "%",))
+        if number:
+            execute("INSERT INTO marks VALUES (?)", (f"{SEGMENT_MARK}{number}",))
+
+    def go_beyond(self, queue_id: int, change_number: int) -> None:
+        """Give out no id up to this one, and count changes on from at least this one."""
+        self.change_number = max(self.change_number, change_number)
+        with errors_named(self._path):
+            self._connection.executescript(
+                "BEGIN IMMEDIATE;"
+                f" UPDATE directory SET change_number = {self.change_number:d};"
+                " INSERT INTO sqlite_sequence (name, seq) SELECT 'queues', 0"
+                " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'queues');"
+                f" UPDATE sqlite_sequence SET seq = max(seq, {queue_id:d}) WHERE name = 'queues';"
+                " COMMIT;"
+            )
+
+    def close(self) -> None:
+        """Close the file. Changes that were applied are there already."""
+        self._connection.close()
+
+    def _prepare(self, may_be_new: bool, new_directory_id: bytes) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")
+        version = check_schema(self._connection, self._path, SCHEMA_VERSION)
+        if not version and not may_be_new:
+            raise catalog_is_gone(self._path)
+        if version < SCHEMA_VERSION:
+            steps = "".join(STEPS[each] for each in range(version, SCHEMA_VERSION))
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {steps}"
+                f" INSERT INTO directory VALUES (x'{new_directory_id.hex()}', 0, 0);"
+                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            )
+        self.directory_id, self.change_number, _ = directory_row(self._connection, self._path)
+
+
+def _apply(connection: sqlite3.Connection, change: Change) -> None:
+    execute = connection.execute
+    match change:
+        case AddQueue(queue):
+            execute("INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?)", queue)
+        case AddBinding(binding):
+            execute(
+                "INSERT INTO bindings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", binding
+            )
+        case RemoveQueue(queue_id):
+            execute(
+                "DELETE FROM bindings WHERE destination_kind = 'queue' AND (vhost, destination)"
+                " = (SELECT vhost, name FROM queues WHERE queue_id = ?)",
+                (queue_id,),
+            )
+            execute("DELETE FROM queues WHERE queue_id = ?", (queue_id,))
+        case RemoveBinding(binding):
+            execute(
+                "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ?"
+                " AND destination_kind = ? AND routing_key = ? AND arguments = ?",
+                binding,
+            )
+        case AddExchange(exchange):
+            execute("INSERT INTO exchanges VALUES (?, ?, ?, ?, ?, ?, ?)", exchange)
+        case RemoveExchange(vhost, name):
+            execute(
+                "DELETE FROM bindings WHERE vhost = ?1 AND (source = ?2"
+                " OR (destination_kind = 'exchange' AND destination = ?2))",
+                (vhost, name),
+            )
+            execute("DELETE FROM exchanges WHERE vhost = ? AND name = ?", (vhost, name))
+        case _:
+            apply_account_change(connection, change)

@@ -1,0 +1,4 @@
+"""The journal: one append-only log of segments for the node, and its recovery.
+
+Begin with journal.py for writing, recovery.py for reading it again; records.py has the formats.
+"""

@@ -1,0 +1,1054 @@
+"""The journal: one append-only log for the whole node, so that one sync serves all queues.
+
+It belongs to one caller, which hands it what queues want kept, then calls `commit` once for all of
+it, then tells the queues: group commit without a timer. It has no thread and no clock, and touches
+the disk through `Files` only. A commit may be run on another thread (`journal.py`).
+docs/JOURNAL.md draws the files.
+
+- A batch's wire bytes are written once, with the first `append` of it; each queue's entries are a
+  short record that refers to the batch by number.
+- `commit` writes with one writev, and syncs if an append, or a settle that asks for it, is
+  among what it wrote. Its last record says up to where the journal was synced before it.
+  A settle or a delivered record alone is written but not waited for: to lose it costs a redelivery.
+- A segment that is full is synced before the next one is created, so a torn tail is possible in
+  the last segment only.
+- A write that meets a full disk is cut back to the commit before it, and `go_back` says which
+  appends are lost by that. The other records are kept and written later (`shortage.py`).
+- Any other error of the disk is final: nothing is known of what it left behind, so every later call
+  raises, and the process is to exit without a confirm. Only a file that nobody needs any more, and
+  that cannot be removed, may stay.
+
+Live entries are counted as records are made (`ledger.py`); `reclaim` removes the segments that
+nothing needs. Such a file may fail to be removed; because nobody needs it, that is reported and
+tried again with the next files, and at the next start. Damaged files are renamed and kept for a
+person. Recovery is `recovery.py`.
+
+A commit, with the records gathered by then, is written and synced as a whole. It touches the open
+segment's file and no other part of the journal, so that a large one can go to the disk on a thread
+of its own while the journal accepts further records. There is one at a time.
+
+`SegmentWriter` places and buffers records, `OpenSegment` writes them. A record gets its place and
+its head when it is buffered, on the journal's thread, so a full segment is known at once, without
+the disk. `begin` hands out the buffered records as a `Writing`; one is written after the other.
+
+A write that meets a full disk is cut back: the file then ends where the last commit, or the header,
+ended, and that is on the disk. A segment that such a commit has filled to its end stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.publishes import decode_publishes
+from ..belonging import CatalogClaims
+from ..errors import NoSpaceError
+from ..files import Buffer, Files, OperatingSystemFiles, write_all
+from ..shortage import Shortage
+from .identity_runs import Identities, IdentityRun
+from .ledger import Deadlines, EntryIds, EntryRange, ranges_without
+from .loading import Decode
+from .records import (
+    DELIVERED,
+    DIRECTORY_ID_BYTES,
+    SETTLE,
+    Seal,
+    body_bytes_at_most,
+    encode_body,
+    encode_commit,
+    encode_entries,
+    encode_ranges,
+    entries_bytes_at_most,
+    identities_bytes,
+    identities_covered,
+    in_records,
+    ranges_bytes,
+    removed_covered,
+)
+from .recovery import Recovered, Recovery
+from .replay import JournalPlace
+from .segment_files import ASIDE, create_segment, segment_path, set_aside
+from .segment_header import SegmentEnd, SegmentHeader, encode_header
+from .survey import directory_id_in
+from .synced_file import Synced, SyncedFile
+
+# A small commit that makes the file longer writes zeros behind itself, so that those after it
+# change no metadata: their fdatasync then takes half the time (docs/JOURNAL.md has the figures).
+# Large ones go without, for it would double what they write.
+SMALL_COMMIT_BYTES_MAX = 128 * 1024
+_ZEROS = memoryview(bytes(256 * 1024))
+
+
+class Mark(NamedTuple):
+    """Where the writer was when it had buffered so much: what it needs to go on from there."""
+
+    number: int
+    offset: int
+    first_record: int
+    # Of the last record before it.
+    seal: Seal
+    checksum: int
+    # Of its segment's begin.
+    begin: Synced
+    # Both as in a commit record.
+    entries: int
+    catalog_change: int
+
+
+class NextSegment(NamedTuple):
+    """A segment to be created: its header, and what `synced` is to say when it is there."""
+
+    header: bytes
+    synced: Synced
+    # Behind the header.
+    mark: Mark
+
+
+class Writing(NamedTuple):
+    """The bytes to write: through as many segments as were filled."""
+
+    # Where it begins.
+    before: Mark
+
+    # The last buffers of each full segment, then the next segment.
+    full: list[tuple[list[Buffer], NextSegment]]
+    # The bytes behind that.
+    buffers: list[Buffer]
+    # Without the one that ends the commit.
+    records: int
+
+    def size_bytes(self) -> int:
+        """All records to write, without the headers of new segments."""
+        behind = sum(map(len, self.buffers))
+        return behind + sum(sum(map(len, buffers)) for buffers, _ in self.full)
+
+    def mark_in(self, number: int) -> Mark:
+        """Where it begins in this segment, to which it has been cut back."""
+        marks = [segment.mark for _, segment in self.full]
+        [mark] = [each for each in (self.before, *marks) if each.number == number]
+        return mark
+
+
+class OpenSegment:
+    """The file that is written to. For one thread at a time."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        segment_bytes_max: int,
+        known_before: Synced | None,
+        first: NextSegment,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._segment_bytes_max = segment_bytes_max
+        # Are there bytes in the file that no sync has covered?
+        self._unsynced = False
+        # Why every further call is refused; empty while none is.
+        self.unusable = ""
+        # The open file: its number, how far it is written, how long it is.
+        self._number = 0
+        self._end = self._file_bytes = 0
+        # Up to where all is synced.
+        self.synced_number = self.synced_end = 0
+        self._handle = -1
+        self._synced_file: SyncedFile | None = None
+        # To be created before anything is written; the one before it is done with.
+        self._next: NextSegment | None = None
+        # May zeros be written ahead? Not while every byte is needed.
+        self.writes_ahead = True
+        try:
+            if known_before is not None:
+                # The file is there before the segment: should a crash come between the two, it is
+                # not missed.
+                self._synced_file = SyncedFile(files, directory, known_before)
+            self._create(first)
+        except BaseException:
+            self.abandon("it could not be begun")
+            raise
+
+    @property
+    def number(self) -> int:
+        """The segment that the next write goes to."""
+        return self._number if self._next is None else self._next.synced.segment
+
+    def _create(self, segment: NextSegment) -> None:
+        self._next = segment
+        number = segment.synced.segment
+        self._handle = create_segment(self._files, self._directory, number, segment.header)
+        self._number = number
+        self._end = self._file_bytes = len(segment.header)
+        self.synced_number, self.synced_end = number, self._end
+        try:
+            # Before any record follows the header: a newest segment that is not named here holds
+            # nothing.
+            self._name(segment.synced)
+        except NoSpaceError:
+            handle, self._handle = self._handle, -1
+            self._files.close(handle)
+            self._files.remove(segment_path(self._directory, number))
+            raise
+        self._next = None
+
+    def _name(self, synced: Synced) -> None:
+        if self._synced_file is None:
+            self._synced_file = SyncedFile(self._files, self._directory, synced)
+        else:
+            self._synced_file.write(synced)
+
+    def write(self, writing: Writing, sync: bool) -> int:
+        """Write all of it, with one sync of the last segment if asked; returns the bytes.
+
+        NoSpaceError if the disk is full: then it is cut back to where `number` was begun, or to
+        where the last writing ended in it. After any other error every later call is refused: the
+        state of the disk is unknown after a failed sync, and the next one would only seem to
+        succeed.
+        """
+        written = 0
+        try:
+            try:
+                if self._next is not None:
+                    self._create(self._next)
+                for buffers, segment in writing.full:
+                    written += self._write_behind(buffers)
+                    self._finish()
+                    self._create(segment)
+                written += self._write_behind(writing.buffers)
+            except NoSpaceError:
+                if self._handle >= 0:
+                    self._cut_back()
+                raise
+            self._unsynced = True
+            if sync:
+                self._files.sync_data(self._handle)
+                self._unsynced = False
+                self.synced_number, self.synced_end = self._number, self._end
+        except NoSpaceError:
+            raise
+        except BaseException as error:
+            self.unusable = f"an earlier write failed: {error!r}"
+            raise
+        return written
+
+    def _write_behind(self, buffers: list[Buffer]) -> int:
+        """Write behind the end of the open file; returns the bytes of the buffers."""
+        size = sum(map(len, buffers))
+        end = self._end + size
+        is_small = self._file_bytes < end < self._segment_bytes_max and (
+            size <= SMALL_COMMIT_BYTES_MAX
+        )
+        if is_small and self.writes_ahead:
+            zeros = _ZEROS[: self._segment_bytes_max - end]
+            try:
+                written = write_all(self._files, self._handle, self._end, [*buffers, zeros])
+            except NoSpaceError:
+                # There may be room for the rest. Some zeros may be there.
+                written = write_all(self._files, self._handle, self._end, buffers) + len(zeros)
+        else:
+            written = write_all(self._files, self._handle, self._end, buffers)
+        self._file_bytes = max(self._file_bytes, self._end + written)
+        self._end = end
+        return size
+
+    def _cut_back(self) -> None:
+        """Cut the file back to its end before the write; and that on the disk.
+
+        A start cannot read bytes that are cut off: neither the part that the write has left,
+        nor, behind the next write, the rest of it.
+        """
+        self._files.truncate(segment_path(self._directory, self._number), self._end)
+        self._file_bytes = self._end
+        self._unsynced = False
+        self.synced_number, self.synced_end = self._number, self._end
+
+    def _finish(self) -> None:
+        """Cut off the zeros behind the open file, sync it and close it.
+
+        This is before the next one is created: only the last segment can have a torn tail.
+        """
+        self._files.truncate(segment_path(self._directory, self._number), self._end)
+        # Forgotten first: should the next one not come to be, `close` must not close it again.
+        handle, self._handle = self._handle, -1
+        self._files.close(handle)
+
+    def close(self, end: Synced) -> None:
+        """Sync the rest, record its end in `synced`, and close.
+
+        After an error: close only.
+        """
+        try:
+            if self._handle >= 0 and not self.unusable:
+                if self._unsynced or self._file_bytes > self._end:
+                    path = segment_path(self._directory, self._number)
+                    self._files.truncate(path, self._end)
+                # After the sync: whatever does not verify from now on is damage.
+                self._name(end)
+        finally:
+            self.abandon("closed")
+
+    def abandon(self, why: str) -> None:
+        """Close the files as they are."""
+        self.unusable = self.unusable or why
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            self._files.close(handle)
+        if self._synced_file is not None:
+            self._synced_file.close()
+
+
+class JournalUnusableError(Exception):
+    """The journal was closed, or failed before: the state of the disk is unknown."""
+
+
+class SegmentWriter:
+    """Buffers records for segments. `header_of` makes the header of the segment of that number.
+
+    `header_of` is given the number and the end of the segment before.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        segment_bytes_max: int,
+        first_number: int,
+        before: SegmentEnd,
+        known_before: Synced | None,
+        header_of: Callable[[int, SegmentEnd], SegmentHeader],
+    ) -> None:
+        """`known_before` is what the file `synced` says until the first segment is there."""
+        self._segment_bytes_max = segment_bytes_max
+        self._header_of = header_of
+        # Buffered, and not yet handed out.
+        self.records = 0
+        self._buffers: list[Buffer] = []
+        self._full: list[tuple[list[Buffer], NextSegment]] = []
+        first = self._open(first_number, before)
+        # Where the buffered records begin.
+        self._begun = first.mark
+        self.segment = OpenSegment(files, directory, segment_bytes_max, known_before, first)
+
+    def _open(self, number: int, before: SegmentEnd) -> NextSegment:
+        """The next buffered record goes to this segment."""
+        header = self._header_of(number, before)
+        # The segment of the next buffered record, and its place in it.
+        self.number = number
+        # Its records are sealed in the order in which they are taken.
+        encoded, self.seal = encode_header(header)
+        self.offset = self._first_record = len(encoded)
+        self._begin = Synced(
+            header.directory_id,
+            number,
+            self.offset,
+            header.entries,
+            header.entries,
+            header.catalog_change,
+        )
+        return NextSegment(encoded, self._begin, self._mark(header.entries, header.catalog_change))
+
+    def _mark(self, entries: int, catalog_change: int) -> Mark:
+        seal = self.seal
+        return Mark(
+            self.number,
+            self.offset,
+            self._first_record,
+            seal,
+            seal.checksum,
+            self._begin,
+            entries,
+            catalog_change,
+        )
+
+    def go_back(self, mark: Mark) -> None:
+        """Discard the buffered records; later records follow those written up to the mark."""
+        self.number, self.offset, self._first_record = mark[:3]
+        self.seal, self.seal.checksum = mark.seal, mark.checksum
+        self._begin = mark.begin
+        self._begun = mark
+        self._full, self._buffers, self.records = [], [], 0
+
+    def check(self) -> None:
+        """Raise if an earlier error, or `close`, was the last thing that happened."""
+        if self.segment.unusable:
+            raise JournalUnusableError(self.segment.unusable)
+
+    def make_room(self, size: int) -> None:
+        """Go on in a new segment if a record of this size would make the open one too large.
+
+        A segment without records accepts any record, so one larger than a segment has a segment of
+        its own.
+        """
+        self.check()
+        if self.offset + size > self._segment_bytes_max:
+            self.roll()
+
+    def roll(self) -> None:
+        """Go on in a new segment, unless the open one has no records yet."""
+        if self.offset > self._first_record:
+            entries = self._begin.entries
+            end = SegmentEnd(self.number, self.offset, self.seal.checksum, entries)
+            buffers, self._buffers = self._buffers, []
+            self._full.append((buffers, self._open(self.number + 1, end)))
+
+    def add(self, record: bytes) -> None:
+        """Buffer a record, sealed with `seal`; it is within the room that was made."""
+        self._buffers.append(record)
+        self.offset += len(record)
+        self.records += 1
+
+    def take_payload(self, payload: Buffer) -> None:
+        """Buffer the rest of the record before, as it lies."""
+        self._buffers.append(payload)
+        self.offset += len(payload)
+
+    def begin(self, entries: int, catalog_change: int) -> Writing:
+        """Hand out the buffered records, with the state of the journal by then; later records go
+        with the next.
+
+        Its last record says up to where all was synced before.
+        """
+        segment = self.segment
+        record = encode_commit(
+            self.seal, segment.synced_number, segment.synced_end, entries, catalog_change
+        )
+        self._buffers.append(record)
+        self.offset += len(record)
+        writing = Writing(self._begun, self._full, self._buffers, self.records)
+        self._full, self._buffers, self.records = [], [], 0
+        self._begun = self._mark(entries, catalog_change)
+        return writing
+
+    def close(self, entries: int, catalog_change: int) -> None:
+        """Say where the last segment ends, and close. After an error: close only."""
+        end = self._begin._replace(end=self.offset, entries=entries, catalog_change=catalog_change)
+        self.segment.close(end)
+
+
+# So many damaged segments are kept; of more, the oldest are removed.
+ASIDE_FILES_MAX: Final = 16
+
+
+class Undiscarded(NamedTuple):
+    """A file that nobody needs any more and that could not be removed."""
+
+    name: str
+    error: OSError
+
+
+class Discarding:
+    """The files of one directory that go."""
+
+    def __init__(
+        self, files: Files, directory: str, found: Mapping[int, str], damaged: Set[int]
+    ) -> None:
+        """`found` says how files are called that were there at the start; some are `damaged`."""
+        self._files = files
+        self._directory = directory
+        self._found = found
+        self._damaged = damaged
+        # Segments whose removal failed.
+        self._failed: list[int] = []
+
+    def failed(self) -> list[int]:
+        """The segments to be tried again, which is up to the caller from now on."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    def put_back(self, numbers: Iterable[int]) -> None:
+        """These are to be tried again: the commit with which they were to go has failed."""
+        self._failed += numbers
+
+    def discard(self, numbers: Iterable[int]) -> list[Undiscarded]:
+        """Remove the files of these segments, or set them aside; returns those that stay."""
+        undiscarded = []
+        for number in numbers:
+            name = self._found.get(number) or os.path.basename(segment_path("", number))
+            error = self._go(name, is_to_stay=number in self._damaged)
+            if error is not None:
+                self._failed.append(number)
+                undiscarded.append(Undiscarded(name, error))
+        return undiscarded
+
+    def clear(self, leftovers: Iterable[str], in_the_way: Iterable[str]) -> list[Undiscarded]:
+        """At the start: remove files that do not count, and set those aside that are in the way."""
+        going = [(name, False) for name in leftovers] + [(name, True) for name in in_the_way]
+        results = [(name, self._go(name, is_to_stay)) for name, is_to_stay in going]
+        results += [(name, self._go(name, False)) for name in self._too_old()]
+        return [Undiscarded(name, error) for name, error in results if error is not None]
+
+    def _too_old(self) -> list[str]:
+        names = self._files.list_directory(self._directory)
+        return sorted(name for name in names if ASIDE in name)[:-ASIDE_FILES_MAX]
+
+    def _go(self, name: str, is_to_stay: bool) -> OSError | None:
+        try:
+            if is_to_stay:
+                set_aside(self._files, self._directory, name)
+            else:
+                self._files.remove(os.path.join(self._directory, name))
+        except FileNotFoundError:
+            # Somebody else has removed it.
+            return None
+        except OSError as error:
+            return error
+        return None
+
+
+class HandedAppend(NamedTuple):
+    """Entries that were appended, in a record of this segment."""
+
+    segment: int
+    queue_id: int
+    entry_ids: EntryIds
+    # The batch whose body record stands before it.
+    body: Batch | None
+    identities: Identities | None
+
+
+class HandedRanges(NamedTuple):
+    """Entries that were settled or delivered."""
+
+    segment: int
+    kind: int
+    queue_id: int
+    ranges: Sequence[EntryRange]
+    sync: bool
+
+
+class HandedRemoval(NamedTuple):
+    """Segments that were removed, and what each spoke of."""
+
+    segment: int
+    segments: Sequence[int]
+    spoke_of: dict[int, set[int]]
+
+
+class HandedRun(NamedTuple):
+    """Identities that were written anew."""
+
+    segment: int
+    queue_id: int
+    run: IdentityRun
+
+
+Handed = HandedAppend | HandedRanges | HandedRemoval | HandedRun
+
+
+class CommitResult(NamedTuple):
+    """What a commit did."""
+
+    # Is everything that was handed to the journal before it began on the disk now?
+    synced: bool
+    bytes: int
+    records: int
+
+
+class Commit:
+    """Made by `Journal.begin_commit`. `run`, then tell of it, then `discard`."""
+
+    __slots__ = (
+        "_discarding",
+        "_segment",
+        "_sync",
+        "_writing",
+        "going",
+        "handed",
+        "no_space",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        segment: OpenSegment,
+        writing: Writing,
+        sync: bool,
+        going: Sequence[int],
+        discarding: Discarding,
+        handed: Sequence[Handed],
+    ) -> None:
+        self._segment = segment
+        self._writing = writing
+        self._sync = sync
+        # Segments that nothing needs, once this is on the disk, and what removes them.
+        self.going = going
+        self._discarding = discarding
+        # What it is made of, should it be taken back.
+        self.handed = handed
+        # What it has met, if it has run and was cut back.
+        self.no_space: NoSpaceError | None = None
+        self.size_bytes = writing.size_bytes()
+
+    def run(self) -> CommitResult:
+        """Write, and sync if it must be.
+
+        NoSpaceError if the disk is full: `Journal.go_back` is to be told. An OSError is fatal:
+        nothing of it may be confirmed.
+        """
+        try:
+            written = self._segment.write(self._writing, self._sync)
+        except NoSpaceError as error:
+            self.no_space = error
+            raise
+        return CommitResult(self._sync, written, self._writing.records)
+
+    def mark_in(self, number: int) -> Mark:
+        """Where it begins in this segment, to which it has been cut back."""
+        return self._writing.mark_in(number)
+
+    def discard(self) -> list[Undiscarded]:
+        """Remove the segments that nothing needs any more; returns those that could not be.
+
+        After `run`, and after its confirms are told: removing takes its time.
+        """
+        return self._discarding.discard(self.going)
+
+
+SEGMENT_BYTES_MAX = 64 * 1024 * 1024
+# Identities that are written anew go to the open segment if they are no more than this part of one.
+FEW_IDENTITIES = 16
+# An open segment that is smaller is not worth a new one.
+LEFT_BYTES_MIN = 64 * 1024
+
+_NOTHING = CommitResult(False, 0, 0)
+
+
+class Journal:
+    """An open journal. Not to be shared between threads."""
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        segment_bytes_max: int,
+        recovery: Recovery,
+        catalog: CatalogClaims,
+        epoch: int,
+    ) -> None:
+        """Go on behind what `recovery` has read, in a new segment.
+
+        When it returns, all recovered records are on the disk. `epoch` is the boot number, above
+        that of every broker before. An OSError may leave a segment behind, which the next start
+        ignores.
+        """
+        recovery.make_safe()
+        self._directory = directory
+        self._files = files
+        self._directory_id = catalog.directory_id
+        self._epoch = epoch
+        self._ledger = recovery.ledger
+        self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
+        self._discarding = Discarding(files, directory, recovery.names(), recovery.damaged)
+        self._torn = recovery.torn
+        self._let_go = recovery.let_go
+        self._next_batch_number = recovery.recovered.next_batch_number
+        self._entries = recovery.entries
+        # The catalog's last change; is it in no record yet?
+        self._catalog_change = catalog.change_number or 0
+        self._has_catalog_news = False
+        self._must_sync = False
+        # The records handed over since the last commit began, with their segment.
+        self._handed: list[Handed] = []
+        # While the disk is full.
+        self._shortage: Shortage | None = None
+        self._writer = SegmentWriter(
+            files,
+            directory,
+            segment_bytes_max,
+            recovery.next_segment_number,
+            recovery.before,
+            recovery.known_before,
+            self._open_segment,
+        )
+        # Only now that a header does not list them: should the removal not survive a crash, they
+        # are leftovers again, and one that lay above all others does not pass for the last.
+        self.undiscarded = self._discarding.clear(recovery.leftovers, recovery.in_the_way)
+        commit = self.begin_commit(reclaim=True)
+        if commit is not None:
+            commit.run()
+            self.undiscarded += commit.discard()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        files: Files | None = None,
+        known_queue_ids: Set[int] = frozenset(),
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        decode: Decode = decode_publishes,
+        epoch: int | None = None,
+    ) -> tuple[Journal, Recovered]:
+        """Recover what the directory holds, whatever catalog it belongs to, and go on.
+
+        For tests and measurements; a broker first makes sure that both belong together
+        (`stores.py`). Entries of queues that are not known are dropped. JournalVersionError if a
+        segment is of another format version.
+        """
+        files = OperatingSystemFiles() if files is None else files
+        files.make_directory(directory)
+        directory_id = directory_id_in(files, directory) or bytes(DIRECTORY_ID_BYTES)
+        catalog = CatalogClaims(known_queue_ids, directory_id=directory_id)
+        recovery = Recovery(files, directory, catalog, decode)
+        recovery.read()
+        epoch = recovery.epoch_max + 1 if epoch is None else epoch
+        journal = cls(directory, files, segment_bytes_max, recovery, catalog, epoch)
+        return journal, recovery.recovered
+
+    def append(
+        self,
+        queue_id: int,
+        batch: Batch,
+        indexes: Indexes,
+        entry_ids: EntryIds,
+        deadlines: Deadlines = 0,
+        identities: Identities | None = None,
+    ) -> None:
+        """Messages of the batch become entries of the queue; on the disk after the next commit.
+
+        `indexes` and `entry_ids` are aligned, ascending and not empty, and the ids lie above all
+        ids appended to the queue before. `deadlines`: when the entries expire, and aligned if not
+        all expire at once. `identities` is for the dedup window of a queue that has one.
+        """
+        place = batch.journal_place
+        writer = self._writer
+        body: Batch | None = None
+        size = entries_bytes_at_most(len(indexes), deadlines, identities)
+        # A batch outlives its body if it is appended again after all its entries were settled.
+        if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
+            writer.make_room(size)
+        else:
+            # The body and the first entries record go to the same segment.
+            writer.make_room(size + body_bytes_at_most(batch))
+            place = self._append_body(batch)
+            body = batch
+        if place.received_indexes is not None:
+            received = place.received_indexes
+            indexes = array("I", [received[index] for index in indexes])
+        record = encode_entries(
+            writer.seal, queue_id, batch.number, indexes, entry_ids, deadlines, identities
+        )
+        self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
+        if identities is not None:
+            self._ledger.remembered.append(queue_id, writer.number, entry_ids, identities)
+        writer.add(record)
+        self._handed.append(HandedAppend(writer.number, queue_id, entry_ids, body, identities))
+        self._entries += len(indexes)
+        self._must_sync = True
+
+    def settle(self, queue_id: int, ranges: Sequence[EntryRange], sync: bool = False) -> None:
+        """Entries were acked or dropped. Ids that were never appended may lie in the ranges.
+
+        If `sync`, as a purge asks for, they are gone for good after the next commit, and so are all
+        entries settled before.
+        """
+        if self._let_go:
+            # A settled entry counts as consumed, and a start remembers its identity.
+            ranges = ranges_without(ranges, self._let_go.get(queue_id, ()))
+        self._make_room_for(ranges)
+        if self._ledger.settle(queue_id, ranges) or sync:
+            self._take_ranges(SETTLE, queue_id, ranges, sync)
+
+    def delivered(self, queue_id: int, ranges: Sequence[EntryRange]) -> None:
+        """Entries were sent to a consumer: at recovery they have one attempt more."""
+        self._make_room_for(ranges)
+        if self._ledger.delivered(queue_id, ranges):
+            self._take_ranges(DELIVERED, queue_id, ranges, False)
+
+    def forget_identities(self, queue_id: int, below: int) -> None:
+        """The queue's window remembers no entry with an id below this. Nothing is written."""
+        self._writer.check()
+        self._ledger.forget_identities(queue_id, below)
+
+    def drop_queue(self, queue_id: int) -> None:
+        """The queue is no more, and the catalog has committed that: all its entries are dead.
+
+        Nothing is written: recovery drops what belongs to a queue that the catalog does not know.
+        Nothing may be appended for the queue afterwards.
+        """
+        self._writer.check()
+        self._ledger.drop(queue_id)
+
+    def record_catalog_change(self, change_number: int) -> None:
+        """The catalog has committed this change; the next commit says so.
+
+        Nothing that depends on the change may be appended before.
+        """
+        if change_number > self._catalog_change:
+            self._catalog_change = change_number
+            self._has_catalog_news = True
+
+    def begin_commit(self, reclaim: bool = False) -> Commit | None:
+        """The records handed over since the last commit, to be written; None if there is nothing.
+
+        It may be run on another thread, while more is handed over here; the next commit begins
+        when it is done. `reclaim`: it also removes the segments that nothing needs.
+        """
+        writer = self._writer
+        writer.check()
+        going = self._take_removal() if reclaim else ()
+        if not (writer.records or self._has_catalog_news):
+            return None
+        sync, self._must_sync = self._must_sync, False
+        self._has_catalog_news = False
+        writing = writer.begin(self._entries, self._catalog_change)
+        handed, self._handed = self._handed, []
+        return Commit(writer.segment, writing, sync, going, self._discarding, handed)
+
+    @property
+    def is_usable(self) -> bool:
+        """Has nothing failed, and is it open?"""
+        return not self._writer.segment.unusable
+
+    def commit(self) -> CommitResult:
+        """Write all records handed over since the last commit, and sync them if required.
+
+        An OSError is fatal: the caller confirms nothing and the process ends. NoSpaceError is not,
+        and is raised when the journal has gone back.
+        """
+        commit = self.begin_commit()
+        if commit is None:
+            return _NOTHING
+        try:
+            return commit.run()
+        except NoSpaceError:
+            self.go_back(commit)
+            raise
+
+    def reclaim(self) -> int:
+        """Commit, and remove the segments that nothing needs; returns how many."""
+        commit = self.begin_commit(reclaim=True)
+        if commit is None:
+            return 0
+        commit.run()
+        return len(commit.going) - len(commit.discard())
+
+    def _take_removal(self) -> Sequence[int]:
+        """Write down which segments can go. It costs next to nothing while there are none.
+
+        The record is synced before any file goes: it makes the removal of all of them one step,
+        and it puts on the disk the settles because of which they may go. The removal itself need
+        not be synced: until the next segment's header lists the present segments, the record
+        stands.
+        """
+        # Rarely has a segment become removable since the last commit.
+        going = self._ledger.removable() if self._ledger.may_remove else []
+        spoke_of: dict[int, set[int]] = {}
+        shortage = self._shortage
+        if going:
+            # Before the removal: the identities in them that windows still remember.
+            self._carry(set(going))
+            spoke_of = self._ledger.forget(going)
+        if shortage is not None and shortage.removed:
+            self._write_runs(shortage.runs)
+            going += shortage.removed
+            shortage.runs, shortage.removed = [], []
+        if going:
+            writer = self._writer
+            ranges = _ranges(sorted(going))
+            writer.make_room(ranges_bytes(len(ranges)))
+            writer.add(writer.seal.record(removed_covered(ranges)))
+            self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
+            self._must_sync = True
+            # With them those whose files could not be removed before.
+            going += self._discarding.failed()
+        return going
+
+    # --- While the disk is full
+
+    @property
+    def is_short(self) -> bool:
+        """Is there something that had no room? Then nothing may be appended."""
+        return self._shortage is not None
+
+    @property
+    def may_remove(self) -> bool:
+        """May it be that a segment can go, which makes room?"""
+        return self._ledger.may_remove
+
+    def go_back(self, commit: Commit) -> set[tuple[int, int]]:
+        """A commit has met a full disk: everything that is not on the disk by now counts as not
+        handed over.
+
+        But for settles and the like, which are kept for `write_held`. Returns the appends that are
+        lost, each by queue id and first entry id; the other appends are on the disk.
+        """
+        number = self._writer.segment.number
+        mark = commit.mark_in(number)
+        shortage = self._shortage = self._shortage or Shortage()
+        self._writer.segment.writes_ahead = False
+        undone = [each for each in (*commit.handed, *self._handed) if each.segment >= number]
+        lost = set()
+        for each in undone:
+            if isinstance(each, HandedAppend):
+                self._withdraw(each)
+                lost.add((each.queue_id, each.entry_ids[0]))
+            elif isinstance(each, HandedRanges):
+                shortage.add_ranges(each.kind, each.queue_id, each.ranges)
+                shortage.must_sync = shortage.must_sync or each.sync
+        self._ledger.go_back(number)
+        going = set(commit.going)
+        for each in undone:
+            if isinstance(each, HandedRemoval):
+                # Segments behind are no more, and this one goes on.
+                shortage.removed += [gone for gone in each.segments if gone < number]
+                self._ledger.speaks_of[number] |= each.spoke_of.get(number, set())
+                going.difference_update(each.segments)
+            elif isinstance(each, HandedRun):
+                self._ledger.remembered.take_back(each.queue_id, each.run, number)
+                shortage.runs.append((each.queue_id, each.run))
+        self._discarding.put_back(going)
+        spoken_of = shortage.speaks_of | self._ledger.speaks_of[number]
+        shortage.speaks_of = {each for each in spoken_of if each <= number}
+        self._writer.go_back(mark)
+        self._entries = mark.entries
+        self._has_catalog_news = self._catalog_change > mark.catalog_change
+        self._handed = []
+        self._must_sync = False
+        return lost
+
+    def write_held(self) -> None:
+        """Hand over the records that had no room, for the next commit; should that have none, it is
+        kept."""
+        shortage = self._shortage
+        assert shortage is not None
+        writer = self._writer
+        for kind, queue_id, ranges in shortage.take_ranges():
+            writer.make_room(ranges_bytes(len(ranges)))
+            self._ledger.speaks_of[writer.number] |= shortage.speaks_of
+            writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
+            self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, False))
+        self._must_sync = self._must_sync or shortage.must_sync
+        shortage.must_sync = False
+
+    def leave_dead_segment(self) -> None:
+        """Go on in a new segment, if the open one can be removed then, and that makes room.
+
+        It never goes by itself, and on a small disk it may be what most of the room went to.
+        """
+        ledger, number = self._ledger, self._writer.number
+        others = ledger.speaks_of[number].intersection(ledger.live).difference((number,))
+        if not ledger.live[number] and not others and self._writer.offset >= LEFT_BYTES_MIN:
+            self._writer.roll()
+
+    def end_shortage(self) -> None:
+        """There is room again: write the records that had none, by a commit that reclaims."""
+        shortage = self._shortage
+        assert shortage is None or shortage.is_over, "a segment would stay until the next start"
+        self._shortage = None
+        self._writer.segment.writes_ahead = True
+
+    def _withdraw(self, append: HandedAppend) -> None:
+        self._ledger.withdraw(append.queue_id, append.entry_ids)
+        if append.body is not None:
+            append.body.journal_place = None
+        if append.identities is not None:
+            first, last = append.entry_ids[0], append.entry_ids[-1]
+            octets = append.identities.octets
+            self._ledger.remembered.forget_these(append.queue_id, first, last, octets)
+
+    def close(self) -> None:
+        """Write and sync the remaining records, and close. After an error: close only.
+
+        What finds no room is left out: settles, which costs redeliveries.
+        """
+        if self.is_usable:
+            if self._shortage is not None:
+                self.write_held()
+            with suppress(NoSpaceError):
+                self.commit()
+        self._writer.close(self._entries, self._catalog_change)
+
+    def abandon(self) -> None:
+        """Close the files as they are: the rest may be half of a record."""
+        self._writer.segment.abandon("abandoned")
+
+    def _carry(self, segments: set[int]) -> None:
+        """Write the identities that lie in these segments anew; many, to segments of their own."""
+        writer, remembered = self._writer, self._ledger.remembered
+        carried_bytes = sum(remembered.bytes_in.get(number, 0) for number in segments)
+        have_own = carried_bytes > remembered.few_bytes_max
+        if have_own:
+            writer.roll()
+        first = writer.number
+        for queue_id, runs in remembered.within(segments).items():
+            self._write_runs([(queue_id, run) for run in runs])
+        if have_own:
+            for number in range(first, writer.number + 1):
+                remembered.made[number] = remembered.bytes_in[number]
+            writer.roll()
+
+    def _write_runs(self, held: Sequence[tuple[int, IdentityRun]]) -> None:
+        """Write these identities anew, unless their windows have forgotten them meanwhile."""
+        writer, remembered = self._writer, self._ledger.remembered
+        for queue_id, pairs in groupby(held, key=itemgetter(0)):
+            runs = remembered.still_there(queue_id, [run for _, run in pairs])
+            for together in in_records(runs):
+                writer.make_room(identities_bytes(together))
+                writer.add(writer.seal.record(identities_covered(queue_id, together)))
+                for run in together:
+                    remembered.move(run, writer.number)
+                    self._handed.append(HandedRun(writer.number, queue_id, run))
+
+    def _append_body(self, batch: Batch) -> JournalPlace:
+        writer = self._writer
+        head, wire = encode_body(writer.seal, batch)
+        writer.add(head)
+        start = writer.offset
+        writer.take_payload(wire)
+        place = JournalPlace(writer.number, start, writer.offset, None)
+        batch.journal_place = place
+        if batch.number >= self._next_batch_number:
+            self._next_batch_number = batch.number + 1
+        return place
+
+    def _make_room_for(self, ranges: Sequence[EntryRange]) -> None:
+        """Before they are counted, for they count for the segment that they are written to."""
+        if self._shortage is None:
+            self._writer.make_room(ranges_bytes(len(ranges)))
+
+    def _take_ranges(
+        self, kind: int, queue_id: int, ranges: Sequence[EntryRange], sync: bool
+    ) -> None:
+        writer, shortage = self._writer, self._shortage
+        if shortage is not None:
+            shortage.add_ranges(kind, queue_id, ranges)
+            shortage.speaks_of |= self._ledger.speaks_of[writer.number]
+            shortage.must_sync = shortage.must_sync or sync
+            return
+        writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
+        self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, sync))
+        self._must_sync = self._must_sync or sync
+
+    def _open_segment(self, number: int, before: SegmentEnd) -> SegmentHeader:
+        """Count from here on for this segment; returns the header that its file will begin with."""
+        self._ledger.open(number)
+        live = self._ledger.live
+        self._torn = [stretch for stretch in self._torn if stretch.segment in live]
+        return SegmentHeader(
+            number,
+            self._next_batch_number,
+            _ranges(sorted(live)),
+            self._directory_id,
+            self._epoch,
+            before,
+            self._entries,
+            self._catalog_change,
+            self._torn,
+        )
+
+
+def _ranges(numbers: Sequence[int]) -> list[EntryRange]:
+    """Ascending numbers as ranges."""
+    ranges: list[EntryRange] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges

@@ -1,0 +1,390 @@
+"""What keeps a segment: for every segment, how much in it is live and what its records speak of.
+
+A segment can be removed when
+1. no live entry has its body record or its entries record in it, and
+2. every segment that its settle and delivered records speak of is gone, or goes with it.
+   A settle is live until the entries record it speaks of is gone: without it, a message that was
+   settled comes back at the next start.
+Identities that queues' windows remember keep no segment with messages: they are few octets, and
+are written anew before their segment goes. Only a segment of nothing else may stay for them
+(`identity_runs.py`).
+
+The open segment never goes. Counting is done as records are made, block by block; nothing here
+reads a segment or touches a file. `journal.py` keeps a ledger while it runs, `replay.py` fills
+one from the records at start.
+
+The live entries of a queue are kept as blocks, ascending by entry id. A block is a range of ids, or
+an array where the ids have gaps, whose body records lie in one segment and whose entries records
+lie in one segment. Blocks that continue each other are joined, so a queue that is filled and
+emptied in order costs one block at any depth. Recovery keeps its blocks, which know their messages
+too, in the same structure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Final, Generic, Self, TypeVar
+
+from .identity_runs import RememberedIdentities
+
+# Ascending entry ids: a range where there are no gaps, else array('Q').
+EntryIds = range | array  # type: ignore[type-arg]
+# When entries expire, in milliseconds since the epoch, 0 being never: one for all, or each's.
+Deadlines = int | array  # type: ignore[type-arg]
+# To remove from a list of so many takes a tenth of a microsecond, about as long as to find it.
+BLOCKS_PER_LIST_MAX: Final = 512
+
+
+class Block:
+    """Entries with their body records in one segment and their entries records in one."""
+
+    __slots__ = ("body_segment", "entries_segment", "entry_ids")
+
+    def __init__(self, entry_ids: EntryIds, body_segment: int, entries_segment: int) -> None:
+        self.entry_ids = entry_ids
+        self.body_segment = body_segment
+        self.entries_segment = entries_segment
+
+    def split(self, position: int) -> Self:
+        """Keep the entries before the position; the others come back as a block of their own."""
+        rest = self.__new__(type(self))
+        rest.entry_ids = self.entry_ids[position:]
+        rest.body_segment = self.body_segment
+        rest.entries_segment = self.entries_segment
+        self.entry_ids = self.entry_ids[:position]
+        return rest
+
+
+BlockType = TypeVar("BlockType", bound=Block)
+
+
+def _last_id(block: Block) -> int:
+    return int(block.entry_ids[-1])
+
+
+def _last_id_of_all(blocks: list[BlockType]) -> int:
+    return int(blocks[-1].entry_ids[-1])
+
+
+class LiveEntries(Generic[BlockType]):
+    """The live entries of one queue: blocks that ascend, do not overlap and are never empty.
+
+    They are iterated over in that order. Entries that are settled one by one in any order leave
+    a block for each gap, so to find, split or remove one costs the same among many: blocks are in
+    a list of lists, none of them empty or longer than BLOCKS_PER_LIST_MAX.
+    """
+
+    __slots__ = ("_lists",)
+
+    def __init__(self) -> None:
+        self._lists: list[list[BlockType]] = []
+
+    def __iter__(self) -> Iterator[BlockType]:
+        return chain.from_iterable(self._lists)
+
+    def __len__(self) -> int:
+        """How many blocks there are."""
+        return sum(map(len, self._lists))
+
+    def tail(self) -> BlockType | None:
+        """The block of the highest ids."""
+        return self._lists[-1][-1] if self._lists else None
+
+    def append(self, block: BlockType) -> None:
+        """Take a block as it is; its ids must lie above all present ids."""
+        tail = self.tail()
+        if tail is not None and tail.entry_ids[-1] >= block.entry_ids[0]:
+            msg = f"entry id {block.entry_ids[0]} does not ascend"
+            raise ValueError(msg)
+        if tail is not None and len(self._lists[-1]) < BLOCKS_PER_LIST_MAX:
+            self._lists[-1].append(block)
+        else:
+            self._lists.append([block])
+
+    def replace(self, blocks: Iterable[BlockType]) -> None:
+        """Hold these, which ascend, and no others."""
+        self._lists.clear()
+        for block in blocks:
+            self.append(block)
+
+    def cut(self, first: int, last: int) -> list[BlockType]:
+        """Take out the entries whose ids lie within first and last, both inclusive."""
+        lists = self._lists
+        number, place = self._split_before(first)
+        taken: list[BlockType] = []
+        while number < len(lists):
+            blocks = lists[number]
+            end = place
+            while end < len(blocks) and blocks[end].entry_ids[-1] <= last:
+                end += 1
+            taken += blocks[place:end]
+            if end < len(blocks):
+                block = blocks[end]
+                if block.entry_ids[0] <= last:
+                    blocks[end] = block.split(bisect_right(block.entry_ids, last))
+                    taken.append(block)
+                del blocks[place:end]
+                break
+            del blocks[place:]
+            if blocks:
+                number += 1
+            else:
+                del lists[number]
+            place = 0
+        return taken
+
+    def isolate(self, first: int, last: int) -> list[BlockType]:
+        """The entries whose ids lie within first and last, as blocks of their own, which stay."""
+        lists = self._lists
+        number, place = self._split_before(first)
+        found: list[BlockType] = []
+        while number < len(lists):
+            block = lists[number][place]
+            if block.entry_ids[0] > last:
+                break
+            found.append(block)
+            if block.entry_ids[-1] > last:
+                rest = block.split(bisect_right(block.entry_ids, last))
+                self._insert(number, place + 1, rest)
+                break
+            place += 1
+            if place == len(lists[number]):
+                number, place = number + 1, 0
+        return found
+
+    def within(self, first: int, last: int) -> Iterator[BlockType]:
+        """The blocks that have entries within first and last, both inclusive; nothing is cut."""
+        number, place = self._find(first)
+        for blocks in islice(self._lists, number, None):
+            for block in islice(blocks, place, None):
+                ids = block.entry_ids
+                if ids[0] > last:
+                    return
+                if bisect_left(ids, first) < bisect_right(ids, last):
+                    yield block
+            place = 0
+
+    def _split_before(self, first: int) -> tuple[int, int]:
+        """Split the block that has ids on both sides; gives the place of the first not below."""
+        number, place = self._find(first)
+        if number < len(self._lists):
+            block = self._lists[number][place]
+            if block.entry_ids[0] < first:
+                rest = block.split(bisect_left(block.entry_ids, first))
+                return self._insert(number, place + 1, rest)
+        return number, place
+
+    def _find(self, first: int) -> tuple[int, int]:
+        """The place of the first block that has an id not below `first`, or that of the end."""
+        lists = self._lists
+        # In order, which is the rule, it is the first of all.
+        if not lists or lists[0][0].entry_ids[-1] >= first:
+            return 0, 0
+        number = bisect_left(lists, first, key=_last_id_of_all)
+        if number == len(lists):
+            return number, 0
+        return number, bisect_left(lists[number], first, key=_last_id)
+
+    def _insert(self, number: int, place: int, block: BlockType) -> tuple[int, int]:
+        """Put a block there; gives its place, which is another if its list became too long."""
+        blocks = self._lists[number]
+        blocks.insert(place, block)
+        if len(blocks) <= BLOCKS_PER_LIST_MAX:
+            return number, place
+        half = len(blocks) // 2
+        self._lists.insert(number + 1, blocks[half:])
+        del blocks[half:]
+        return (number, place) if place < half else (number + 1, place - half)
+
+
+# First and last entry id, both inclusive.
+EntryRange = tuple[int, int]
+
+
+def ranges_without(
+    ranges: Sequence[EntryRange], excluded: Sequence[EntryRange]
+) -> Sequence[EntryRange]:
+    """The parts of the ranges that are in none of the excluded ranges, which ascend."""
+    kept = []
+    for first, last in ranges:
+        start = first
+        position = bisect_left(excluded, start, key=itemgetter(1))
+        while position < len(excluded) and excluded[position][0] <= last:
+            hole_first, hole_last = excluded[position]
+            if start < hole_first:
+                kept.append((start, hole_first - 1))
+            start = hole_last + 1
+            position += 1
+        if start <= last:
+            kept.append((start, last))
+    return kept
+
+
+class SegmentLedger(Generic[BlockType]):
+    """The live entries of every queue, and what each segment is still needed for."""
+
+    def __init__(self) -> None:
+        # Identities for dedup windows.
+        self.remembered = RememberedIdentities()
+        self.queues: dict[int, LiveEntries[BlockType]] = {}
+        # Per segment that is there: how many live entries need it, counted once for the entries
+        # record and once more for the body record if that lies in another segment.
+        self.live: dict[int, int] = {}
+        # Per segment: the other segments that its settle and delivered records speak of.
+        self.speaks_of: dict[int, set[int]] = {}
+        self.open_segment = 0
+        # Has anything happened since the last `removable` that may let a segment go?
+        self.may_remove = False
+
+    def open(self, number: int) -> None:
+        """From here on, records go to this new segment."""
+        self.live[number] = 0
+        self.speaks_of[number] = set()
+        self.open_segment = number
+        self.may_remove = True
+
+    def append(self, queue_id: int, block: BlockType) -> None:
+        """Entries above all others of their queue are live."""
+        live_entries = self.queues.get(queue_id)
+        if live_entries is None:
+            live_entries = self.queues[queue_id] = LiveEntries()
+        live_entries.append(block)
+        self.count(block.body_segment, block.entries_segment, len(block.entry_ids))
+
+    def count(self, body_segment: int, entries_segment: int, entries: int) -> None:
+        """So many entries of these segments have become live (or dead, if negative)."""
+        live = self.live
+        live[entries_segment] += entries
+        if not live[entries_segment]:
+            self.may_remove = True
+        if body_segment != entries_segment:
+            live[body_segment] += entries
+            if not live[body_segment]:
+                self.may_remove = True
+
+    def settle(self, queue_id: int, ranges: Sequence[EntryRange]) -> bool:
+        """The entries in these ranges are dead, says a record in the open segment.
+
+        False if none of them was live: then the record would say nothing.
+        """
+        live_entries = self.queues.get(queue_id)
+        if live_entries is None:
+            return False
+        found = False
+        for first, last in ranges:
+            for block in live_entries.cut(first, last):
+                found = True
+                self.speaks_of[self.open_segment].add(block.entries_segment)
+                self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
+        return found
+
+    def delivered(self, queue_id: int, ranges: Sequence[EntryRange]) -> bool:
+        """The entries in these ranges were delivered, says a record in the open segment.
+
+        False if none of them is live.
+        """
+        live_entries = self.queues.get(queue_id)
+        if live_entries is None:
+            return False
+        found = False
+        for first, last in ranges:
+            for block in live_entries.within(first, last):
+                found = True
+                self.speaks_of[self.open_segment].add(block.entries_segment)
+        return found
+
+    def withdraw(self, queue_id: int, entry_ids: EntryIds) -> None:
+        """These entries, or the live ones among them, were never written."""
+        live_entries = self.queues.get(queue_id)
+        if live_entries is None:
+            return
+        for block in live_entries.cut(entry_ids[0], entry_ids[-1]):
+            self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
+
+    def go_back(self, number: int) -> None:
+        """Segments behind this one do not come to be, and what they spoke of it will speak of."""
+        speaks_of = self.speaks_of.setdefault(number, set())
+        self.live.setdefault(number, 0)
+        self.remembered.made.pop(number, None)
+        for gone in [each for each in self.live if each > number]:
+            speaks_of |= self.speaks_of.pop(gone)
+            del self.live[gone]
+            self.remembered.made.pop(gone, None)
+        # Nor of entries that were gone again already: their numbers are to be used anew.
+        speaks_of.difference_update([each for each in speaks_of if each > number])
+        self.open_segment = number
+        self.may_remove = True
+
+    def drop(self, queue_id: int) -> None:
+        """Everything of this queue is dead, without a record: the catalog does not know it."""
+        self.remembered.drop(queue_id)
+        self._identities_went()
+        live_entries = self.queues.pop(queue_id, None)
+        if live_entries is not None:
+            for block in live_entries:
+                self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
+
+    def forget_identities(self, queue_id: int, below: int) -> None:
+        """The queue's window remembers no entry with an id below this."""
+        self.remembered.forget(queue_id, below)
+        self._identities_went()
+
+    def _identities_went(self) -> None:
+        # Segments that have nothing else, and stayed because of how many they had.
+        if self.remembered.made:
+            self.may_remove = True
+
+    def removable(self) -> list[int]:
+        """The segments that can go now, together. Cheap while nothing has changed."""
+        if not self.may_remove:
+            return []
+        self.may_remove = False
+        going: list[int] = []
+        # A record speaks of its own segment or of earlier ones, so ascending order decides all.
+        for number in sorted(self.live):
+            if number == self.open_segment or self.live[number]:
+                continue
+            if self.remembered.keeps(number):
+                continue
+            needed = self.speaks_of[number]
+            needed.intersection_update(self.live)
+            needed.difference_update(going, (number,))
+            if not needed:
+                going.append(number)
+        return going
+
+    def forget(self, numbers: Iterable[int]) -> dict[int, set[int]]:
+        """These segments are gone; returns what each spoke of."""
+        spoke_of = {}
+        for number in numbers:
+            del self.live[number]
+            spoke_of[number] = self.speaks_of.pop(number)
+            self.remembered.made.pop(number, None)
+        return spoke_of
+
+
+class RunningLedger(SegmentLedger[Block]):
+    """The ledger while the broker runs: an append continues the block before if it can."""
+
+    def extend(
+        self, queue_id: int, entry_ids: EntryIds, body_segment: int, entries_segment: int
+    ) -> None:
+        """Entries above all others of their queue are live."""
+        live_entries = self.queues.get(queue_id)
+        tail = None if live_entries is None else live_entries.tail()
+        if tail is not None and isinstance(entry_ids, range):
+            tail_ids = tail.entry_ids
+            if (
+                tail.entries_segment == entries_segment
+                and tail.body_segment == body_segment
+                and isinstance(tail_ids, range)
+                and tail_ids.stop == entry_ids.start
+            ):
+                tail.entry_ids = range(tail_ids.start, entry_ids.stop)
+                self.count(body_segment, entries_segment, len(entry_ids))
+                return
+        self.append(queue_id, Block(entry_ids, body_segment, entries_segment))

@@ -1,0 +1,536 @@
+"""The journal's records on the disk, and nothing else; docs/JOURNAL.md draws all of them.
+
+`segment_header.py` has the record that begins a segment. All numbers are little-endian, and lists
+of numbers are packed. A message's wire bytes go to the disk from where they were received, without
+a copy. An entries record makes messages of a batch entries of a queue; in an identities record,
+identities outlive the segment of their messages.
+
+The head of a record proves that bytes are a record of one segment, and of no other:
+
+    marker u32 | crc u32 | length u32 | before u32 | epoch u32 | kind u8 | ... `length` from kind on
+
+- `marker` is where a reader behind damage searches for the next record.
+- `crc` is the CRC-32 of all bytes behind it, begun with the segment's seed.
+- `before` is the `crc` of the record before this one, so that a missing record is noticed although
+  the bytes on both sides of it verify. The first record of a segment names the segment's header.
+- `epoch` is the boot number of the broker that wrote the record. A segment has one writer, so a
+  record of another epoch is an old block of the disk that was used for a file of this name before.
+
+Marker and seed come from the directory's id, which is random and which no client ever sees, and
+from the segment's number. So no client can publish bytes that would verify as a record if a reader
+searched a damaged message body, and a block of another segment does not verify either.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from ...amqp_frames.messages.batch import Batch, Indexes
+from ..files import Buffer
+from .identity_runs import IDENTITY_BYTES, Identities, IdentityRun
+from .ledger import Deadlines, EntryIds, EntryRange
+
+_LISTED_INDEX = array("I").itemsize
+assert _LISTED_INDEX == 4, "array('I') is 32 bits wide wherever CPython runs today"
+
+
+def little_endian(numbers: array[int]) -> bytes:
+    """The bytes of a record; the array may be swapped in place."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def read_array(typecode: str, data: bytes, start: int, count: int) -> array[int]:
+    """So many numbers from `start` on; ValueError if they are not all there."""
+    numbers = array(typecode)
+    numbers.frombytes(data[start : start + count * numbers.itemsize])
+    if len(numbers) != count:
+        msg = f"{count} numbers announced, {len(numbers)} there"
+        raise ValueError(msg)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+DIRECTORY_ID_BYTES: Final = 16
+EPOCH_MAX: Final = 0xFFFF_FFFF
+RECORD_BYTES_MAX: Final = 0xFFFF_FFFF
+# What zlib.crc32 takes without releasing the interpreter's lock (CPython's zlibmodule.c).
+CRC_PIECE_BYTES: Final = 5 * 1024
+
+_mark = Struct("<II")
+# What a link is, for the encoders' structures.
+LINK: Final = "III"
+LINK_BYTES: Final = 12
+_link = Struct("<" + LINK)
+_mark_pack, _link_pack = _mark.pack, _link.pack
+_whole_head = Struct("<IIIII")
+HEAD_BYTES: Final = _whole_head.size
+# What the CRC covers begins here.
+_LINK_AT: Final = _mark.size
+
+
+class Salt(NamedTuple):
+    """What the records of one segment have in common."""
+
+    marker: int
+    seed: int
+
+    @property
+    def marker_bytes(self) -> bytes:
+        """The marker as it lies in a file."""
+        return self.marker.to_bytes(4, "little")
+
+
+def salt_of(directory_id: bytes, segment_number: int) -> Salt:
+    """The salt of that segment in the directory with that id."""
+    digest = blake2b(
+        segment_number.to_bytes(8, "little"), digest_size=8, key=directory_id, person=b"leveret"
+    ).digest()
+    # Never 0, because a segment has zeros behind its last record.
+    marker = int.from_bytes(digest[:4], "little") or 1
+    return Salt(marker, int.from_bytes(digest[4:], "little"))
+
+
+class Seal:
+    """Puts the head before records of one segment, one behind the other.
+
+    An encoder packs the link, which is `length`, `checksum` and `epoch`, together with what follows
+    it: a call and a copy less for each record, of which a message published alone needs three.
+    """
+
+    __slots__ = ("_marker", "_seed", "checksum", "epoch")
+
+    def __init__(
+        self, directory_id: bytes, segment_number: int, epoch: int, checksum_before: int
+    ) -> None:
+        self._marker, self._seed = salt_of(directory_id, segment_number)
+        self.epoch = epoch
+        # The `crc` of the last record that was sealed.
+        self.checksum = checksum_before
+
+    def seal(self, linked: bytes) -> bytes:
+        """The whole record of these bytes, which begin with its link."""
+        checksum = self.checksum = crc32(linked, self._seed)
+        return _mark_pack(self._marker, checksum) + linked
+
+    def seal_before(self, linked: bytes, payload: Buffer) -> bytes:
+        """The record that ends with the payload, up to there. The link counts the payload, too."""
+        checksum = self.checksum = _crc_of(payload, crc32(linked, self._seed))
+        return _mark_pack(self._marker, checksum) + linked
+
+    def record(self, covered: bytes) -> bytes:
+        """The whole record of these bytes, which begin with its kind."""
+        return self.seal(_link_pack(len(covered), self.checksum, self.epoch) + covered)
+
+
+class Head(NamedTuple):
+    """The head of a record that verifies."""
+
+    checksum: int
+    checksum_before: int
+    epoch: int
+    # Where the record ends.
+    end: int
+
+
+def read_head(data: bytes, offset: int, salt: Salt) -> Head | None:
+    """The head of the record at the offset; None if there is none that verifies."""
+    if offset + HEAD_BYTES >= len(data):
+        return None
+    marker, checksum, length, before, epoch = _whole_head.unpack_from(data, offset)
+    end = offset + HEAD_BYTES + length
+    if marker != salt.marker or not length or end > len(data):
+        return None
+    covered = memoryview(data)[offset + _LINK_AT : end]
+    return Head(checksum, before, epoch, end) if crc32(covered, salt.seed) == checksum else None
+
+
+def _crc_of(payload: Buffer, crc: int) -> int:
+    """crc32 in pieces for which zlib does not let go of the interpreter.
+
+    It would for a longer one, which takes microseconds, and then the journal's thread would wait
+    for a whole turn of the event loop to get it back, batch by batch.
+    """
+    if len(payload) <= CRC_PIECE_BYTES:
+        return crc32(payload, crc)
+    view = memoryview(payload)
+    for start in range(0, len(view), CRC_PIECE_BYTES):
+        crc = crc32(view[start : start + CRC_PIECE_BYTES], crc)
+    return crc
+
+
+# Kind of the record, since format version 3; records.py has the others.
+IDENTITIES = 7
+
+RECORD_BYTES_AIMED_AT = 256 * 1024
+
+_head = Struct("<BIQ")
+_run = Struct("<IQQQ")
+
+
+class IdentitiesRecord(NamedTuple):
+    """Runs of one queue that were written anew."""
+
+    queue_id: int
+    # Their segment is the one that the record was read in; 0 here.
+    runs: list[IdentityRun]
+
+
+def identities_covered(queue_id: int, runs: Sequence[IdentityRun]) -> bytes:
+    """The record from its kind on."""
+    pieces = [_head.pack(IDENTITIES, len(runs), queue_id)]
+    for run in runs:
+        count = len(run.identities) // IDENTITY_BYTES
+        pieces.append(_run.pack(count, run.first_entry_id, run.last_entry_id, run.until_ms))
+    pieces += [bytes(run.identities) for run in runs]
+    return b"".join(pieces)
+
+
+def identities_bytes(runs: Sequence[IdentityRun]) -> int:
+    """The size of the record of these runs."""
+    covered = _head.size + sum(_run.size + len(run.identities) for run in runs)
+    return HEAD_BYTES + covered
+
+
+def in_records(runs: Sequence[IdentityRun]) -> Iterator[Sequence[IdentityRun]]:
+    """The runs divided among records, of which none is much larger than the bound."""
+    start = size = 0
+    for position, run in enumerate(runs):
+        size += _run.size + len(run.identities)
+        if size >= RECORD_BYTES_AIMED_AT:
+            yield runs[start : position + 1]
+            start, size = position + 1, 0
+    if start < len(runs):
+        yield runs[start:]
+
+
+def decode_identities(data: bytes, start: int, end: int) -> IdentitiesRecord:
+    """The covered bytes of a record that verified; ValueError if they make no sense."""
+    _, count, queue_id = _head.unpack_from(data, start)
+    position = start + _head.size
+    octets_at = position + count * _run.size
+    runs: list[IdentityRun] = []
+    for _ in range(count):
+        identities, first, last, until_ms = _run.unpack_from(data, position)
+        position += _run.size
+        octets_end = octets_at + identities * IDENTITY_BYTES
+        octets = bytearray(data[octets_at:octets_end])
+        runs.append(IdentityRun(0, first, last, until_ms, octets))
+        octets_at = octets_end
+    if octets_at != end or not count:
+        msg = f"identities record of {end - start} bytes ends at {octets_at - start}"
+        raise ValueError(msg)
+    return IdentitiesRecord(queue_id, runs)
+
+
+# Kind of the record; records.py has the others.
+ENTRIES = 3
+
+# Forms of a body or entries record: numbers listed one by one, not only first and count.
+INDEXES_LISTED = 1
+ENTRY_IDS_LISTED = 2
+# Since format version 2: one deadline for all entries, or one for each.
+DEADLINE = 4
+DEADLINES_LISTED = 8
+# Since format version 3: until when the entries' identities are remembered, and each one's.
+IDENTITIES_LISTED = 16
+
+_entries = Struct("<BBIQQIQ")
+_ENTRIES_BYTES = _entries.size
+_linked_entries = Struct(f"<{LINK}BBIQQIQ")
+_deadline = Struct("<Q")
+_until = Struct("<Q")
+_entries_pack = _linked_entries.pack
+
+
+class EntriesRecord(NamedTuple):
+    """Messages of a batch that became entries of a queue."""
+
+    queue_id: int
+    batch_number: int
+    indexes: Indexes
+    entry_ids: EntryIds
+    # When they expire, in milliseconds since the epoch; 0: never.
+    deadlines: Deadlines = 0
+    # Of a queue with a dedup window.
+    identities: Identities | None = None
+
+
+def entries_bytes_at_most(
+    count: int, deadlines: Deadlines = 0, identities: Identities | None = None
+) -> int:
+    """The size of an entries record of so many entries, or more."""
+    size = HEAD_BYTES + _entries.size + (20 if deadlines else 12) * count + _deadline.size
+    return size if identities is None else size + _until.size + IDENTITY_BYTES * count
+
+
+def encode_entries(
+    seal: Seal,
+    queue_id: int,
+    batch_number: int,
+    indexes: Indexes,
+    entry_ids: EntryIds,
+    deadlines: Deadlines = 0,
+    identities: Identities | None = None,
+) -> bytes:
+    """The record; all columns are aligned, ascending but for the deadlines, and not empty."""
+    count = len(indexes)
+    first_index, first_id = indexes[0], entry_ids[0]
+    listed = b""
+    form = 0
+    if indexes[-1] - first_index + 1 != count:
+        form = INDEXES_LISTED
+        listed = little_endian(array("I", indexes))
+    if entry_ids[-1] - first_id + 1 != count:
+        form |= ENTRY_IDS_LISTED
+        listed += little_endian(array("Q", entry_ids))
+    if deadlines:
+        if isinstance(deadlines, int):
+            form |= DEADLINE
+            listed += _deadline.pack(deadlines)
+        else:
+            form |= DEADLINES_LISTED
+            listed += little_endian(array("Q", deadlines))
+    if identities is not None:
+        form |= IDENTITIES_LISTED
+        listed += _until.pack(identities.until_ms) + identities.octets
+        assert len(identities.octets) == IDENTITY_BYTES * count
+    linked = _entries_pack(
+        _ENTRIES_BYTES + len(listed),
+        seal.checksum,
+        seal.epoch,
+        ENTRIES,
+        form,
+        count,
+        queue_id,
+        batch_number,
+        first_index,
+        first_id,
+    )
+    return seal.seal(linked + listed if form else linked)
+
+
+def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
+    """The covered bytes of a record that verified; ValueError if they make no sense."""
+    _, form, count, queue_id, batch_number, first_index, first_id = _entries.unpack_from(
+        data, start
+    )
+    position = start + _entries.size
+    indexes: Indexes = range(first_index, first_index + count)
+    entry_ids: EntryIds = range(first_id, first_id + count)
+    deadlines: Deadlines = 0
+    if form & INDEXES_LISTED:
+        indexes = read_array("I", data, position, count)
+        position += 4 * count
+    if form & ENTRY_IDS_LISTED:
+        entry_ids = read_array("Q", data, position, count)
+        position += 8 * count
+    if form & DEADLINE:
+        (deadlines,) = _deadline.unpack_from(data, position)
+        position += _deadline.size
+    elif form & DEADLINES_LISTED:
+        deadlines = read_array("Q", data, position, count)
+        position += 8 * count
+    identities = None
+    if form & IDENTITIES_LISTED:
+        (until_ms,) = _until.unpack_from(data, position)
+        position += _until.size
+        octets = data[position : position + IDENTITY_BYTES * count]
+        identities = Identities(octets, until_ms)
+        position += IDENTITY_BYTES * count
+    if position != end or not count:
+        msg = f"entries record of {end - start} bytes ends at {position - start}"
+        raise ValueError(msg)
+    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities)
+
+
+# Kinds. 0 is never one; 1 is the header's.
+BODY = 2
+SETTLE = 4
+DELIVERED = 5
+REMOVED = 6
+COMMIT = 8
+
+_body = Struct("<BBIQI")
+_ranges = Struct("<BIQ")
+_commit = Struct("<BQQQQ")
+# The same behind a link.
+_BODY_BYTES = _body.size
+_body_pack = Struct(f"<{LINK}BBIQI").pack
+_ONE_RANGE_BYTES = _ranges.size + 16
+_one_range_pack = Struct(f"<{LINK}BIQQQ").pack
+_COMMIT_BYTES = _commit.size
+_commit_pack = Struct(f"<{LINK}BQQQQ").pack
+
+
+class BodyRecord(NamedTuple):
+    """Where a batch's messages are, and which of the batch they are."""
+
+    batch_number: int
+    indexes: Indexes
+    wire_start: int
+    wire_end: int
+
+
+class RangesRecord(NamedTuple):
+    """Entries of a queue that were settled or delivered."""
+
+    kind: int
+    queue_id: int
+    ranges: list[EntryRange]
+
+
+class RemovedRecord(NamedTuple):
+    """Segments that count as gone, whether their files still show or not."""
+
+    segments: list[EntryRange]
+
+
+class CommitRecord(NamedTuple):
+    """The last record of a commit, since format version 4.
+
+    When it was written the journal was synced up to `end` in segment `segment`, which is the end
+    of an earlier commit, and all segments before that one were synced to their end.
+    """
+
+    segment: int
+    end: int
+    # Entries appended to the journal since its directory was made, this commit's included.
+    entries: int
+    # The catalog's change number: no record before this one depends on a later change.
+    catalog_change: int
+
+
+Record = BodyRecord | EntriesRecord | RangesRecord | RemovedRecord | IdentitiesRecord | CommitRecord
+
+
+def body_bytes_at_most(batch: Batch) -> int:
+    """The size of the batch's body record, or more."""
+    return HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes()
+
+
+def ranges_bytes(count: int) -> int:
+    """The size of a record of so many ranges."""
+    return HEAD_BYTES + _ranges.size + 16 * count
+
+
+# The size of the record that ends a commit.
+COMMIT_BYTES = HEAD_BYTES + _COMMIT_BYTES
+
+
+def encode_body(seal: Seal, batch: Batch) -> tuple[bytes, Buffer]:
+    """The record with the wire bytes of the batch's durable messages, and of no others.
+
+    The wire bytes come apart from what stands before them.
+    """
+    indexes = range(len(batch.starts)) if batch.durable is None else batch.durable
+    count = len(indexes)
+    first, last = indexes[0], indexes[-1]
+    is_whole = last - first + 1 == count
+    starts, ends = batch.starts, batch.ends
+    wire: Buffer
+    if batch.contiguous and is_whole:
+        wire = memoryview(batch.wire)[starts[first] : ends[last]]
+    else:
+        view = memoryview(batch.wire)
+        wire = b"".join([view[starts[index] : ends[index]] for index in indexes])
+    form, listed_indexes = 0, b""
+    if not is_whole:
+        form, listed_indexes = INDEXES_LISTED, little_endian(array("I", indexes))
+    length = _BODY_BYTES + len(listed_indexes) + len(wire)
+    assert length <= RECORD_BYTES_MAX
+    linked = _body_pack(length, seal.checksum, seal.epoch, BODY, form, count, batch.number, first)
+    return seal.seal_before(linked + listed_indexes if form else linked, wire), wire
+
+
+def encode_ranges(seal: Seal, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> bytes:
+    """A settle or delivered record."""
+    if len(ranges) == 1:
+        first, last = ranges[0]
+        return seal.seal(
+            _one_range_pack(
+                _ONE_RANGE_BYTES, seal.checksum, seal.epoch, kind, 1, queue_id, first, last
+            )
+        )
+    return seal.record(_ranges.pack(kind, len(ranges), queue_id) + listed(ranges))
+
+
+def removed_covered(segments: Sequence[EntryRange]) -> bytes:
+    """The record after which these segments are gone, even if a crash brings their files back."""
+    return _ranges.pack(REMOVED, len(segments), 0) + listed(segments)
+
+
+def encode_commit(seal: Seal, segment: int, end: int, entries: int, catalog_change: int) -> bytes:
+    """The record that ends a commit."""
+    return seal.seal(
+        _commit_pack(
+            _COMMIT_BYTES,
+            seal.checksum,
+            seal.epoch,
+            COMMIT,
+            segment,
+            end,
+            entries,
+            catalog_change,
+        )
+    )
+
+
+def decode_record(data: bytes, start: int, end: int) -> Record:
+    """Read the covered bytes, kind first, of a record that verified; ValueError if senseless."""
+    kind = data[start]
+    try:
+        if kind == BODY:
+            return _decode_body(data, start, end)
+        if kind == ENTRIES:
+            return decode_entries(data, start, end)
+        if kind in (SETTLE, DELIVERED):
+            _, count, queue_id = _ranges.unpack_from(data, start)
+            ranges = read_ranges(data, start + _ranges.size, count, end)
+            return RangesRecord(kind, queue_id, ranges)
+        if kind == COMMIT and end - start == _commit.size:
+            return CommitRecord(*_commit.unpack_from(data, start)[1:])
+        if kind == REMOVED:
+            _, count, _ = _ranges.unpack_from(data, start)
+            return RemovedRecord(read_ranges(data, start + _ranges.size, count, end))
+        if kind == IDENTITIES:
+            return decode_identities(data, start, end)
+    except (IndexError, OverflowError, struct.error) as error:
+        raise ValueError(str(error)) from error
+    msg = f"unknown kind {kind}"
+    raise ValueError(msg)
+
+
+def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
+    _, form, count, batch_number, first = _body.unpack_from(data, start)
+    position = start + _body.size
+    if form & INDEXES_LISTED:
+        return BodyRecord(
+            batch_number, read_array("I", data, position, count), position + 4 * count, end
+        )
+    return BodyRecord(batch_number, range(first, first + count), position, end)
+
+
+def listed(ranges: Sequence[EntryRange]) -> bytes:
+    """Ranges as records hold them: first and last of each."""
+    return little_endian(array("Q", chain.from_iterable(ranges)))
+
+
+def read_ranges(data: bytes, start: int, count: int, end: int) -> list[EntryRange]:
+    """So many ranges, which must fill the bytes up to the end; ValueError if they do not."""
+    if end - start != 16 * count:
+        msg = f"{count} ranges announced, {end - start} bytes there"
+        raise ValueError(msg)
+    numbers = read_array("Q", data, start, 2 * count)
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

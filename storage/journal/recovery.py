@@ -1,0 +1,255 @@
+"""Recovers a journal from its segments after a stop, a kill or a power cut.
+
+`read` reads all segments in order and writes nothing. What does not verify, a hole, is treated by
+where it lies:
+- below a position that the journal says was synced, it is damage: reported with its place and what
+  it cost. Its bytes stay where they are until nothing needs their segment, whose file is then kept
+  under another name. Everything before the newest segment was synced.
+- above the highest such position, a crash tore it: the records that verify behind it count,
+  for a power cut keeps any of the pages that were not synced, and nothing is called damage.
+- a newest segment in which nothing verifies, and which the file `synced` does not know yet, was
+  being created: it held nothing.
+
+`make_safe` syncs the recovered bytes, so that nothing that a client learns of can be lost any more.
+The journal then goes on in a new segment: no record can come to lie behind bytes that do not
+verify, and a second start reads what this one read. docs/JOURNAL.md has the rules as a table.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from sys import maxsize
+from typing import Final, NamedTuple
+
+from ..belonging import CatalogClaims, JournalClaims
+from ..files import Files
+from .identity_runs import IdentityRun
+from .ledger import EntryRange, RunningLedger
+from .loading import Decode, Loading, RecoveredRun
+from .presence import Presence
+from .replay import Replay
+from .report import Report, ReportLine
+from .segment_header import SegmentEnd, Stretch
+from .segment_reader import SegmentReader
+from .segment_recovery import SegmentRecovery, Tail, read_tail
+from .survey import SegmentFile, Survey, errors_named
+from .synced_file import Synced, read_synced
+
+# More torn stretches of one segment are remembered as one.
+TORN_STRETCHES_MAX: Final = 256
+
+
+class Recovered(NamedTuple):
+    """The contents of the journal: all that its queues still hold."""
+
+    # Per known queue that has entries: runs ascending by entry id.
+    queues: dict[int, list[RecoveredRun]]
+    next_batch_number: int
+    # Per known queue: above every entry id that the journal speaks of.
+    next_entry_ids: dict[int, int]
+    report: list[ReportLine]
+    # Per queue with a dedup window: what it is to remember, in the order of entry ids.
+    identities: dict[int, list[IdentityRun]]
+
+
+class Recovery:
+    """One recovery of one directory: `read`, then the attributes, then `make_safe`."""
+
+    def __init__(
+        self, files: Files, directory: str, catalog: CatalogClaims, decode: Decode
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._catalog = catalog
+        self._decode = decode
+        self._report = Report()
+        self._replay = Replay(catalog.queue_ids)
+        self._survey = Survey(files, directory, catalog.directory_id, self._report)
+        synced, is_half_unreadable, self._is_synced_whole = read_synced(files, directory)
+        self._foreign_synced = synced if self._is_foreign(synced) else None
+        self._synced = None if self._foreign_synced else synced
+        self._presence = Presence(self._survey, self._synced, catalog, self._report)
+        if is_half_unreadable:
+            self._presence.note_unreadable_slot()
+        # The newest segment, and what it says of others.
+        self._last = self._presence.numbers[-1] if self._presence.numbers else 0
+        self._tail = Tail()
+        # Where each segment that was read is cut off, if it is longer.
+        self._ends: dict[int, int] = {}
+        self.recovered: Recovered
+        self.ledger: RunningLedger
+        # Per queue the ids of entries whose message is lost.
+        self.let_go: dict[int, list[EntryRange]] = {}
+        # Names of files to remove, or to set aside, once the journal's next segment is there.
+        self.leftovers = self._presence.leftovers
+        self.in_the_way = self._presence.in_the_way
+        # Segments whose files are kept: something did not verify that had been synced, or may be.
+        self.damaged: set[int] = set()
+        # What the next segment's header is to say: of the last one, and of what crashes tore.
+        self.before = SegmentEnd(0, 0)
+        self.torn: list[Stretch] = []
+        # Entries that have ever been appended, as far as it is known.
+        self.entries = 0
+        # When the last segment was created, and at its end, None if it is not known; and those read
+        # in it.
+        self._last_at_begin: int | None = 0
+        self._last_at_end: int | None = None
+        self._last_entries = 0
+        self._catalog_change = 0
+
+    def read(self) -> None:
+        """Read everything and load the live entries; nothing is written."""
+        presence, replay = self._presence, self._replay
+        self._read_tail()
+        for number in presence.choose(self._tail):
+            self._read_segment(self._survey.segments[number])
+        if presence.is_newest_missing:
+            presence.note_newest_missing(self._last_at_end)
+        if self._synced is not None:
+            self.entries = max(self.entries, self._synced.entries)
+        if self._last_at_begin is None:
+            # So that nothing that is missing there is counted again.
+            self._last_at_begin = max(0, self.entries - self._last_entries)
+        self.before = self.before._replace(entries=self._last_at_begin)
+        for queue_id, count in sorted(replay.dropped().items()):
+            text = f"queue {queue_id} is not in the catalog: {count} entries"
+            self._report.note("dropped", text, count)
+        loading = Loading(replay, self._read_bytes, self._decode, self._catalog, self._report)
+        queues = loading.load(self._last)
+        self.let_go = loading.let_go
+        self.ledger = replay.running_ledger()
+        self.recovered = Recovered(
+            queues,
+            replay.next_batch_number,
+            replay.next_entry_ids,
+            self._report.lines(),
+            self.ledger.remembered.lists(),
+        )
+
+    @property
+    def next_segment_number(self) -> int:
+        """Above every segment number that was ever seen."""
+        seen = [self._survey.next_number - 1]
+        seen += [synced.segment for synced in (self._synced, self._foreign_synced) if synced]
+        return max(seen) + 1
+
+    @property
+    def known_before(self) -> Synced | None:
+        """What `synced` may say until the next segment is there: what it said before.
+
+        None if it was missing, and must be missed again should the start not go through.
+        """
+        if self._synced is None and self._presence.is_first:
+            return Synced(self._catalog.directory_id, 0, 0, 0, 0, 0)
+        return self._synced
+
+    @property
+    def epoch_max(self) -> int:
+        """The highest epoch of a segment that is here."""
+        return max((header.epoch for header in self._presence.headers()), default=0)
+
+    def journal_claims(self) -> JournalClaims:
+        """What the journal says of the catalog."""
+        changes = [header.catalog_change for header in self._presence.headers()]
+        changes.append(self._catalog_change)
+        if self._synced is not None:
+            changes.append(self._synced.catalog_change)
+        has_foreign = bool(self._survey.foreign) or self._foreign_synced is not None
+        newest = None
+        if self._synced is not None and self._is_synced_whole:
+            newest = self.next_segment_number - 1
+        return JournalClaims(has_foreign, self._replay.queue_id_max, max(changes), newest)
+
+    def unmatched(self) -> str:
+        """What a start with this catalog would drop, for the operator who must decide."""
+        foreign = Replay(frozenset())
+        for file in sorted(self._survey.foreign):
+            assert file.header is not None
+            foreign.open(file.number, maxsize)
+            path = os.path.join(self._directory, file.name)
+            with errors_named(path):
+                data = self._files.read(path, 0, file.size)
+            reader = SegmentReader(data, file.number, b"", file.name)
+            for offset, record in reader.records():
+                # What contradicts itself is not counted.
+                with suppress(ValueError):
+                    foreign.apply(record, offset)
+        unknown, others = self._replay.dropped(), foreign.dropped()
+        return (
+            f"{unknown.total()} messages of {len(unknown)} queues that this catalog does not know "
+            f"and {others.total()} of another directory"
+        )
+
+    def make_safe(self) -> None:
+        """Sync the segments read; cut off what nothing verifies, and was not synced, at the end."""
+        for number, end in self._ends.items():
+            self._files.truncate(self._path(number), min(end, self._survey.segments[number].size))
+
+    def _path(self, number: int) -> str:
+        """Where the segment lies."""
+        return os.path.join(self._directory, self._survey.segments[number].name)
+
+    def names(self) -> dict[int, str]:
+        """What the files of the segments that were read are called."""
+        return {number: self._survey.segments[number].name for number in self._ends}
+
+    def _read_bytes(self, number: int, offset: int, length: int) -> bytes:
+        path = self._path(number)
+        with errors_named(path):
+            return self._files.read(path, offset, length)
+
+    def _reader(self, file: SegmentFile) -> SegmentReader:
+        data = self._read_bytes(file.number, 0, file.size)
+        return SegmentReader(data, file.number, self._catalog.directory_id, file.name)
+
+    def _is_foreign(self, synced: Synced | None) -> bool:
+        return synced is not None and synced.directory_id != self._catalog.directory_id
+
+    def _read_tail(self) -> None:
+        """From the newest header on, what records say of segments."""
+        presence = self._presence
+        for number in presence.numbers:
+            if number >= presence.newest_headed:
+                reader = self._reader(self._survey.segments[number])
+                found = read_tail(reader, self._synced, number == self._last)
+                removed = self._tail.removed | found.removed
+                in_doubt = self._tail.removed_in_doubt | found.removed_in_doubt
+                self._tail = found._replace(removed=removed, removed_in_doubt=in_doubt)
+
+    def _read_segment(self, file: SegmentFile) -> None:
+        number, reader = file.number, self._reader(file)
+        is_last = number == self._last
+        successor = self._presence.successors.get(number)
+        accepted = self._presence.torn.get(number, set())
+        synced = self._synced
+        # The newest segment that is here may end where a missing one began.
+        named = (number, number + 1) if is_last else (number,)
+        segment = SegmentRecovery(
+            reader,
+            self._replay,
+            self._report,
+            self._tail if is_last else None,
+            accepted,
+            successor,
+            synced if synced is not None and synced.segment in named else None,
+        )
+        segment.read()
+        self._ends[number] = segment.end
+        self._catalog_change = max(self._catalog_change, segment.catalog_change)
+        self.entries = max(self.entries, segment.entries or 0)
+        if segment.is_damaged or segment.may_hide_records:
+            self.damaged.add(number)
+        self.torn += _few(sorted(accepted.union(segment.torn)))
+        if is_last:
+            self._last_at_begin = segment.entries_at_begin
+            self._last_at_end = segment.entries
+            self._last_entries = segment.entries_read
+            self.before = SegmentEnd(number, segment.end, reader.checksum)
+
+
+def _few(stretches: list[Stretch]) -> list[Stretch]:
+    if len(stretches) <= TORN_STRETCHES_MAX:
+        return stretches
+    segment, start, _ = stretches[0]
+    return [Stretch(segment, start, max(stretch.end for stretch in stretches))]

@@ -1,0 +1,41 @@
+"""What a start found in the journal that an operator should know, with what it cost."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+# Further lines of one event are counted and not written: a disk may be damaged in many places.
+LINES_MAX: Final = 200
+
+
+class ReportLine(NamedTuple):
+    """One finding."""
+
+    # damaged, missing, lost, torn, truncated, dropped or ignored.
+    event: str
+    text: str
+    # How many entries of queues it cost at most; None: none, or it cannot be known.
+    entries: int | None = None
+
+
+class Report:
+    """Collects findings."""
+
+    def __init__(self) -> None:
+        self._lines: list[ReportLine] = []
+        self._further: dict[str, list[int]] = {}
+
+    def note(self, event: str, text: str, entries: int | None = None) -> None:
+        """Add a finding; beyond LINES_MAX of one event only its cost is kept."""
+        if sum(line.event == event for line in self._lines) < LINES_MAX:
+            self._lines.append(ReportLine(event, text, entries))
+        else:
+            self._further.setdefault(event, []).append(entries or 0)
+
+    def lines(self) -> list[ReportLine]:
+        """All of them, in order, and a last one for each event of which there were too many."""
+        further = [
+            ReportLine(event, f"and so {len(costs)} times more", sum(costs))
+            for event, costs in self._further.items()
+        ]
+        return self._lines + further

@@ -1,0 +1,281 @@
+"""Reads one segment for its messages, and decides whether each hole in it is a tear or damage.
+
+A crash tears only bytes that were not synced. The journal names positions up to which it was
+synced: each commit record that of an earlier commit, the file `synced` that of the newest segment's
+header or of a clean stop. Everything before the highest of them counts as having been on the disk,
+so a hole below it is damage, and one above it is a tear. A later header names the torn holes that a
+start has accepted, so that they do not count as damage when their segment is no longer the newest.
+
+Headers and commit records have the number of entries appended to the journal by then. So the number
+of entries in an unreadable stretch is known at the next such mark, whatever was damaged; their
+queues are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from sys import maxsize
+from typing import NamedTuple
+
+from .records import CommitRecord, EntriesRecord, RemovedRecord
+from .replay import Replay
+from .report import Report
+from .segment_header import SegmentEnd, Stretch, numbers_in
+from .segment_reader import Hole, SegmentReader
+from .synced_file import Synced
+
+
+class Tail(NamedTuple):
+    """What the newest segment says of itself and of others."""
+
+    # Up to here it was synced; maxsize: all of it, for there was a later one.
+    synced_end: int = 0
+    # Where the first hole begins that a crash tore.
+    torn_from: int = maxsize
+    # Segments that are gone, whether their files show or not.
+    removed: frozenset[int] = frozenset()
+    # Segments that were to go. Their files may be gone; the present ones count.
+    removed_in_doubt: frozenset[int] = frozenset()
+
+
+def read_tail(reader: SegmentReader, synced: Synced | None, is_newest: bool) -> Tail:
+    """Read the segment for what its records say of segments.
+
+    A record of removal behind a torn hole is in doubt, because the records that made the removal
+    possible, settles and identities that were written anew, may have been in the hole. Files are
+    removed after the sync that covers both; so if the hole is a crash's, the files are there.
+    """
+    positions = [] if synced is None else [(synced.segment, synced.end)]
+    removals: list[tuple[int, set[int]]] = []
+    for offset, record in reader.records():
+        if isinstance(record, CommitRecord):
+            positions.append((record.segment, record.end))
+        elif isinstance(record, RemovedRecord):
+            removals.append((offset, set(numbers_in(record.segments))))
+    segment, end = max(positions, default=(0, 0))
+    if not is_newest or segment > reader.number:
+        synced_end = maxsize
+    else:
+        synced_end = end if segment == reader.number else 0
+    torn = (hole.start for hole in reader.holes if 0 < hole.start >= synced_end)
+    torn_from = min(torn, default=maxsize)
+    sure = (numbers for offset, numbers in removals if offset < torn_from)
+    in_doubt = (numbers for offset, numbers in removals if offset >= torn_from)
+    return Tail(synced_end, torn_from, frozenset().union(*sure), frozenset().union(*in_doubt))
+
+
+class EntryTally:
+    """Follows the reading of one segment; `counted` is how many entries there were by then."""
+
+    def __init__(self, segment_number: int, counted: int | None, report: Report) -> None:
+        self._segment_number = segment_number
+        self._report = report
+        # None: not known, as in segments of earlier formats, which have no marks.
+        self.counted = counted
+        # The bytes between the last mark and here.
+        self._has_damage = False
+        self._has_new_tear = False
+
+    def add(self, entries: int) -> None:
+        """An entries record was read."""
+        if self.counted is not None:
+            self.counted += entries
+
+    def pass_damage(self) -> None:
+        """Records may be missing here that were on the disk."""
+        self._has_damage = True
+
+    def pass_new_tear(self) -> None:
+        """Records may be missing here that were being written when a crash came, the last one."""
+        self._has_new_tear = True
+
+    def lacks(self, entries: int) -> bool:
+        """Had more entries been appended by here than were read, and does no hole explain that?"""
+        is_explained = self._has_damage or self._has_new_tear
+        return not is_explained and self.counted is not None and self.counted < entries
+
+    def mark(self, entries: int) -> None:
+        """So many entries had been appended by here."""
+        lost = 0 if self.counted is None else entries - self.counted
+        if lost > 0 and self._has_damage:
+            where = f"what does not verify of segment {self._segment_number}"
+            text = f"{lost} entries were in {where}: those that were not settled are lost"
+            self._report.note("lost", text, lost)
+        elif lost > 0 and self._has_new_tear:
+            text = f"{lost} entries that were being written are not there"
+            self._report.note("torn", text, lost)
+        self.counted = max(entries, self.counted or 0)
+        self._has_damage = self._has_new_tear = False
+
+
+class Successor(NamedTuple):
+    """What a later segment's header says of this one."""
+
+    end: SegmentEnd
+    # Entries appended to the journal when the later segment was created.
+    entries: int
+
+
+class SegmentRecovery:
+    """One segment: `read`, then the attributes."""
+
+    def __init__(
+        self,
+        reader: SegmentReader,
+        replay: Replay,
+        report: Report,
+        tail: Tail | None,
+        accepted: Set[Stretch],
+        successor: Successor | None,
+        synced: Synced | None,
+    ) -> None:
+        """`accepted` are its torn stretches; `tail` and `synced` are for the newest segment only.
+
+        `synced` names this segment, or the next one if that is missing.
+        """
+        self._reader = reader
+        self._replay = replay
+        self._report = report
+        self._tail = tail
+        self._accepted = accepted
+        self._successor = successor
+        self._judged = 0
+        # How many entries had been appended when the segment was created; None: not known.
+        self.entries_at_begin = self._find_entries_at_begin(synced)
+        self._tally = EntryTally(reader.number, self.entries_at_begin, report)
+        self._entries_at_end: int | None = None
+        self._is_next_missing = False
+        if successor is not None:
+            self._entries_at_end = successor.entries
+        elif synced is not None:
+            is_here = synced.segment == reader.number
+            self._is_next_missing = not is_here
+            self._entries_at_end = synced.entries if is_here else synced.entries_at_begin
+        self.entries_read = 0
+        self.is_damaged = False
+        # Stretches that a crash tore, found at this start.
+        self.torn: list[Stretch] = []
+        # The highest that a record names.
+        self.catalog_change = 0
+        # Where the segment ends: behind this nothing verifies, and nothing was synced.
+        self.end = 0
+
+    @property
+    def entries(self) -> int | None:
+        """How many entries had been appended at its end; None: not known."""
+        return self._tally.counted
+
+    @property
+    def may_hide_records(self) -> bool:
+        """Are there bytes that nobody can read on behind?
+
+        In an earlier format they are, behind a length that does not lead to a record.
+        """
+        reader = self._reader
+        return any(not (hole.is_bounded or reader.has_zeros(hole.start)) for hole in reader.holes)
+
+    def _find_entries_at_begin(self, synced: Synced | None) -> int | None:
+        reader = self._reader
+        if not reader.is_sealed:
+            return None
+        if reader.header is not None:
+            return reader.header.entries
+        if self._successor is not None:
+            return self._successor.end.entries
+        if synced is not None and synced.segment == reader.number:
+            return synced.entries_at_begin
+        return None
+
+    def read(self) -> None:
+        """Replay what verifies, report what does not."""
+        reader, replay, tally = self._reader, self._replay, self._tally
+        replay.open(reader.number, self._torn_from())
+        if reader.header is not None:
+            replay.take_header(reader.header)
+        for offset, record in reader.records():
+            if isinstance(record, CommitRecord):
+                self._judge_new_holes()
+                tally.mark(record.entries)
+                self.catalog_change = max(self.catalog_change, record.catalog_change)
+                continue
+            try:
+                replay.apply(record, offset)
+            except ValueError as error:
+                reader.holes.append(Hole(offset, offset, [f"contradiction: {error}"]))
+            if isinstance(record, EntriesRecord):
+                tally.add(len(record.entry_ids))
+                self.entries_read += len(record.entry_ids)
+        self._judge_new_holes()
+        self._judge_end()
+        if self._entries_at_end is not None and reader.is_sealed:
+            if self._is_next_missing and tally.lacks(self._entries_at_end):
+                # Cut off at the end of a record, so that no hole shows it.
+                self._note("records are missing at its end")
+            tally.mark(self._entries_at_end)
+
+    def _synced_end(self) -> int:
+        return maxsize if self._tail is None else self._tail.synced_end
+
+    def _torn_from(self) -> int:
+        if self._tail is not None:
+            return self._tail.torn_from
+        return min((stretch.start for stretch in self._accepted), default=maxsize)
+
+    def _judge_new_holes(self) -> None:
+        holes = self._reader.holes
+        for hole in holes[self._judged :]:
+            self._judge(hole)
+        self._judged = len(holes)
+
+    def _judge(self, hole: Hole) -> None:
+        if any(each.start <= hole.start and hole.end <= each.end for each in self._accepted):
+            # Accepted, and reported, by the start after the crash.
+            return
+        # The header is synced before anything follows it.
+        if hole.start == 0 or hole.start < self._synced_end():
+            self._note_damage(hole)
+            return
+        reader = self._reader
+        is_end = hole.end == reader.size and hole.end > hole.start
+        if is_end and reader.has_zeros(hole.start):
+            # What the journal itself writes ahead.
+            return
+        where = f"segment {reader.number} at byte {hole.start}: {hole.end - hole.start} bytes"
+        what = f"that were being written{_claimed(hole)}"
+        self._tally.pass_new_tear()
+        if is_end and hole.is_bounded:
+            self._report.note("truncated", f"{where} behind the last record that verifies, {what}")
+        else:
+            self.torn.append(Stretch(reader.number, hole.start, hole.end))
+            self._report.note("torn", f"{where} do not verify, {what}")
+
+    def _note_damage(self, hole: Hole) -> None:
+        if hole.start == hole.end and not hole.claims:
+            self._note(f"records are missing before byte {hole.start}")
+            return
+        cost = "" if hole.is_bounded else ", and all that was behind it in this segment"
+        self._note(f"bytes {hole.start} to {hole.end}{_claimed(hole)}{cost}")
+
+    def _note(self, what: str) -> None:
+        self.is_damaged = True
+        self._tally.pass_damage()
+        reader = self._reader
+        self._report.note("damaged", f"segment {reader.number} of {reader.size} bytes: {what}")
+
+    def _judge_end(self) -> None:
+        """Is all there that was synced?"""
+        reader, known = self._reader, self._successor
+        synced_end = self._synced_end()
+        end = (known.end.end if known else 0) if synced_end == maxsize else synced_end
+        if reader.size < end:
+            self._note(f"it had {end} bytes at least")
+        elif known and reader.end == end and known.end.checksum not in (0, reader.checksum):
+            self._note("its last record is not the one that was there")
+        # Nothing below the synced position is cut off, whether it verifies or not. Nor what may
+        # hide records.
+        is_cut = self._tail is not None and not self.may_hide_records
+        self.end = max(reader.end, end) if is_cut else reader.size
+
+
+def _claimed(hole: Hole) -> str:
+    return ", that claim to be: " + "; ".join(hole.claims) if hole.claims else ""

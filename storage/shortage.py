@@ -1,0 +1,84 @@
+"""What a journal has yet to write once its disk has room again.
+
+While the disk is full nothing is appended, but consumers go on: what they settle and are given is
+kept here, in memory, as few ranges, so that it needs little room when it is written. To lose it
+costs redeliveries and attempts that were not counted, as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from .journal.identity_runs import IdentityRun
+from .journal.ledger import EntryRange
+
+# A record has no more ranges than this: 64 KiB.
+RANGES_PER_RECORD_MAX: Final = 4096
+
+
+class _Ranges:
+    """Ranges of entry ids, joined whenever they have become twice as many."""
+
+    __slots__ = ("_join_at", "_ranges")
+
+    def __init__(self) -> None:
+        self._ranges: list[EntryRange] = []
+        self._join_at = RANGES_PER_RECORD_MAX
+
+    def add(self, ranges: Sequence[EntryRange]) -> None:
+        self._ranges += ranges
+        if len(self._ranges) >= self._join_at:
+            self._ranges = joined(self._ranges)
+            self._join_at = max(RANGES_PER_RECORD_MAX, 2 * len(self._ranges))
+
+    def pieces(self) -> Iterator[list[EntryRange]]:
+        ranges = joined(self._ranges)
+        for start in range(0, len(ranges), RANGES_PER_RECORD_MAX):
+            yield ranges[start : start + RANGES_PER_RECORD_MAX]
+
+
+class Shortage:
+    """From the write that met a full disk until all that it could not write is written."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[int, int], _Ranges] = {}
+        # Segments that are gone, and the identities that lay in them.
+        self.removed: list[int] = []
+        self.runs: list[tuple[int, IdentityRun]] = []
+        # The segments that the ranges speak of, or more.
+        self.speaks_of: set[int] = set()
+        self.must_sync = False
+
+    @property
+    def is_over(self) -> bool:
+        """Is nothing left to be written?"""
+        return not (self._ranges or self.removed or self.runs)
+
+    def add_ranges(self, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> None:
+        """A record of this kind, settled or delivered, that is still to be written.
+
+        Of several deliveries of one entry one is kept.
+        """
+        known = self._ranges.get((kind, queue_id))
+        if known is None:
+            known = self._ranges[kind, queue_id] = _Ranges()
+        known.add(ranges)
+
+    def take_ranges(self) -> Iterator[tuple[int, int, list[EntryRange]]]:
+        """Take all ranges out, in pieces of a record each: kind, queue id, ranges."""
+        taken, self._ranges = self._ranges, {}
+        for (kind, queue_id), ranges in taken.items():
+            for piece in ranges.pieces():
+                yield kind, queue_id, piece
+
+
+def joined(ranges: Sequence[EntryRange]) -> list[EntryRange]:
+    """Ranges, in any order and overlapping, as ascending ones that have gaps between them."""
+    found: list[EntryRange] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found

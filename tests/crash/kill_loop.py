@@ -1,0 +1,74 @@
+"""What all crash tests have in common: load on one data directory, kill -9 at a random moment.
+
+A scenario has the queues, the threads of clients, and what must be there behind a start. All that
+is random comes from one seed, which is printed; LEVERET_SEED repeats the choices (what the
+machine's scheduler adds to them it cannot).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+
+from broker_process import BrokerProcess
+from load_threads import LoadThread, failures
+
+SEGMENT_BYTES_MAX = 1 << 20
+_JOIN_SECONDS_MAX = 30
+
+
+class KillLoop:
+    """The broker that is killed and started again and again; `random` has the seed."""
+
+    def __init__(self, start: Callable[..., BrokerProcess], seed: int) -> None:
+        self.random = random.Random(seed)
+        self._start_broker = start
+        self.broker = self.start()
+
+    def seed(self) -> int:
+        """A seed for one thread."""
+        return self.random.randrange(2**32)
+
+    def start(self) -> BrokerProcess:
+        """Start the next broker on the directory, and wait until it listens."""
+        self.broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
+        return self.broker
+
+    def kill_while_starting(self, seconds: tuple[float, float]) -> None:
+        """Start a broker, and kill it before it may have come to an end of that."""
+        broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX)
+        threading.Event().wait(self.random.uniform(*seconds))
+        broker.kill()
+
+    def load_and_kill(
+        self, threads: Sequence[LoadThread], load_seconds: tuple[float, float]
+    ) -> float:
+        """Run the threads until the broker is killed; return the seconds of load."""
+        for thread in threads:
+            thread.start()
+        seconds = self.random.uniform(*load_seconds)
+        # The moment of the kill; nothing waits for anything here.
+        threading.Event().wait(seconds)
+        self.broker.kill()
+        for thread in threads:
+            thread.join(_JOIN_SECONDS_MAX)
+            assert not thread.is_alive(), f"{thread.name} did not notice the end"
+        assert not failures(threads), failures(threads)
+        assert self.broker.faults() == []
+        return seconds
+
+    def kill(self) -> None:
+        """Kill a broker without load."""
+        self.broker.kill()
+        assert self.broker.faults() == []
+
+    def stop_or_kill(self) -> bool:
+        """End a broker without load, by chance in either way; true if it was stopped."""
+        is_stopped = self.random.random() < 0.5
+        if is_stopped:
+            assert self.broker.stop() == 0
+            assert self.broker.faults() == []
+        else:
+            self.kill()
+        return is_stopped

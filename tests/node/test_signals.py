@@ -1,0 +1,78 @@
+"""Signals and standard streams: only what means "stop" ends a broker."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from insides import wait_until
+from served import Served
+from wire import PERSISTENT, Client
+
+HARMLESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+def test_signals_that_mean_nothing_here_are_logged_and_the_broker_goes_on(tmp_path: Path) -> None:
+    with (
+        Served(tmp_path, log_format="json") as served,
+        Client(served.host, served.port).log_in() as client,
+    ):
+        client.open_channel(1, confirms=True)
+        client.declare("q", durable=True)
+        for number in HARMLESS:
+            served.signal(number)
+            line = f'"event": "broker.signal_ignored", "signal": "{number.name}"'
+            wait_until(lambda line=line: line in served.log())  # type: ignore[misc]
+        client.publish_all("q", b"1", properties=PERSISTENT)
+        served.signal(signal.SIGTERM)
+        client.drop()
+        assert served.exit_code() == 0
+
+
+def test_a_closed_terminal_stops_the_broker_that_was_started_in_it(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    with Served(tmp_path, stderr=slave) as served:
+        os.close(slave)
+        # While the terminal is there, a hangup is somebody's mistake.
+        served.signal(signal.SIGHUP)
+        said = b""
+        while b"there are no certificates to renew" not in said:
+            said += os.read(master, 4096)
+        os.close(master)
+        served.signal(signal.SIGHUP)
+        assert served.exit_code() == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_standard_output_on_a_full_device_does_not_stop_the_start(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leveret", "serve", "--port", "0", "--data-dir", "data"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.stderr is not None
+    with process.stderr:
+        lines = iter(process.stderr.readline, "")
+        assert any("broker.unheard" in line and "No space left" in line for line in lines)
+        process.terminate()
+        assert "broker.stopped" in process.stderr.read()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_command_whose_output_cannot_be_written_says_so_in_one_line(tmp_path: Path) -> None:
+    with Served(tmp_path), Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "leveret", "trace", "status", "--data-dir", "data"]
+        ended = subprocess.run(
+            command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "leveret: [Errno 28] No space left on device\n"
