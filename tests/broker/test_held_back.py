@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import leveret
 import pytest
@@ -50,14 +52,27 @@ def held_tags(broker: leveret.Broker) -> int:
     return sum(len(acks.tags) for acks in held if acks is not None)
 
 
-def send_until_read_no_more(client: Client, broker: leveret.Broker) -> None:
-    """Acks without end, at line speed, until the broker has had enough."""
+@contextmanager
+def acks_without_end(client: Client) -> Iterator[None]:
+    """Sent at line speed by a thread: it waits in its turn when the broker reads no more."""
+    is_enough = threading.Event()
+
+    def send() -> None:
+        while not is_enough.is_set():
+            client.send(ACK * ROW)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        is_enough.set()
+        sender.join()
+
+
+def wait_until_it_reads_no_more(broker: leveret.Broker) -> None:
     reader = readers(broker)[0]
-    for _ in range(1000):
-        if publish_window(reader).is_closed and reading_gate(reader).is_paused:
-            return
-        client.send(ACK * ROW)
-    raise AssertionError(f"it holds back {held_tags(broker)} acks and goes on reading")
+    wait_until(lambda: publish_window(reader).is_closed and reading_gate(reader).is_paused)
 
 
 def assert_all_is_handled(client: Client, broker: leveret.Broker) -> None:
@@ -82,10 +97,11 @@ def test_acks_behind_a_purge_that_waits_for_the_disk_stop_the_reading_and_are_th
     client.send_methods(1, QueuePurge(queue="durable"))
     files.wait_until_syncing()
     client.send_methods(1, *(BasicAck(tag, False) for tag in range(1, 6)))
-    send_until_read_no_more(client, broker)
-    # One read more than the window holds, and one that was under way.
-    assert held_tags(broker) < WINDOW_BYTES // 16 + 2 * READ_BYTES_MAX // len(ACK)
-    files.release()
+    with acks_without_end(client):
+        wait_until_it_reads_no_more(broker)
+        # One read more than the window holds, and one that was under way.
+        assert held_tags(broker) < WINDOW_BYTES // 16 + 2 * READ_BYTES_MAX // len(ACK)
+        files.release()
     client.expect(1, QueuePurgeOk(1))
     assert_all_is_handled(client, broker)
     assert client.counts("work") == (0, 1)
@@ -95,8 +111,9 @@ def test_acks_behind_a_commit_that_waits_for_the_disk_stop_the_reading(
     connect: Callable[..., Client], broker: leveret.Broker, files: GatedFiles
 ) -> None:
     client = committing(connect, files)
-    send_until_read_no_more(client, broker)
-    files.release()
+    with acks_without_end(client):
+        wait_until_it_reads_no_more(broker)
+        files.release()
     client.expect(1, TxCommitOk())
     assert_all_is_handled(client, broker)
     assert client.ask(1, TxCommit()) == TxCommitOk()

@@ -190,7 +190,7 @@ class TestWithFewWaiting:
             waiting.offer(password="guest")
             logins_actor = inside(context_of(broker).logins)
             # One check runs, and the other waits.
-            wait_until(lambda: len(parts(logins_actor, PasswordCheck)) == 1)
+            wait_until(lambda: len(parts(logins_actor, PasswordCheck)) == 2)
             assert refused(beyond, "also wrong") == 403
             checks.gate.set()
             waiting.expect_type(0, ConnectionTune)
