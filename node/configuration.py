@@ -1,6 +1,6 @@
 """The settings of one broker: flags over environment over a TOML file over the defaults.
 
-`Configuration` is the list of settings; docs/leveret.toml says what each does and shows its default
+`Configuration` is the list of settings; node/leveret.toml says what each does and shows its default
 (a test keeps the two alike). A setting has the same name everywhere: `port` in the file, `port` as
 an argument, `LEVERET_PORT` in the environment. Every fault is one ConfigurationError of one line
 that names the setting and where its value came from. An unknown name in the file or of a flag is a
@@ -48,7 +48,7 @@ UNFINISHED_SPARE_BYTES = 128 * MIB
 
 @dataclass(frozen=True)
 class Configuration:
-    """All settings, in the order of docs/leveret.toml, which explains them.
+    """All settings, in the order of node/leveret.toml, which explains them.
 
     `Settings` in settings.py has them once more, as arguments for type checkers.
     """

@@ -1,7 +1,7 @@
 """The settings as keyword arguments, for type checkers: `Broker(prot=5672)` is an error to them.
 
 The names are those of `Configuration`, which checks the values (a test keeps the two alike).
-docs/leveret.toml says what each setting does.
+node/leveret.toml says what each setting does.
 """
 
 from __future__ import annotations

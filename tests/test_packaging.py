@@ -75,7 +75,7 @@ def test_the_wheel_holds_every_module_and_what_is_no_module(wheel: Path) -> None
 
 def test_the_installed_command_prints_the_documented_settings(site: Path, tmp_path: Path) -> None:
     printed = python("-m", "leveret", "settings", cwd=tmp_path, PYTHONPATH=str(site))
-    assert printed == (ROOT / "docs" / "leveret.toml").read_text()
+    assert printed == (ROOT / "node" / "leveret.toml").read_text()
 
 
 def test_the_wheel_carries_the_licence(wheel: Path) -> None:

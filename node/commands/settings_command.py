@@ -7,7 +7,7 @@ import sys
 from importlib.resources import files
 from typing import Any
 
-# docs/leveret.toml, which a link in the package `leveret` names.
+# Beside the code, so that an installed package has it, too: node/leveret.toml.
 PACKAGE = "leveret"
 FILE = "leveret.toml"
 

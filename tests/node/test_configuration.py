@@ -9,7 +9,7 @@ from leveret.configuration import Configuration, load, setting_names
 from leveret.errors import ConfigurationError
 from leveret.settings import Settings
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "leveret.toml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "node" / "leveret.toml"
 
 
 def written(directory: Path, text: str) -> Path:

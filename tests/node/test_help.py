@@ -96,7 +96,7 @@ def test_an_option_that_is_a_setting_names_its_variable_and_the_default_of_the_s
 
 def test_settings_prints_the_documented_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings"]) == 0
-    assert capsys.readouterr().out == (ROOT / "docs" / "leveret.toml").read_text()
+    assert capsys.readouterr().out == (ROOT / "node" / "leveret.toml").read_text()
 
 
 @pytest.mark.parametrize(
