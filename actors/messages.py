@@ -19,11 +19,11 @@ from ..amqp_frames.methods import Method
 from ..core.channel.unacked import Part
 from ..core.connection.channel_credit import ChannelCredit
 from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
-from ..core.dead_letters.pending import Dead
+from ..core.dead_letters.letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.queue.consumers import Consumer
 from ..core.queue.in_flight import Delivery
-from ..core.topology.access import Access
+from ..core.users.access import Access
 from ..core.users.login_checks import PasswordCheck
 from ..core.users.login_results import LoginResult
 from ..storage.journal.identity_runs import Identities

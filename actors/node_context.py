@@ -17,8 +17,8 @@ from ..core.connection.peer import Peer, Subject
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
-from ..core.topology.access import Access
-from ..core.topology.vhosts import Vhosts
+from ..core.topology.topology import Vhosts
+from ..core.users.access import Access
 from ..core.users.accounts import Accounts
 from ..logs.trace.trace import Trace
 from .messages import Ref

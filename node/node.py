@@ -27,8 +27,7 @@ from .actors.runtime.runtime import Runtime, tell
 from .actors.runtime.thread_actor import stop_and_wait
 from .actors.runtime.ticker import Ticker
 from .actors.topology.broker import BrokerActor
-from .actors.topology.catalog import CatalogActor
-from .actors.topology.catalog_changes import restore
+from .actors.topology.catalog import CatalogActor, restore
 from .configuration import Configuration
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
@@ -37,7 +36,7 @@ from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
 from .core.publishing.reply_consumers import ReplyConsumers
 from .core.publishing.vhost_users import VhostUsers
-from .core.topology.vhosts import Vhosts
+from .core.topology.topology import Vhosts
 from .core.users.accounts import Accounts
 from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks
 from .disk import Disk

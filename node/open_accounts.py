@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 
-from .actors.topology.account_rows import account_rows, restored_accounts
+from .actors.topology.catalog import account_rows, restored_accounts
 from .core.users.accounts import Accounts, default_accounts
 from .core.users.password_hash import SALT_BYTES, hash_password
-from .storage.catalog.catalog import Catalog
+from .storage.catalog import Catalog
 
 
 def open_accounts(

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 from ..amqp_frames.messages.publishes import decode_publishes
 from .belonging import CatalogClaims, JournalClaims, NotTogetherError, contradictions, refusal
-from .catalog.catalog import Catalog
-from .catalog.claims import read_claims
+from .catalog import Catalog, read_claims
 from .data_directory import JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles

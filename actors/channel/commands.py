@@ -41,8 +41,8 @@ from ...core.channel.queue_names import QueueNames
 from ...core.channel.waiting import State, Waiting
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import is_pseudo_queue
-from ...core.topology.access import Access, check_permitted
-from ...core.topology.declaration_checks import stripped
+from ...core.topology.topology import stripped
+from ...core.users.access import Access, check_permitted
 from ..messages import (
     ConsumerAdded,
     ConsumerRemoved,

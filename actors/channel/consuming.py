@@ -33,11 +33,10 @@ from ...core.channel.queue_names import QueueNames
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
-from ...core.definitions import QueueDefinition
+from ...core.definitions import QueueDefinition, check_consumer_arguments, consumer_priority
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
 from ...core.queue.consumers import Consumer
-from ...core.topology.arguments import check_consumer_arguments, consumer_priority
 from ..messages import (
     AddConsumer,
     ChannelDown,

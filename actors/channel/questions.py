@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...amqp_frames.methods import Method
 from ...core.channel.waiting import Waiting
 from ...core.definitions import QueueDefinition
-from ...core.topology.declaration_checks import gone
+from ...core.topology.topology import gone
 from ..messages import Ref
 from ..node_context import NodeContext
 from ..runtime.runtime import tell

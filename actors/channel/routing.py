@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.channel.waiting import Waiting
-from ...core.exchanges.steps import Steps
+from ...core.exchanges.exchange import Steps
 from ...core.publishing.publisher import Publisher, Routed
 from ..messages import DeliverReplies, Publish, Ref
 from ..node_context import NodeContext

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ...core.dead_letters.letters import DeadLetters
-from ...core.dead_letters.pending import Dead, DeadLetterRounds
+from ...core.dead_letters.letters import Dead, DeadLetterRounds, DeadLetters
 from ...core.definitions import QueueDefinition
 from ...core.queue.span import ranges_of
 from ..messages import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch
-from ...core.dead_letters.pending import Dead, Stranded
+from ...core.dead_letters.letters import Dead, Stranded
 from ...core.definitions import QueueDefinition
 from ..messages import Ref, WakeAt
 from ..node_context import NodeContext

@@ -27,7 +27,7 @@ from ...core.definitions import QueueDefinition
 from ...core.queue.dedup import Deduplication
 from ...core.queue.effects import Deduplicated, Effects
 from ...core.queue.rules import MessageQueue
-from ...core.topology.declaration_checks import gone
+from ...core.topology.topology import gone
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ..messages import (
     AddConsumer,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ...core.exchanges.steps import Steps
+from ...core.exchanges.exchange import Steps
 from ...core.publishing.publisher import Routed
 from ..messages import Ref, RouteMore
 from .runtime import Runtime

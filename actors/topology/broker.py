@@ -3,6 +3,11 @@
 Each command is a small generator: it plans (core/topology/topology.py), yields what it must wait
 for (a queue's counts, the catalog's commit), and only then changes the routing table and answers,
 so that nothing is routed, or said to be there, that a crash could take away. Parent of the queues.
+
+A change of accounts goes the same way: check, commit to the catalog, change the shared accounts,
+then put the change into effect. Channels look up their routes anew, and the broker closes the
+connections of a deleted user or vhost with 320, in RabbitMQ's words. The queues of a deleted vhost
+are deleted with it, and nack what they owe.
 """
 
 from __future__ import annotations
@@ -16,10 +21,10 @@ from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, Qu
 from ...core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ...core.queue.construction import refill
 from ...core.queue.dedup import RememberedRow
-from ...core.topology.access import Access, check_planned
-from ...core.topology.declaration_checks import gone
-from ...core.topology.plan import Plan
-from ...core.topology.topology import Topology, plan_method
+from ...core.topology.topology import Plan, Topology, gone, plan_method
+from ...core.users.access import Access, check_planned
+from ...core.users.account_requests import prepare_request
+from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
 from ...storage.journal.recovery import Recovered
 from ..messages import (
     AccountAnswer,
@@ -38,6 +43,7 @@ from ..messages import (
     Refused,
     RenewLease,
     Resume,
+    Shutdown,
     Status,
     TopologyAnswer,
     TopologyCommand,
@@ -46,8 +52,7 @@ from ..node_context import NodeContext
 from ..queue.construction import new_messages, start_queue
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import queue_declared, recovered_run
-from .account_steps import account_steps
-from .catalog_changes import catalog_changes
+from .catalog import account_rows, catalog_changes
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
 Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | AccountAnswer | None]
@@ -287,3 +292,41 @@ class BrokerActor(LoopActor):
     def on_failure(self, *exception: Any) -> None:
         """Without its owner the topology is lost: the node ends."""
         self._context.on_fatal("broker", exception[1])
+
+
+def account_steps(
+    context: NodeContext, request: AccountRequest, broker: Ref
+) -> Generator[tuple[Ref, object], Any, tuple[AccountAnswer, list[str]]]:
+    """Yields what must be waited for; gives the answer, and the vhosts that are to be emptied."""
+    try:
+        changes = prepare_request(context.accounts, request.name, request.arguments)
+    except AccountError as error:
+        return AccountAnswer(request.token, str(error)), []
+    if changes:
+        committed = yield context.catalog, Commit(broker, account_rows(changes))
+        if isinstance(committed, Refused):
+            return AccountAnswer(request.token, committed.error.reply_text), []
+        assert isinstance(committed, Committed), committed
+        context.accounts.apply(changes)
+        for topology in context.vhosts:
+            topology.table.forget_routes()
+        for change in changes:
+            _follow(context, change)
+    gone = [change.name for change in changes if isinstance(change, RemoveVhost)]
+    return AccountAnswer(request.token), gone
+
+
+def _follow(context: NodeContext, change: AccountChange) -> None:
+    match change:
+        case AddVhost(name):
+            context.vhosts.add(name)
+        case RemoveVhost(name):
+            reason = f"vhost '{name}' is deleted"
+            for reader, opened in context.open_connections.items():
+                if opened.access.topology.vhost == name:
+                    tell(reader, Shutdown(reason))
+        case RemoveUser(name):
+            reason = f"user '{name}' is deleted"
+            for reader, opened in context.open_connections.items():
+                if opened.access.user == name:
+                    tell(reader, Shutdown(reason))

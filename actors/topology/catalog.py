@@ -1,14 +1,37 @@
-"""The catalog's thread: durable topology is committed here before it is answered."""
+"""The catalog's thread: durable topology is committed here before it is answered.
+
+The catalog stores rows and knows no rules, core has definitions and accounts and knows no rows.
+This module translates both ways: a row has its arguments encoded, and a user's tags in one text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ...amqp_frames.constants import RESOURCE_ERROR
-from ...amqp_frames.errors import HardError
+from ...amqp_frames.errors import AmqpError, HardError
+from ...amqp_frames.values.field_table import Table, decode_table, encode_table
+from ...core import definitions
+from ...core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
+from ...core.topology.topology import Vhosts
+from ...core.users import accounts
+from ...core.users.accounts import Accounts, Permission, User
 from ...logs.events import CATALOG_REFUSED
-from ...storage.catalog.catalog import REMOVALS, Catalog, Change
+from ...storage import catalog as rows
+from ...storage.catalog import (
+    REMOVALS,
+    AccountRows,
+    BindingRow,
+    Catalog,
+    CatalogContents,
+    CatalogDamagedError,
+    Change,
+    ExchangeRow,
+    PermissionRow,
+    QueueRow,
+    UserRow,
+)
 from ...storage.errors import NoSpaceError
 from ...storage.reserve import Purpose, Reserve
 from ..messages import CatalogChanged, Commit, Committed, DiskFull, Ref, Refused, WatchedBy
@@ -82,3 +105,141 @@ class CatalogActor(ThreadActor):
     def on_failure(self, *_exception: object) -> None:
         """Close the file; changes that were not committed were not answered."""
         self._catalog.close()
+
+
+def catalog_changes(changes: Iterable[definitions.Change]) -> list[rows.Change]:
+    """The catalog's changes for the durable part of a plan."""
+    return [_change(change) for change in changes]
+
+
+def _change(change: definitions.Change) -> rows.Change:
+    if isinstance(change, definitions.AddQueue):
+        return rows.AddQueue(_queue_row(change.queue))
+    if isinstance(change, definitions.RemoveQueue):
+        return rows.RemoveQueue(change.queue.queue_id)
+    if isinstance(change, definitions.AddExchange):
+        return rows.AddExchange(_exchange_row(change.exchange))
+    if isinstance(change, definitions.RemoveExchange):
+        return rows.RemoveExchange(change.exchange.vhost, change.exchange.name)
+    if isinstance(change, definitions.AddBinding):
+        return rows.AddBinding(_binding_row(change.binding))
+    return rows.RemoveBinding(_binding_row(change.binding))
+
+
+def _queue_row(queue: QueueDefinition) -> QueueRow:
+    return QueueRow(
+        queue.queue_id,
+        queue.vhost,
+        queue.name,
+        queue.durable,
+        queue.auto_delete,
+        encode_table(queue.arguments),
+    )
+
+
+def _exchange_row(exchange: ExchangeDefinition) -> ExchangeRow:
+    return ExchangeRow(
+        exchange.vhost,
+        exchange.name,
+        exchange.type_name,
+        exchange.durable,
+        exchange.auto_delete,
+        exchange.internal,
+        encode_table(exchange.arguments),
+    )
+
+
+def _binding_row(binding: BindingDefinition) -> BindingRow:
+    return BindingRow(
+        binding.vhost,
+        binding.source,
+        binding.destination,
+        binding.destination_kind,
+        binding.routing_key,
+        encode_table(binding.arguments),
+    )
+
+
+def restore(vhosts: Vhosts, contents: CatalogContents) -> None:
+    """Put into the vhosts what the catalog holds; CatalogDamagedError if it does not fit."""
+    try:
+        vhosts.restore(*restored(contents))
+    except (ValueError, AmqpError) as fault:
+        raise CatalogDamagedError(f"the catalog is damaged: {fault}") from fault
+
+
+def restored(
+    contents: CatalogContents,
+) -> tuple[list[ExchangeDefinition], list[QueueDefinition], list[BindingDefinition]]:
+    """The catalog's rows, as definitions."""
+    exchanges = [
+        ExchangeDefinition(
+            row.name,
+            row.type,
+            row.durable,
+            row.auto_delete,
+            row.internal,
+            _table(row.arguments),
+            row.vhost,
+        )
+        for row in contents.exchanges
+    ]
+    queues = [
+        QueueDefinition(
+            row.name,
+            row.queue_id,
+            row.durable,
+            auto_delete=row.auto_delete,
+            arguments=_table(row.arguments),
+            vhost=row.vhost,
+        )
+        for row in contents.queues
+    ]
+    bindings = [
+        BindingDefinition(
+            row.source,
+            row.destination,
+            row.routing_key,
+            True,
+            _table(row.arguments),
+            row.vhost,
+            row.destination_kind,
+        )
+        for row in contents.bindings
+    ]
+    return exchanges, queues, bindings
+
+
+def _table(encoded: bytes) -> Table:
+    return decode_table(encoded, 0, len(encoded)) if len(encoded) > 4 else {}
+
+
+def account_rows(changes: Iterable[accounts.AccountChange]) -> list[rows.AccountChange]:
+    """The catalog's changes."""
+    return [_row(change) for change in changes]
+
+
+def _row(change: accounts.AccountChange) -> rows.AccountChange:
+    match change:
+        case accounts.PutUser(user):
+            return rows.PutUser(UserRow(user.name, user.password_hash, ",".join(user.tags)))
+        case accounts.RemoveUser(name):
+            return rows.RemoveUser(name)
+        case accounts.AddVhost(name):
+            return rows.AddVhost(name)
+        case accounts.RemoveVhost(name):
+            return rows.RemoveVhost(name)
+        case accounts.PutPermission(permission):
+            return rows.PutPermission(PermissionRow(*permission))
+        case accounts.RemovePermission(user_name, vhost):
+            return rows.RemovePermission(user_name, vhost)
+
+
+def restored_accounts(loaded: AccountRows) -> Accounts:
+    """The accounts in the catalog."""
+    users = {
+        row.name: User(row.name, row.password_hash, tuple(filter(None, row.tags.split(","))))
+        for row in loaded.users
+    }
+    permissions = {(row.user, row.vhost): Permission(*row) for row in loaded.permissions}
+    return Accounts(users, dict.fromkeys(loaded.vhosts), permissions)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.messages.batch import Batch
 from ...core.connection.handshake import Handshake
-from ...core.topology.access import AccessRefusedError
+from ...core.users.access import AccessRefusedError
 from ...logs.secrets import masked
 from ...logs.trace.sampling import ranges
 from ...logs.trace.trace import Trace

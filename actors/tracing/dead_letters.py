@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...core.dead_letters.letters import DeadBatch, Origin
-from ...core.dead_letters.pending import Dead, Letter
+from ...core.dead_letters.letters import Dead, DeadBatch, Letter, Origin
 from ...core.definitions import QueueDefinition
 from ...logs.trace.sampling import ranges
 from ...logs.trace.trace import Trace

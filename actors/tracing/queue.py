@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.channel.unacked import Part
-from ...core.dead_letters.pending import Dead
+from ...core.dead_letters.letters import Dead
 from ...core.queue.effects import EXPIRED, REJECTED, Effects
 from ...core.queue.rules import MessageQueue
 from ...logs.trace.sampling import among, positions, ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...amqp_frames.constants import NOT_FOUND
 from ...amqp_frames.errors import SoftError
 from ..definitions import QueueDefinition
-from ..topology.access import READ, Access
+from ..users.access import READ, Access
 
 
 class QueueNames:

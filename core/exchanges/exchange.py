@@ -8,13 +8,16 @@ whatever its `route` needs.
 twice with one key, if the arguments differ; it gets a message once, and leaves only with the last
 of those bindings. The tuple is made when it is asked for and kept until the next change, so that
 binding 10,000 queues to one key does not make 10,000 tuples.
+
+Routing is work in `Steps`: a generator that yields before each step which may take long. Its caller
+decides, by a clock that core/ does not have, when to go on. It returns the result.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Generator, Sequence
+from typing import ClassVar, TypeVar
 
 from ...amqp_frames.values.field_table import Table
 from ..definitions import (
@@ -24,7 +27,6 @@ from ..definitions import (
     Destination,
     ExchangeDefinition,
 )
-from .steps import Steps
 
 
 class Destinations:
@@ -134,3 +136,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def _remove_route(self, binding: BindingDefinition, destination: Destination) -> None: ...
+
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]

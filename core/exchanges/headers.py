@@ -29,8 +29,7 @@ from ...amqp_frames.errors import SoftError
 from ...amqp_frames.values.field_table import FieldValue, Table
 from ..definitions import BindingDefinition, Destination, ExchangeDefinition
 from ..erlang_terms import erlang_term
-from .exchange import Destinations, Exchange
-from .steps import Steps
+from .exchange import Destinations, Exchange, Steps
 
 _MATCH: Final = "x-match"
 _LEFT_OUT_PREFIX: Final = "x-"

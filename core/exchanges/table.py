@@ -39,10 +39,9 @@ from ..definitions import (
     resource,
 )
 from .direct import DirectExchange
-from .exchange import Exchange
+from .exchange import Exchange, Result, Steps
 from .fanout import FanoutExchange
 from .headers import HeadersExchange
-from .steps import Steps
 from .topic import TOPIC_COSTLY_WORDS_MAX, TopicExchange
 
 
@@ -101,6 +100,16 @@ def _next_names(exchange: Exchange) -> Iterator[str]:
         for binding in exchange.bindings.values():
             if binding.destination_kind == TO_EXCHANGE:
                 yield binding.destination
+
+
+def carry_out(steps: Steps[Result]) -> Result:
+    """Do all of it at once."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
 
 BUILT_TYPES: Final[dict[str, type[Exchange]]] = {

@@ -24,8 +24,8 @@ from ...amqp_frames.properties import (
     encode_properties,
 )
 from ...amqp_frames.values.field_table import Field
+from ..definitions import EXPIRY_MS_MAX
 from ..erlang_terms import as_text
-from ..topology.arguments import EXPIRY_MS_MAX
 from .reply_consumers import REPLY_TO
 
 # As Erlang's string:to_integer.

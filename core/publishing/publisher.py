@@ -29,7 +29,7 @@ from ...amqp_frames.messages.deliveries import (
 from ...amqp_frames.properties import decode_properties, encode_properties
 from ...amqp_frames.values.field_table import Field
 from ..definitions import QueueDefinition
-from ..exchanges.steps import Steps
+from ..exchanges.exchange import Steps
 from .properties import PublishProperties
 from .routes import Route, Routes, divide, durable_indexes, property_octets
 from .unconfirmed import Unconfirmed, coalesce

@@ -23,7 +23,7 @@ from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.publishes import IMMEDIATE
 from ...amqp_frames.properties import decode_properties
 from ..definitions import QueueDefinition
-from ..exchanges.steps import Steps
+from ..exchanges.exchange import Steps
 from ..exchanges.table import ExchangeTable
 from .properties import PUBLISH
 from .reply_consumers import reply_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...amqp_frames.values.field_table import Table
-from ..topology.arguments import delivery_limit
+from ..definitions import delivery_limit
 from .effects import DELIVERY_LIMIT
 from .parts import Judge
 

@@ -1,4 +1,4 @@
-"""What declare, delete, bind and unbind do: the rules of one vhost's exchanges and queues.
+"""The rules of declare, delete, bind and unbind: how a vhost's exchanges and queues change.
 
 Each command goes in three steps, so that a durable change is on disk before it is answered and
 before a message can be routed by it:
@@ -16,15 +16,20 @@ Errors carry class and method 0: the channel knows which method it was.
 A binding leads from an exchange, its source, to a queue or to an exchange. Source, destination,
 routing key and arguments identify it: with other arguments it is another binding. The plans for
 queues need the queues' counts as well.
+
+A second declaration of an exchange or a queue must equal the first in everything that counts, or it
+is refused with 406. The words are those of RabbitMQ's rabbit_misc:assert_args_equivalence and
+assert_field_equivalence: a property or an argument that both declarations have is shown by its
+value alone, an argument that only one of them has also by its type.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
-from ...amqp_frames.constants import ACCESS_REFUSED, PRECONDITION_FAILED
+from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.methods import (
     ExchangeBind,
@@ -41,21 +46,34 @@ from ...amqp_frames.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from ...amqp_frames.values.field_table import Table
+from ...amqp_frames.values.field_table import Field, FieldValue, Table
 from ..definitions import (
+    EXCHANGE_ARGUMENTS,
+    QUEUE_ARGUMENTS,
     TO_EXCHANGE,
     TO_QUEUE,
     AddBinding,
     AddExchange,
     AddQueue,
     BindingDefinition,
+    BindingIdentity,
+    Change,
     Destination,
     ExchangeDefinition,
     QueueDefinition,
+    RemoveBinding,
+    RemoveExchange,
     RemoveQueue,
     binding_identity,
+    check_exchange_arguments,
+    check_queue_arguments,
+    check_queue_properties,
+    check_server_named,
+    is_durable,
+    not_implemented,
     resource,
 )
+from ..erlang_terms import erlang_plain
 from ..exchanges.table import (
     BUILT_TYPES,
     DEFAULT_LIMITS,
@@ -64,23 +82,212 @@ from ..exchanges.table import (
     TopologyLimits,
 )
 from ..exchanges.topic import COMMON_WILDCARDS_MAX
-from .arguments import (
-    check_exchange_arguments,
-    check_queue_arguments,
-    check_queue_properties,
-    check_server_named,
-    not_implemented,
-)
-from .declaration_checks import (
-    RESERVED_PREFIX,
-    check_access,
-    check_name,
-    check_not_default,
-    check_same_exchange,
-    check_same_queue,
-    stripped,
-)
-from .plan import Plan, make_plan, removal_changes
+
+_CLASSES = dict.fromkeys(
+    (
+        "byte",
+        "short",
+        "signedint",
+        "long",
+        "decimal",
+        "unsignedbyte",
+        "unsignedshort",
+        "unsignedint",
+    ),
+    "int",
+) | {"float": "float", "double": "float"}
+
+
+def check_property(named: str, name: str, current: str | bool, received: str | bool) -> None:
+    """`named` is the exchange or queue as texts speak of it; `name` the property."""
+    if current != received:
+        raise _inequivalent(named, name, _value(current), _value(received))
+
+
+def check_arguments(named: str, current: Table, received: Table, names: Iterable[str]) -> None:
+    """Compare the arguments with these names, in this order; all others may differ."""
+    for name in names:
+        if name in current or name in received:
+            _check_argument(named, name, current.get(name), received.get(name))
+
+
+def _check_argument(named: str, name: str, current: Field | None, received: Field | None) -> None:
+    if current is not None and received is not None:
+        if not _is_same(current, received):
+            raise _inequivalent(named, name, _value(current.value), _value(received.value))
+        return
+    # No type means classic, so the two are the same.
+    if name == "x-queue-type" and (current or received) == Field("longstr", "classic"):
+        return
+    raise _inequivalent(named, name, _typed_value(current), _typed_value(received))
+
+
+def _is_same(current: Field, received: Field) -> bool:
+    """Types may differ within integers and within floats; equal values of one nature are equal."""
+    if current.value != received.value:
+        return False
+    is_one_class = _class(current) == _class(received)
+    # Python holds 1, 1.0 and True for equal, Erlang does not.
+    return is_one_class or type(current.value) is type(received.value)
+
+
+def _class(argument: Field) -> str:
+    return _CLASSES.get(argument.kind, argument.kind)
+
+
+def _value(value: FieldValue) -> str:
+    return f"'{erlang_plain(value)}'"
+
+
+def _typed_value(argument: Field | None) -> str:
+    if argument is None:
+        return "none"
+    return f"the value {_value(argument.value)} of type '{argument.kind}'"
+
+
+def _inequivalent(named: str, name: str, current: str, received: str) -> SoftError:
+    return SoftError(
+        PRECONDITION_FAILED,
+        f"inequivalent arg '{name}' for {named}: received {received} but current is {current}",
+    )
+
+
+RESERVED_PREFIX: Final = "amq."
+_WITHOUT_LINE_BREAKS: Final = str.maketrans("", "", "\r\n")
+
+
+def stripped(name: str) -> str:
+    """The name without CR and LF."""
+    return name.translate(_WITHOUT_LINE_BREAKS)
+
+
+def check_name(kind: str, name: str) -> None:
+    """403 for a name that only the broker can give; `kind` is "queue" or "exchange"."""
+    if name.startswith(RESERVED_PREFIX):
+        raise SoftError(ACCESS_REFUSED, f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_not_default(exchange_name: str) -> None:
+    """403 for the default exchange, which cannot be touched."""
+    if not exchange_name:
+        raise SoftError(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def check_access(queue: QueueDefinition, owner: object) -> None:
+    """405 for another connection's exclusive queue."""
+    if queue.exclusive and queue.owner != owner:
+        raise _locked(queue)
+
+
+def _locked(queue: QueueDefinition) -> SoftError:
+    return SoftError(
+        RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
+        "another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )
+
+
+def gone(queue: QueueDefinition, has_crashed: bool) -> SoftError:
+    """404 for a queue that was there when it was looked up: deleted meanwhile, or down."""
+    if has_crashed:
+        return SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+    return SoftError(NOT_FOUND, f"no {queue}")
+
+
+def check_same_exchange(existing: ExchangeDefinition, declared: ExchangeDefinition) -> None:
+    """406 for the first property that a second declaration has otherwise."""
+    named = str(existing)
+    check_property(named, "type", existing.type_name, declared.type_name)
+    check_property(named, "durable", existing.durable, declared.durable)
+    check_property(named, "auto_delete", existing.auto_delete, declared.auto_delete)
+    check_property(named, "internal", existing.internal, declared.internal)
+    check_arguments(named, existing.arguments, declared.arguments, EXCHANGE_ARGUMENTS)
+
+
+def check_same_queue(
+    existing: QueueDefinition,
+    durable: bool,
+    auto_delete: bool,
+    arguments: Table,
+    owner: object | None,
+) -> None:
+    """The same for a queue; `owner` is that of the declaration, None if not exclusive."""
+    # Exclusive or not is part of it: 405 and not 406 if that differs.
+    if existing.owner != owner:
+        raise _locked(existing)
+    named = str(existing)
+    check_property(named, "durable", existing.durable, durable)
+    check_property(named, "auto_delete", existing.auto_delete, auto_delete)
+    check_arguments(named, existing.arguments, arguments, QUEUE_ARGUMENTS)
+
+
+class Plan(NamedTuple):
+    """What a command will change, and what its answer is made of.
+
+    changes: all steps, for the table; empty if the command changes nothing
+    catalog: those of them that must be committed first
+    queue: the queue declared, bound, unbound or deleted; None if a deletion found none
+    exchange: the exchange declared or deleted; None if a deletion found none
+    version: the table's when the plan was made
+    """
+
+    changes: tuple[Change, ...]
+    catalog: tuple[Change, ...]
+    version: int
+    queue: QueueDefinition | None = None
+    exchange: ExchangeDefinition | None = None
+
+
+def make_plan(
+    table: ExchangeTable,
+    changes: Iterable[Change] = (),
+    *,
+    queue: QueueDefinition | None = None,
+    exchange: ExchangeDefinition | None = None,
+) -> Plan:
+    """A plan for the table as it is now."""
+    changes = tuple(changes)
+    catalog = tuple(change for change in changes if is_durable(change))
+    return Plan(changes, catalog, table.version, queue, exchange)
+
+
+def removal_changes(
+    table: ExchangeTable,
+    bindings: Iterable[BindingDefinition],
+    exchanges: Iterable[ExchangeDefinition] = (),
+) -> list[Change]:
+    """Remove the bindings and the exchanges, and everything that depends on them.
+
+    An exchange takes the bindings from it and to it along. An auto-delete exchange goes when the
+    last binding from it does, which may take away another exchange's last binding, and so on.
+    """
+    # Grows while it is walked through.
+    going = list(exchanges)
+    removed: dict[BindingIdentity, BindingDefinition] = {}
+    left: dict[str, int] = {}
+
+    def remove(some: Iterable[BindingDefinition]) -> None:
+        for binding in some:
+            if binding.identity in removed:
+                continue
+            removed[binding.identity] = binding
+            source = table.exchange(binding.source)
+            left[binding.source] = left.get(binding.source, len(source.bindings)) - 1
+            if (
+                source.definition.auto_delete
+                and not left[binding.source]
+                and source.definition not in going
+            ):
+                going.append(source.definition)
+
+    remove(bindings)
+    for exchange in going:
+        remove(table.exchange(exchange.name).bindings.values())
+        remove(table.bindings_to(exchange))
+    changes: list[Change] = [RemoveBinding(binding) for binding in removed.values()]
+    changes += [RemoveExchange(exchange) for exchange in going]
+    return changes
 
 
 def plan_bind(
@@ -446,3 +653,89 @@ def plan_method(topology: Topology, method: Method, connection: object) -> tuple
     assert isinstance(method, ExchangeDelete), method
     plan = topology.prepare_delete_exchange(method.exchange, if_unused=method.if_unused)
     return plan, ExchangeDeleteOk()
+
+
+class Vhosts:
+    """The vhosts of a node, by name: exchanges and queues of one know nothing of the others.
+
+    Queue ids are the node's: no two queues share one. The broker's actor alone adds and removes
+    vhosts, as `accounts` does, whose names these are. A connection keeps the Topology of the vhost
+    that it opened; a removed vhost is empty by then.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        next_queue_id: Callable[[], int],
+        random_octets: Callable[[int], bytes],
+        limits: TopologyLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._next_queue_id = next_queue_id
+        self._random_octets = random_octets
+        self._limits = limits
+        self._topologies: dict[str, Topology] = {}
+        for name in names:
+            self.add(name)
+
+    def restore(
+        self,
+        exchanges: Iterable[ExchangeDefinition],
+        queues: Iterable[QueueDefinition],
+        bindings: Iterable[BindingDefinition],
+    ) -> None:
+        """Take in what the catalog holds; ValueError if it does not fit together."""
+        exchanges, queues, bindings = tuple(exchanges), tuple(queues), tuple(bindings)
+        used = {each.vhost for each in exchanges} | {each.vhost for each in queues}
+        used |= {each.vhost for each in bindings}
+        if strays := used - set(self._topologies):
+            raise ValueError(f"the catalog has things in vhosts that are not there: {strays}")
+        for name, topology in self._topologies.items():
+            topology.restore(
+                [exchange for exchange in exchanges if exchange.vhost == name],
+                [queue for queue in queues if queue.vhost == name],
+                [binding for binding in bindings if binding.vhost == name],
+            )
+
+    def add(self, name: str) -> Topology:
+        """A new vhost, with the exchanges that each has."""
+        assert name not in self._topologies, name
+        self._topologies[name] = Topology(
+            self._next_queue_id, self._random_octets, name, self._limits
+        )
+        return self._topologies[name]
+
+    def remove(self, name: str) -> None:
+        """The vhost goes; all its contents have gone before."""
+        del self._topologies[name]
+
+    def __getitem__(self, name: str) -> Topology:
+        return self._topologies[name]
+
+    def __iter__(self) -> Iterator[Topology]:
+        """Oldest first."""
+        return iter(tuple(self._topologies.values()))
+
+    def find(self, name: str) -> Topology | None:
+        """The vhost, if there is one."""
+        return self._topologies.get(name)
+
+    def find_table(self, name: str) -> ExchangeTable | None:
+        """The vhost's routing table, if there is such a vhost."""
+        topology = self._topologies.get(name)
+        return None if topology is None else topology.table
+
+    def has(self, topology: Topology) -> bool:
+        """Is this vhost still there, and not another of its name?"""
+        return self._topologies.get(topology.vhost) is topology
+
+    def table_of(self, queue: QueueDefinition) -> ExchangeTable | None:
+        """The routing table that leads to the queue; None if the queue is no more."""
+        topology = self._topologies.get(queue.vhost)
+        if topology is None or topology.table.find_queue(queue.name) is not queue:
+            return None
+        return topology.table
+
+    def queues(self) -> Iterator[QueueDefinition]:
+        """All queues of all vhosts."""
+        for topology in self:
+            yield from topology.table.queues()

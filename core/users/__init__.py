@@ -1,4 +1,4 @@
 """Users, their passwords and permissions, and the checks of logins.
 
-What a connection may do in its vhost is topology/access.py's. Begin with accounts.py.
+Begin with accounts.py; access.py defines what a connection may do in its vhost.
 """

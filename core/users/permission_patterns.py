@@ -1,9 +1,9 @@
-"""The regular expressions of permissions, found in a name in time linear in its length.
+"""The regular expressions of permissions, compiled: a search takes time linear in the name.
 
-They are compiled by RE2, which never tries again: no pattern, however it is nested, and no name
-that a client makes up can hold up the event loop. What RE2 cannot promise that for it does not
-know, lookaheads and backreferences; such a pattern is refused when it is set. As in RabbitMQ
-octets are compared, not characters.
+RE2 compiles them, which never tries again: no pattern, however it is nested, and no name that a
+client makes up can hold up the event loop. RE2 has no lookaheads and backreferences, for which it
+could not promise that; such a pattern is refused when it is set. As in RabbitMQ octets are
+compared, not characters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _options() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
-    # Only whether it fits is asked for, and errors are told to whom set it.
+    # A search has no groups to report, and `check_pattern` reports errors.
     options.never_capture = True
     options.log_errors = False
     return options
@@ -53,11 +53,13 @@ def check_pattern(pattern: str) -> None:
         raise PatternError(f"'{pattern}' is not a regular expression: {text}") from None
 
 
-def fits(pattern: str, name: str) -> bool:
-    """Is the pattern found in the name? An empty one fits the empty name only."""
+def compiled_pattern(pattern: str) -> Any:
+    """The pattern as RE2 has it, with `search(octets)`; an empty one fits the empty name only.
+
+    None if RE2 refuses it because another version of it was in use when the pattern was set: a
+    right that cannot be shown is not given.
+    """
     try:
-        compiled = _compiled(pattern)
+        return _compiled(pattern)
     except re2.error:
-        # Stored by another version: who cannot be shown to have the right has it not.
-        return False
-    return compiled.search(name.encode("utf-8", "surrogateescape")) is not None
+        return None

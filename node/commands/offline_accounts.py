@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..actors.topology.account_rows import account_rows
+from ..actors.topology.catalog import account_rows
 from ..configuration import Configuration
 from ..core.users.account_requests import prepare_request
 from ..core.users.accounts import Accounts
 from ..errors import StartError
 from ..open_accounts import open_accounts
-from ..storage.catalog.catalog import Catalog
+from ..storage.catalog import Catalog
 from ..storage.data_directory import DataDirectory
 from ..storage.journal.records import DIRECTORY_ID_BYTES
 from ..storage.stores import open_catalog_alone

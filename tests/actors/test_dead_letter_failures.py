@@ -21,11 +21,11 @@ from leveret.amqp_frames.methods import (
     QueueDeleteOk,
 )
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.dead_letters.letters import DeadLetters
-from leveret.core.dead_letters.pending import (
+from leveret.core.dead_letters.letters import (
     DEAD_LETTER_BYTES_PER_ROUND_MIN,
     DEAD_LETTERS_PER_ROUND_MIN,
     DeadLetterRounds,
+    DeadLetters,
     Stranded,
 )
 from leveret.core.definitions import QueueDefinition

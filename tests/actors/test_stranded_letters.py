@@ -10,7 +10,7 @@ from leveret.actors.dead_letters import stranded as stranded_letters
 from leveret.actors.dead_letters.stranded import LOOK_SECONDS, StrandedLetters
 from leveret.actors.messages import WakeAt
 from leveret.amqp_frames.messages.batch import Batch
-from leveret.core.dead_letters.pending import Stranded
+from leveret.core.dead_letters.letters import Stranded
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.span import Span
 

@@ -19,7 +19,7 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from leveret.storage.catalog.catalog import Catalog
+from leveret.storage.catalog import Catalog
 from wire import PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]

@@ -17,7 +17,7 @@ from leveret.amqp_frames.methods import (
     QueueDeleteOk,
 )
 from leveret.commands.control_client import ask_broker
-from leveret.storage.catalog.catalog import Catalog, Change
+from leveret.storage.catalog import Catalog, Change
 from leveret.storage.errors import NoSpaceError
 from leveret.storage.reserve import Reserve
 from wire import PERSISTENT, Client

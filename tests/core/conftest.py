@@ -13,8 +13,7 @@ import pytest
 from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import ExchangeDefinition, QueueDefinition
-from leveret.core.exchanges.steps import carry_out
-from leveret.core.exchanges.table import TopologyLimits
+from leveret.core.exchanges.table import TopologyLimits, carry_out
 from leveret.core.publishing.publisher import Publisher
 from leveret.core.topology.topology import Topology
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 
 def alternate(name: str) -> dict[str, object]:

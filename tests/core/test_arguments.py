@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from leveret.amqp_frames.values.field_table import Field, table_of
-from leveret.core.definitions import DEDUP_WINDOW_MAX
-from leveret.core.topology.arguments import (
+from leveret.core.definitions import (
+    DEDUP_WINDOW_MAX,
     check_consumer_arguments,
     check_exchange_arguments,
     check_queue_arguments,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.core.dead_letters.pending import (
+from leveret.core.dead_letters.letters import (
     DEAD_LETTER_BYTES_PER_ROUND_MIN,
     DEAD_LETTERS_PER_ROUND_MIN,
     DeadLetterRounds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from leveret.amqp_frames.values.field_table import Field, table_of
-from leveret.core.topology.equivalence import check_arguments, check_property
+from leveret.core.topology.topology import check_arguments, check_property
 
 QUEUE = "queue 'q' in vhost '/'"
 

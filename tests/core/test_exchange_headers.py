@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from leveret.amqp_frames.values.field_table import Field, FieldValue, Table
 from leveret.core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
 from leveret.core.exchanges.headers import HeadersExchange
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 INVALID = "PRECONDITION_FAILED - Invalid x-match field"
 

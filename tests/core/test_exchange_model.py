@@ -28,7 +28,7 @@ from leveret.core.definitions import (
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.topology.topology import Plan, Topology
 
 OWN = ("x1", "x2", "x3", "x4")

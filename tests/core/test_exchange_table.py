@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 
 def test_missing_exchange_is_refused(commands, refused):

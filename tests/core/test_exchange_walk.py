@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 

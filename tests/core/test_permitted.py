@@ -16,8 +16,8 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from leveret.core.topology.access import Access, check_permitted
 from leveret.core.topology.topology import Topology
+from leveret.core.users.access import Access, check_permitted
 from leveret.core.users.accounts import Accounts, Permission, PutPermission
 
 

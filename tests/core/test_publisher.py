@@ -7,7 +7,7 @@ from array import array
 from batches import batch_of, numbered
 from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn
 from leveret.core.definitions import QueueDefinition
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from publishing import confirm_all, methods, publisher_of, told
 from wire import publish
 

@@ -6,7 +6,7 @@ from batches import batch_of
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.amqp_frames.properties import Properties, decode_properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Routed
 from publishing import confirm_all, methods, told
 from wire import publish

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from batches import batch_of
 from leveret.amqp_frames.messages.batch import Batch
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from wire import PERSISTENT, TRANSIENT, publish
 
 

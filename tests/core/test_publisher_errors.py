@@ -7,7 +7,7 @@ from batches import batch_of
 from leveret.amqp_frames.errors import HardError, SoftError
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.amqp_frames.properties import Properties
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from publishing import confirm_all, methods, told
 from wire import PERSISTENT, publish
 

@@ -7,7 +7,7 @@ from batches import batch_of
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Publisher
 from leveret.core.publishing.routes import RouteMemory
 from publishing import confirm_all, methods, publisher_of, told

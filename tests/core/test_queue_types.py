@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.topology.arguments import check_queue_arguments, delivery_limit
+from leveret.core.definitions import check_queue_arguments, delivery_limit
 
 QUEUE = "queue 'q' in vhost '/'"
 QUORUM = {"x-queue-type": "quorum"}

@@ -9,8 +9,7 @@ import pytest
 from batches import batch_of
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.dead_letters.letters import DeadLetters
-from leveret.core.dead_letters.pending import Letter, OwedLetters, PendingLetters
+from leveret.core.dead_letters.letters import DeadLetters, Letter, OwedLetters, PendingLetters
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.span import RefusedSpan, Span
 from wire import publish

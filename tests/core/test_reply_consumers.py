@@ -13,7 +13,7 @@ from leveret.amqp_frames.properties import (
     must_look,
 )
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.properties import PublishProperties
 from leveret.core.publishing.reply_consumers import (
     REPLY_TO,

@@ -8,8 +8,7 @@ import pytest
 from batches import batch_of
 from holding import held_by
 from leveret.core.definitions import QueueDefinition
-from leveret.core.exchanges.steps import carry_out
-from leveret.core.exchanges.table import ExchangeTable
+from leveret.core.exchanges.table import ExchangeTable, carry_out
 from leveret.core.publishing.routes import ROUTE_BYTES, Route, RouteMemory, Routes
 from leveret.core.publishing.vhost_users import VhostUsers
 from leveret.core.topology.topology import Topology

@@ -11,7 +11,7 @@ from leveret.core.definitions import (
     RemoveBinding,
     RemoveQueue,
 )
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 
 def kinds(changes) -> list[type]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from leveret.core.definitions import AddBinding, RemoveBinding, RemoveExchange
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 

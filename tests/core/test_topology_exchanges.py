@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import RemoveBinding, RemoveExchange
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 
 ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 

@@ -30,7 +30,7 @@ from leveret.core.definitions import (
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.topology.topology import Plan, Topology
 
 OWNERS = st.sampled_from(["one", "two"])

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import AddQueue, RemoveBinding, RemoveQueue
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.topology.topology import Topology
 
 LOCKED = (

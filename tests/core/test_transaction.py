@@ -9,7 +9,7 @@ from leveret.amqp_frames.methods import BasicReturn
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
 from leveret.core.channel.transaction import BATCH_BYTES, PART_BYTES, Transaction, TransactionMemory
-from leveret.core.exchanges.steps import carry_out
+from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Held, Publisher
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span

@@ -7,9 +7,8 @@ import os
 
 import pytest
 from leveret.core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
-from leveret.core.exchanges.steps import carry_out
-from leveret.core.topology.topology import Topology
-from leveret.core.topology.vhosts import Vhosts
+from leveret.core.exchanges.table import carry_out
+from leveret.core.topology.topology import Topology, Vhosts
 
 
 def new(*names: str) -> Vhosts:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from random import Random
 
-from leveret.storage.catalog.catalog import AddQueue, Catalog, QueueRow, RemoveQueue
+from leveret.storage.catalog import AddQueue, Catalog, QueueRow, RemoveQueue
 from leveret.storage.data_directory import DataDirectory
 from leveret.storage.files import Files, OperatingSystemFiles
 from leveret.storage.journal.journal import Journal

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leveret.storage.catalog.catalog import (
+from leveret.storage.catalog import (
+    SCHEMA_VERSION,
     AddBinding,
     AddExchange,
     AddQueue,
     BindingRow,
     Catalog,
     CatalogContents,
+    CatalogDamagedError,
     ExchangeRow,
     QueueRow,
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
 )
-from leveret.storage.catalog.file import CatalogDamagedError
-from leveret.storage.catalog.schema import SCHEMA_VERSION
 from leveret.storage.errors import StorageError
 
 NO_ARGUMENTS = b"\0\0\0\0"

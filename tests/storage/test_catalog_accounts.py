@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leveret.storage.catalog.catalog import (
+from leveret.storage.catalog import (
+    SCHEMA,
     AccountRows,
     AddBinding,
     AddExchange,
@@ -27,7 +28,6 @@ from leveret.storage.catalog.catalog import (
     RemoveVhost,
     UserRow,
 )
-from leveret.storage.catalog.schema import SCHEMA
 
 ANN = UserRow("ann", "hash", "monitoring,management")
 BOB = UserRow("bob", "other hash", "")

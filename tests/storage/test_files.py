@@ -137,7 +137,7 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from publishes import batch_of
-from leveret.storage.catalog.catalog import AddQueue, Catalog, QueueRow
+from leveret.storage.catalog import AddQueue, Catalog, QueueRow
 from leveret.storage.journal.journal import Journal
 directory = Path(sys.argv[1])
 journal, _ = Journal.open(str(directory / "journal"), known_queue_ids={1})

@@ -1,10 +1,10 @@
 """What one connection may do in the vhost that it opened.
 
-A permission is three patterns (core/users/permission_patterns.py) over the names of exchanges and
-queues: `configure` to declare and delete, `write` to put something in, `read` to take something
-out. As in RabbitMQ a pattern is searched for in the name, not matched against all of it, and an
-empty one fits the empty name only; the default exchange is called amq.default. Results are kept
-until accounts change.
+A permission is three patterns over the names of exchanges and queues: `configure` to declare and
+delete, `write` to put something in, `read` to take something out. As in RabbitMQ a pattern is
+searched for in the name, not matched against all of it, and an empty one fits the empty name only;
+the default exchange is called amq.default. Compiled patterns and results are kept until accounts
+change.
 
 RabbitMQ's channels ask for this access, method by method:
 
@@ -22,7 +22,7 @@ a method before it checks the permission, the check leaves the method to Topolog
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
@@ -39,11 +39,9 @@ from ...amqp_frames.methods import (
 )
 from ..definitions import name_of, resource
 from ..exchanges.table import BUILT_TYPES
-from ..users.accounts import IMPERSONATOR, Accounts
-from ..users.permission_patterns import fits
-from .declaration_checks import RESERVED_PREFIX, stripped
-from .plan import Plan
-from .topology import Topology
+from ..topology.topology import RESERVED_PREFIX, Plan, Topology, stripped
+from .accounts import IMPERSONATOR, Accounts
+from .permission_patterns import compiled_pattern
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
@@ -68,7 +66,8 @@ class Access:
         self._version = -1
         # (what for, kind, name) -> may the user? Without those that may not: they are rare.
         self._allowed: set[tuple[str, str, str]] = set()
-        self._patterns: dict[str, str] = {}
+        # Compiled, by what for.
+        self._patterns: dict[str, Any] = {}
 
     def check(self, wanted: str, kind: str, name: str) -> None:
         """403 unless the user may configure, write or read the "queue" or "exchange"."""
@@ -79,7 +78,7 @@ class Access:
             if kind == "exchange" and not name:
                 name = DEFAULT_EXCHANGE_NAME
             pattern = self._patterns.get(wanted)
-            if pattern is None or not fits(pattern, name):
+            if not fits(pattern, name):
                 named = resource(kind, name, self.topology.vhost)
                 text = f"{wanted} access to {named} refused for user '{self.user}'"
                 raise AccessRefusedError(ACCESS_REFUSED, text)
@@ -96,7 +95,14 @@ class Access:
         permission = self._accounts.permissions.get((self.user, self.topology.vhost))
         self._patterns = {}
         if permission is not None:
-            self._patterns = dict(zip((CONFIGURE, WRITE, READ), permission[2:], strict=True))
+            compiled = map(compiled_pattern, permission[2:])
+            self._patterns = dict(zip((CONFIGURE, WRITE, READ), compiled, strict=True))
+
+
+def fits(pattern: Any, name: str) -> bool:
+    """Is the compiled pattern found in the name? None is in no name."""
+    octets = name.encode("utf-8", "surrogateescape")
+    return pattern is not None and pattern.search(octets) is not None
 
 
 _ALTERNATE = "alternate-exchange"

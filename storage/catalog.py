@@ -7,6 +7,12 @@ exclusively while it is open, as the data directory is, which saves the shared-m
 It stores rows and knows no rules: names, flags, and arguments as an encoded AMQP table; users,
 vhosts and permissions, with a password as the text of its hash. Transient and exclusive queues and
 exchanges are not stored. The catalog may live on any one thread at a time.
+
+A change of the tables is a new SCHEMA_VERSION, with a step from the old one.
+
+A start reads the catalog's claims (`read_claims`) before it opens the catalog: where catalog and
+journal do not belong together nothing may be changed, and SQLite changes the file of a catalog
+whose broker was killed when it is opened and closed to be written.
 """
 
 from __future__ import annotations
@@ -14,13 +20,170 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+from urllib.parse import quote
 
-from ..journal.records import DIRECTORY_ID_BYTES
-from .file import SEGMENT_MARK, catalog_is_gone, check_schema, directory_row, errors_named
-from .schema import SCHEMA_VERSION, STEPS
+from .belonging import CatalogClaims
+from .errors import NoSpaceError, StorageError
+from .journal.records import DIRECTORY_ID_BYTES
+
+SCHEMA_VERSION = 3
+
+# AUTOINCREMENT keeps the highest queue id ever used, so that none is used for another queue.
+# `arguments` is an encoded AMQP table.
+SCHEMA = """
+CREATE TABLE exchanges (
+    vhost TEXT NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    durable INTEGER NOT NULL,
+    auto_delete INTEGER NOT NULL,
+    internal INTEGER NOT NULL,
+    arguments BLOB NOT NULL,
+    PRIMARY KEY (vhost, name)
+);
+CREATE TABLE queues (
+    queue_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    vhost TEXT NOT NULL,
+    name TEXT NOT NULL,
+    durable INTEGER NOT NULL,
+    auto_delete INTEGER NOT NULL,
+    arguments BLOB NOT NULL,
+    UNIQUE (vhost, name)
+);
+CREATE TABLE bindings (
+    vhost TEXT NOT NULL,
+    source TEXT NOT NULL,
+    destination TEXT NOT NULL,
+    destination_kind TEXT NOT NULL CHECK (destination_kind IN ('queue', 'exchange')),
+    routing_key TEXT NOT NULL,
+    arguments BLOB NOT NULL,
+    PRIMARY KEY (vhost, destination_kind, destination, source, routing_key, arguments)
+);
+CREATE INDEX bindings_by_source ON bindings (vhost, source);
+"""
+
+# New in version 2. `marks` records steps that are done once for all, and
+# the segment of the journal that the last start created.
+ACCOUNTS_SCHEMA = """
+CREATE TABLE users (
+    name TEXT PRIMARY KEY,
+    password_hash TEXT NOT NULL,
+    tags TEXT NOT NULL
+);
+CREATE TABLE vhosts (
+    name TEXT PRIMARY KEY
+);
+CREATE TABLE permissions (
+    "user" TEXT NOT NULL,
+    vhost TEXT NOT NULL,
+    configure TEXT NOT NULL,
+    "write" TEXT NOT NULL,
+    "read" TEXT NOT NULL,
+    PRIMARY KEY ("user", vhost)
+);
+CREATE TABLE marks (
+    name TEXT PRIMARY KEY
+);
+"""
+
+# New in version 3, one row: the id that the segments of the directory's journal have, too, the
+# number of the last change, and whether a journal of format version 4 was begun (0 or 1).
+DIRECTORY_SCHEMA = """
+CREATE TABLE directory (
+    id BLOB NOT NULL,
+    change_number INTEGER NOT NULL,
+    has_journal INTEGER NOT NULL
+);
+"""
+
+# What takes a catalog of that version to the next one; 0 is an empty file.
+STEPS = {0: SCHEMA, 1: ACCOUNTS_SCHEMA, 2: DIRECTORY_SCHEMA}
+
+
+# A full disk: when a page is written; when the file for shared memory, which SQLite makes only to
+# read, gets its size.
+_NO_SPACE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+# In the table of marks, in front of the number of the segment that the last start created.
+SEGMENT_MARK: Final = "journal segment "
+
+
+class CatalogDamagedError(StorageError):
+    """The file is not the catalog that it should be."""
+
+
+def catalog_is_gone(path: Path) -> CatalogDamagedError:
+    """There is no catalog, or an empty file in its place, and there must be one."""
+    return CatalogDamagedError(
+        f"catalog {path} is gone or empty, but there is a journal, of whose queues "
+        "and users it told: put it back, or move the journal away, too, to begin anew"
+    )
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into NoSpaceError, StorageError and CatalogDamagedError."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        # Errors of Python's own module, such as text that cannot be decoded, have no code.
+        if getattr(error, "sqlite_errorcode", None) in _NO_SPACE:
+            # Nothing of the transaction is there.
+            raise NoSpaceError(str(path)) from error
+        msg = f"catalog {path}: {' '.join(str(error).split())}"
+        raise StorageError(msg) from error
+    except sqlite3.IntegrityError as error:
+        # The bits of a file may flip after the start has read it.
+        msg = (
+            f"catalog {path} is damaged, or the broker has a fault: a change contradicts the rows "
+            f"in it ({error})"
+        )
+        raise CatalogDamagedError(msg) from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # SQLite quotes what it finds, and that may be no text.
+        msg = f"catalog {path} is damaged: {' '.join(str(error).split())}"
+        raise CatalogDamagedError(msg) from error
+
+
+def directory_row(connection: sqlite3.Connection, path: Path) -> tuple[bytes, int, bool]:
+    """The directory's id, the number of the last change, and whether there is a journal."""
+    row = connection.execute("SELECT id, change_number, has_journal FROM directory").fetchone()
+    if row is None or not (isinstance(row[0], bytes) and isinstance(row[1], int)):
+        msg = f"catalog {path} is damaged: it does not say which directory it is of"
+        raise CatalogDamagedError(msg)
+    return row[0], row[1], bool(row[2])
+
+
+def read_newest_segment(connection: sqlite3.Connection) -> int:
+    """The number of the journal's segment that the last start created; 0 if none has said so."""
+    marks = connection.execute("SELECT name FROM marks WHERE name LIKE ?", (SEGMENT_MARK + "%",))
+    numbers = [name.removeprefix(SEGMENT_MARK) for (name,) in marks]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def check_schema(connection: sqlite3.Connection, path: Path, version_max: int) -> int:
+    """The catalog's schema version, 0 if it is empty; StorageError if it is newer or damaged.
+
+    `integrity_check` compares every index with its table, which `quick_check` does not: a row that
+    an index lacks would end the broker at the next change that meets it.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > version_max:
+        msg = (
+            f"catalog {path} has schema version {version}, "
+            f"newer than {version_max}, which this broker knows"
+        )
+        raise StorageError(msg)
+    verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if verdict != "ok":
+        msg = f"catalog {path} is damaged: {' '.join(verdict.split())}"
+        raise CatalogDamagedError(msg)
+    return version
+
 
 # The catalog has had its default accounts: they are not made again when a person deletes them.
 _MARK = "accounts"
@@ -430,3 +593,58 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
             execute("DELETE FROM exchanges WHERE vhost = ? AND name = ?", (vhost, name))
         case _:
             apply_account_change(connection, change)
+
+
+def read_claims(path: Path, *, may_be_new: bool) -> CatalogClaims:
+    """What the catalog claims; a missing or empty one counts as new, if it may be new.
+
+    StorageError if it is damaged, newer or in use.
+    """
+    if path.exists() and not path.is_file():
+        # SQLite calls a directory an I/O error, and waits at a pipe.
+        msg = f"catalog {path} is no file"
+        raise StorageError(msg)
+    if not path.exists() or not path.stat().st_size:
+        if not may_be_new:
+            raise catalog_is_gone(path)
+        return CatalogClaims(next_queue_id=1, change_number=0)
+    wal, shared = path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+    own = [file for file in (wal, shared) if not file.exists()]
+    try:
+        with errors_named(path):
+            uri = f"file:{quote(os.path.abspath(path))}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=0)) as connection:
+                if not check_schema(connection, path, SCHEMA_VERSION) and not may_be_new:
+                    raise catalog_is_gone(path)
+                return _claims(connection, path)
+    finally:
+        # SQLite leaves them behind when it has only read, and then nothing is in them.
+        if wal not in own or not (wal.exists() and wal.stat().st_size):
+            for file in own:
+                file.unlink(missing_ok=True)
+
+
+def _claims(connection: sqlite3.Connection, path: Path) -> CatalogClaims:
+    execute = connection.execute
+    tables = {name for (name,) in execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "queues" not in tables:
+        return CatalogClaims(next_queue_id=1, change_number=0)
+    names = {
+        queue_id: f"{name!r} in {vhost!r}"
+        for queue_id, name, vhost in execute("SELECT queue_id, name, vhost FROM queues")
+    }
+    last = execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
+    directory_id, change_number, has_journal = b"", 0, False
+    newest_segment = read_newest_segment(connection) if "marks" in tables else 0
+    if "directory" in tables:
+        directory_id, change_number, has_journal = directory_row(connection, path)
+    next_queue_id = int(last[0]) + 1 if last else 1
+    return CatalogClaims(
+        names.keys(),
+        names,
+        directory_id,
+        next_queue_id,
+        change_number,
+        has_journal,
+        newest_segment,
+    )

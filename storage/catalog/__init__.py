@@ -1,4 +1,0 @@
-"""The catalog: vhosts, exchanges, queues, bindings, users and permissions, in SQLite.
-
-Begin with catalog.py.
-"""
