@@ -62,6 +62,19 @@ def read_array(typecode: str, data: bytes, start: int, count: int) -> array[int]
     return numbers
 
 
+# The kinds of records. 0 is never one, and 1 is the segment header's (`segment_header.py`). Each
+# has a codec below, and `decode_record` lists them. A broker takes a kind that it does not know for
+# damage, so a new kind raises `FORMAT_VERSION` (`segment_header.py`).
+BODY: Final = 2
+ENTRIES: Final = 3
+SETTLE: Final = 4
+DELIVERED: Final = 5
+REMOVED: Final = 6
+# Since format version 3.
+IDENTITIES: Final = 7
+# Since format version 4.
+COMMIT: Final = 8
+
 DIRECTORY_ID_BYTES: Final = 16
 EPOCH_MAX: Final = 0xFFFF_FFFF
 RECORD_BYTES_MAX: Final = 0xFFFF_FFFF
@@ -170,8 +183,7 @@ def _crc_of(payload: Buffer, crc: int) -> int:
     return crc
 
 
-# Kind of the record, since format version 3; records.py has the others.
-IDENTITIES = 7
+# --- Identities that are written anew
 
 RECORD_BYTES_AIMED_AT = 256 * 1024
 
@@ -234,8 +246,7 @@ def decode_identities(data: bytes, start: int, end: int) -> IdentitiesRecord:
     return IdentitiesRecord(queue_id, runs)
 
 
-# Kind of the record; records.py has the others.
-ENTRIES = 3
+# --- Entries
 
 # Forms of a body or entries record: numbers listed one by one, not only first and count.
 INDEXES_LISTED = 1
@@ -355,12 +366,7 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
     return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities)
 
 
-# Kinds. 0 is never one; 1 is the header's.
-BODY = 2
-SETTLE = 4
-DELIVERED = 5
-REMOVED = 6
-COMMIT = 8
+# --- Bodies, ranges of entries, removed segments, commits
 
 _body = Struct("<BBIQI")
 _ranges = Struct("<BIQ")
