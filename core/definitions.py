@@ -210,7 +210,10 @@ def name_of(field: Field | None) -> str | None:
     return decode_text(value) if isinstance(value, bytes) else str(value)
 
 
-# All that queues have, in the order in which a second declaration is compared with them.
+# The arguments that queues can have, in the order in which a second declaration is compared with
+# them. `_QUEUE_CHECKS` has the check of each one's value. Modes, locators, the size of a group and
+# the share in memory have no effect in RabbitMQ 4 or on a single node, so they are accepted. The
+# strategy of dead letters is always at-least-once.
 QUEUE_ARGUMENTS: Final = (
     "x-expires",
     "x-message-ttl",
@@ -317,34 +320,6 @@ def delivery_limit(arguments: Table) -> int | None:
 
 EXCHANGE_ARGUMENTS: Final = ("alternate-exchange",)
 
-# The modes, the locators, the size of a group and the share in memory change nothing in RabbitMQ 4
-# or on a single node, so they are honoured. The strategy of dead letters is always at-least-once.
-_BUILT: Final = frozenset(
-    {
-        "x-consumer-timeout",
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
-        "x-dead-letter-strategy",
-        "x-dedup-age-ms",
-        "x-dedup-window",
-        "x-delivery-limit",
-        "x-expires",
-        "x-message-ttl",
-        "x-max-length",
-        "x-max-length-bytes",
-        "x-max-in-memory-length",
-        "x-max-in-memory-bytes",
-        "x-max-priority",
-        "x-overflow",
-        "x-queue-mode",
-        "x-queue-version",
-        "x-queue-type",
-        "x-quorum-initial-group-size",
-        "x-queue-master-locator",
-        "x-queue-leader-locator",
-        "x-single-active-consumer",
-    }
-)
 _STREAM_CONSUMERS: Final = frozenset(
     {"x-consumer-timeout", "x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}
 )
@@ -386,8 +361,8 @@ def check_queue_arguments(
     if window is not None and _number(window) > dedup_window_max:
         raise _invalid("x-dedup-window", named, f"{{max_value_exceeded,{_number(window)}}}")
     _check_queue_types(arguments, others, named, TYPE_NAMES[type_name])
-    for name in (*QUEUE_ARGUMENTS, *QUORUM_UNBUILT):
-        if name in arguments and name not in _BUILT:
+    for name in QUORUM_UNBUILT:
+        if name in arguments:
             raise not_implemented(name, named)
 
 
