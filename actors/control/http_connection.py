@@ -23,7 +23,7 @@ from ..node_context import NodeContext
 from ..runtime.descriptors import REFUSAL, has_one_of_the_last
 from ..runtime.runtime import LoopActor, tell
 from .http_exchange import CHALLENGE, HttpError, HttpExchange, HttpRequest
-from .http_resources import LIVE, READY, Action, find_action, trace_answer
+from .http_resources import READY, Action, find_action
 
 # What a client whose request was answered before its end may still send without being cut off: it
 # would not see the answer.
@@ -128,18 +128,16 @@ class HttpConnection(LoopActor):
             self._login_refusal = result.value
             raise HttpError(401, "login refused", **CHALLENGE)
         action = find_action(request, user.tags)
-        if action is LIVE:
-            self._answer(200, {"status": "ok"})
-        elif action is READY:
+        if action is READY:
             self._ask_journal()
         else:
-            self._trace(request, action)
+            self._carry_out(request, action)
 
-    def _trace(self, request: HttpRequest, action: Action) -> None:
-        status = trace_answer(self._context, action, request.body)
+    def _carry_out(self, request: HttpRequest, action: Action) -> None:
+        content = action.answer(self._context, request.body)
         if request.method not in ("GET", "HEAD"):
             self._log.info(CONTROL_REQUEST, request=action.name, user=request.user)
-        self._answer(200, status)
+        self._answer(200, content)
 
     # --- Readiness
 
@@ -152,7 +150,7 @@ class HttpConnection(LoopActor):
     def _ready(self) -> None:
         # Behind all that it had to write when it was asked.
         if not self._is_answered:
-            self._answer(200, {"status": "ok"})
+            self._answer(200, READY.answer(self._context, b""))
 
     def _not_ready(self, reason: str) -> None:
         self._answer(503, {"status": "failed", "reason": reason})

@@ -6,13 +6,14 @@
     PUT    /api/trace          on, with a filter; or another one    tag administrator
     DELETE /api/trace          off                                  tag administrator
 
-HEAD stands for GET. A management interface can grow on this table.
+HEAD stands for GET. A new resource is a row of `RESOURCES` with the function that answers it; an
+answer that must wait for another actor, as that of `ready` does, needs a branch in HttpConnection.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from ...logs.trace.trace import TraceError
@@ -27,22 +28,44 @@ _TRACE_ARGUMENTS: Final = ("rate", "queues", "users", "connections")
 
 
 class Action(NamedTuple):
-    """What one method of a resource does; `tags`: one of them is needed, if there are any."""
+    """One method of a resource. Its user needs one of the `tags`, if there are any.
+
+    `answer` gets the request's body and returns the object to answer with status 200; HttpError for
+    another status.
+    """
 
     name: str
+    answer: Callable[[NodeContext, bytes], Mapping[str, object]]
     tags: tuple[str, ...] = ()
 
 
-LIVE: Final = Action("live")
-READY: Final = Action("ready")
+def _ok(_context: NodeContext, _body: bytes) -> Mapping[str, object]:
+    return {"status": "ok"}
+
+
+def _trace_action(name: str, *tags: str) -> Action:
+    """One of TRACE_REQUESTS; HttpError 400 if it cannot be carried out."""
+
+    def answer(context: NodeContext, body: bytes) -> Mapping[str, object]:
+        arguments = _trace_arguments(body) if name == "trace on" else {}
+        try:
+            return TRACE_REQUESTS[name](context, arguments)
+        except TraceError as fault:
+            raise HttpError(400, str(fault)) from None
+
+    return Action(name, answer, tags)
+
+
+# HttpConnection answers it when the journal has answered.
+READY: Final = Action("ready", _ok)
 
 RESOURCES: Final[dict[str, dict[str, Action]]] = {
-    "/api/health/live": {"GET": LIVE},
+    "/api/health/live": {"GET": Action("live", _ok)},
     "/api/health/ready": {"GET": READY},
     "/api/trace": {
-        "GET": Action("trace status", (MONITORING, ADMINISTRATOR)),
-        "PUT": Action("trace on", (ADMINISTRATOR,)),
-        "DELETE": Action("trace off", (ADMINISTRATOR,)),
+        "GET": _trace_action("trace status", MONITORING, ADMINISTRATOR),
+        "PUT": _trace_action("trace on", ADMINISTRATOR),
+        "DELETE": _trace_action("trace off", ADMINISTRATOR),
     },
 }
 
@@ -61,15 +84,6 @@ def find_action(request: HttpRequest, tags: Collection[str]) -> Action:
         needed = " or ".join(action.tags)
         raise HttpError(403, f"user '{request.user}' lacks the tag {needed}")
     return action
-
-
-def trace_answer(context: NodeContext, action: Action, body: bytes) -> Mapping[str, object]:
-    """Switch the trace, and say how it stands; HttpError 400 if it cannot be."""
-    arguments = _trace_arguments(body) if action.name == "trace on" else {}
-    try:
-        return TRACE_REQUESTS[action.name](context, arguments)
-    except TraceError as fault:
-        raise HttpError(400, str(fault)) from None
 
 
 def _trace_arguments(body: bytes) -> dict[str, object]:
