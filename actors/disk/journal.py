@@ -172,8 +172,14 @@ class JournalActor(ThreadActor):
                 if journal.is_short:
                     unstored.setdefault(each.queue, []).append(each)
                 else:
-                    # Without the queue at its begin and the channel behind its id.
-                    journal.append(each.queue_id, *each[3:])
+                    journal.append(
+                        each.queue_id,
+                        each.batch,
+                        each.indexes,
+                        each.entry_ids,
+                        each.deadlines,
+                        each.identities,
+                    )
                     self._appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):
                 if each.delivered:
