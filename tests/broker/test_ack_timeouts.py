@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import leveret
 import pytest
+from held_clock import HeldClock
 from holding import part, parts
 from insides import channel_actor, inside, readers
 from leveret.actors.messages import Ref
@@ -34,6 +33,16 @@ from wire import Client, publish
 TIMEOUT_MS = 300
 
 
+@pytest.fixture(autouse=True)
+def clock(broker: leveret.Broker) -> HeldClock:
+    return HeldClock(broker)
+
+
+def over(clock: HeldClock, timeout_ms: int = TIMEOUT_MS) -> None:
+    """Let the time go by that an ack has."""
+    clock.advance(timeout_ms / 1000)
+
+
 def timed_out(channel: int = 1, timeout_ms: int = TIMEOUT_MS) -> ChannelClose:
     text = (
         f"PRECONDITION_FAILED - delivery acknowledgement on channel {channel} timed out. Timeout "
@@ -55,7 +64,7 @@ def delivered(client: Client, *bodies: bytes, first: int = 1, channel: int = 1) 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_delivery_that_is_not_acked_in_time_closes_its_channel_and_comes_back(
-    client: Client, kind: str
+    client: Client, clock: HeldClock, kind: str
 ) -> None:
     quorum = Field("longstr", kind)
     client.declare("q", durable=True, arguments=hurried(**{"x-queue-type": quorum}))
@@ -64,105 +73,97 @@ def test_a_delivery_that_is_not_acked_in_time_closes_its_channel_and_comes_back(
     client.consume("q", channel=2)
     delivered(client, b"1", b"2", b"3", channel=2)
     client.send_methods(2, BasicAck(1), BasicAck(3))
+    client.nothing_more(2)
+    over(clock)
     client.expect(2, timed_out(2))
     client.send_methods(2, ChannelCloseOk())
     client.wait_for_counts("q", (1, 0))
 
 
-def test_a_message_that_was_got_must_be_acked_too(client: Client) -> None:
+def test_a_message_that_was_got_must_be_acked_too(client: Client, clock: HeldClock) -> None:
     client.declare("q", arguments=hurried())
     client.publish_all("q", b"1")
     client.send_methods(1, BasicGet(queue="q"))
     client.read_method(1)
     client.read_content(1)
+    over(clock, TIMEOUT_MS - 1)
+    client.nothing_more()
+    over(clock, 1)
     client.expect(1, timed_out())
 
 
-def test_who_acks_in_time_goes_on(client: Client) -> None:
-    client.declare("clock", arguments=hurried(TIMEOUT_MS * 2))
+def test_who_acks_in_time_goes_on(client: Client, clock: HeldClock) -> None:
     client.declare("q", arguments=hurried())
-    client.publish_all("clock", b"tick")
     client.publish_all("q", b"1", b"2", b"3", b"4")
-    client.open_channel(2)
-    assert client.get("clock", channel=2) is not None
     client.consume("q")
     delivered(client, b"1", b"2", b"3", b"4")
     client.send_methods(1, BasicAck(2, True), BasicNack(4, False, False), BasicAck(3))
-    # The other channel's time is over later.
-    client.expect(2, timed_out(2, TIMEOUT_MS * 2))
+    client.nothing_more()
+    over(clock, 2 * TIMEOUT_MS)
     client.nothing_more()
     assert client.counts("q") == (0, 1)
 
 
-def test_without_the_argument_or_without_acks_nobody_is_hurried(client: Client) -> None:
-    client.declare("clock", arguments=hurried())
+def test_without_the_argument_or_without_acks_nobody_is_hurried(
+    client: Client, clock: HeldClock
+) -> None:
     client.declare("patient")
-    client.declare("q", arguments=hurried(1))
-    client.publish_all("clock", b"tick")
+    client.declare("q", arguments=hurried())
     client.publish_all("patient", b"1")
     client.publish_all("q", b"2")
     client.consume("patient", "p")
     delivered(client, b"1")
     client.consume("q", "n", no_ack=True)
     delivered(client, b"2")
+    over(clock, 2 * TIMEOUT_MS)
+    client.nothing_more()
+
+
+def test_an_ack_in_an_open_transaction_is_one(client: Client, clock: HeldClock) -> None:
+    client.declare("q", arguments=hurried())
+    client.publish_all("q", b"1")
     client.open_channel(2)
-    assert client.get("clock", channel=2) is not None
-    client.expect(2, timed_out(2))
-    client.nothing_more()
-
-
-def test_an_ack_in_an_open_transaction_is_one(connect: Callable[..., Client]) -> None:
-    client = connect()
-    for channel in (1, 2):
-        client.open_channel(channel)
-    client.declare("clock", arguments=hurried())
-    client.declare("q", arguments=hurried(1000))
-    client.open_channel(3, confirms=True)
-    assert client.ask(1, TxSelect()) == TxSelectOk()
-    for queue in ("q", "clock"):
-        client.send(publish(queue, channel=3))
-        client.expect(3, BasicAck(1 if queue == "q" else 2, False))
-    assert client.get("q") is not None
-    client.send_methods(1, BasicAck(1))
-    assert client.get("clock", channel=2) is not None
-    client.expect(2, timed_out(2))
-    client.nothing_more()
+    assert client.ask(2, TxSelect()) == TxSelectOk()
+    assert client.get("q", channel=2) is not None
+    client.send_methods(2, BasicAck(1))
+    client.nothing_more(2)
+    over(clock, 2 * TIMEOUT_MS)
+    client.nothing_more(2)
 
 
 def hold_three_in_a_transaction(client: Client) -> None:
-    """On channel 2, of one delivery; what channel 3 gets of `clock` is hurried as much."""
-    client.declare("clock", arguments=hurried())
+    """On channel 2, of one delivery."""
     client.declare("q", arguments=hurried())
     client.publish_all("q", b"1", b"2", b"3")
-    client.publish_all("clock", b"tick")
-    for channel in (2, 3):
-        client.open_channel(channel)
+    client.open_channel(2)
     assert client.ask(2, TxSelect()) == TxSelectOk()
     client.consume("q", channel=2)
     delivered(client, b"1", b"2", b"3", channel=2)
 
 
-def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client) -> None:
+def test_what_a_rollback_gives_back_was_held_all_the_time(client: Client, clock: HeldClock) -> None:
     hold_three_in_a_transaction(client)
     client.send_methods(2, BasicAck(3, True))
-    assert client.get("clock", channel=3) is not None
-    # Theirs was over before this one's.
-    client.expect(3, timed_out(3))
+    client.nothing_more(2)
+    over(clock)
+    client.nothing_more(2)
     assert client.ask(2, TxRollback()) == TxRollbackOk()
     client.expect(2, timed_out(2))
     client.send_methods(2, ChannelCloseOk())
     client.wait_for_counts("q", (3, 0))
 
 
-def test_what_was_acked_before_a_recover_is_hurried_again_by_a_rollback(client: Client) -> None:
+def test_what_was_acked_before_a_recover_is_hurried_again_by_a_rollback(
+    client: Client, clock: HeldClock
+) -> None:
     hold_three_in_a_transaction(client)
     # Of one delivery, the middle is acked; the rest goes back, and to another consumer.
     assert client.ask(2, BasicCancel("c")) == BasicCancelOk("c")
     client.send_methods(2, BasicAck(2))
     assert client.ask(2, BasicRecover(True)) == BasicRecoverOk()
     client.wait_for_counts("q", (2, 0))
-    assert client.get("clock", channel=3) is not None
-    client.expect(3, timed_out(3))
+    over(clock)
+    client.nothing_more(2)
     assert client.ask(2, TxRollback()) == TxRollbackOk()
     client.expect(2, timed_out(2))
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import leveret
 import pytest
+from held_clock import HeldClock
 from insides import context_of, wait_until
 from leveret.amqp_frames.methods import (
-    BasicAck,
     BasicCancel,
     BasicCancelOk,
-    BasicNack,
     ChannelClose,
     ChannelCloseOk,
     QueueDeclare,
@@ -21,14 +19,18 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.values.field_table import Field
 from served import Served
-from wire import PERSISTENT, Client, publish
+from wire import PERSISTENT, Client
 
 EXPIRES_SECONDS = 0.4
-LATENESS_SECONDS_MAX = 10.0
 
 
 def expires(seconds: float = EXPIRES_SECONDS) -> dict[str, Field]:
     return {"x-expires": Field("signedint", round(seconds * 1000))}
+
+
+@pytest.fixture
+def clock(broker: leveret.Broker) -> HeldClock:
+    return HeldClock(broker)
 
 
 def is_gone(broker: leveret.Broker, queue: str) -> bool:
@@ -36,35 +38,25 @@ def is_gone(broker: leveret.Broker, queue: str) -> bool:
     return context_of(broker).vhosts["/"].table.find_queue(queue) is None
 
 
-def assert_goes(broker: leveret.Broker, since: float, queue: str = "q") -> None:
-    wait_until(lambda: is_gone(broker, queue))
-    elapsed = time.monotonic() - since
-    assert EXPIRES_SECONDS <= elapsed < EXPIRES_SECONDS + LATENESS_SECONDS_MAX
-
-
-def use_until_it_would_have_gone(client: Client, use: QueueDeclare | None) -> float:
-    """Again and again, twice as long as the lease; when it was used last."""
-    end = time.monotonic() + 2 * EXPIRES_SECONDS
-    while True:
-        since = time.monotonic()
-        if use is None:
-            client.get("q", no_ack=True)
-        else:
-            assert isinstance(client.ask(1, use), QueueDeclareOk)
-        if since > end:
-            return since
+def assert_goes(client: Client, broker: leveret.Broker, clock: HeldClock) -> None:
+    """When its lease, which has begun just now, is over, and not before."""
+    clock.advance(EXPIRES_SECONDS - 0.001)
+    client.nothing_more()
+    assert not is_gone(broker, "q")
+    clock.advance(0.001)
+    wait_until(lambda: is_gone(broker, "q"))
 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_queue_that_nobody_uses_is_deleted_with_its_messages(
-    client: Client, broker: leveret.Broker, durable: bool
+    client: Client, broker: leveret.Broker, clock: HeldClock, durable: bool
 ) -> None:
-    since = time.monotonic()
     client.declare("q", durable=durable, arguments=expires())
-    # No use of it. On a busy disk it is gone before the message is on it.
-    client.send(publish("q", b"m", PERSISTENT))
-    assert_goes(broker, since)
-    assert isinstance(client.read_method(1), BasicAck | BasicNack)
+    clock.advance(EXPIRES_SECONDS / 2)
+    # No use of it.
+    client.publish_all("q", b"m", properties=PERSISTENT)
+    clock.advance(EXPIRES_SECONDS / 2)
+    wait_until(lambda: is_gone(broker, "q"))
     # Declared again it is a new one.
     assert client.declare("q", durable=durable, arguments=expires()).message_count == 0
 
@@ -79,30 +71,33 @@ def test_a_queue_that_nobody_uses_is_deleted_with_its_messages(
     ids=["get", "declare", "passive declare"],
 )
 def test_a_get_and_a_declaration_renew_the_lease(
-    client: Client, broker: leveret.Broker, use: QueueDeclare | None
+    client: Client, broker: leveret.Broker, clock: HeldClock, use: QueueDeclare | None
 ) -> None:
     client.declare("q", arguments=expires())
-    assert_goes(broker, use_until_it_would_have_gone(client, use))
+    for _ in range(4):
+        clock.advance(EXPIRES_SECONDS / 2)
+        if use is None:
+            client.get("q", no_ack=True)
+        else:
+            assert isinstance(client.ask(1, use), QueueDeclareOk)
+    assert_goes(client, broker, clock)
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["channel closed", "cancelled"])
 def test_a_queue_with_a_consumer_is_in_use_until_the_last_has_gone(
-    client: Client, broker: leveret.Broker, closes: bool
+    client: Client, broker: leveret.Broker, clock: HeldClock, closes: bool
 ) -> None:
     client.declare("q", arguments=expires())
-    client.declare("clock", arguments=expires(3 * EXPIRES_SECONDS))
     client.open_channel(2)
     client.consume("q", "1", channel=2)
     client.consume("q", "2", channel=2)
     assert client.ask(2, BasicCancel("1")) == BasicCancelOk("1")
-    wait_until(lambda: is_gone(broker, "clock"))
-    assert not is_gone(broker, "q")
-    since = time.monotonic()
+    clock.advance(3 * EXPIRES_SECONDS)
     if closes:
         assert client.ask(2, ChannelClose(200, "")) == ChannelCloseOk()
     else:
         assert client.ask(2, BasicCancel("2")) == BasicCancelOk("2")
-    assert_goes(broker, since)
+    assert_goes(client, broker, clock)
 
 
 def test_a_lease_begins_anew_with_a_start_and_ends_for_good(tmp_path: Path) -> None:
@@ -111,7 +106,7 @@ def test_a_lease_begins_anew_with_a_start_and_ends_for_good(tmp_path: Path) -> N
             client.log_in()
             client.open_channel(1, confirms=True)
             if not start:
-                client.declare("q", durable=True, arguments=expires(60))
+                client.declare("q", durable=True, arguments=expires(3600))
                 client.declare("short", durable=True, arguments=expires())
             client.counts("q")
             if start:

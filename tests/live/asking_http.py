@@ -12,6 +12,7 @@ import leveret
 from holding import part
 from leveret.actors.control.http_connection import HttpListener
 from leveret.open_accounts import new_password_hash
+from timeouts import TIMEOUT_SECONDS
 
 LIVE, READY, TRACE = "/api/health/live", "/api/health/ready", "/api/trace"
 
@@ -37,7 +38,7 @@ def asked(
     user: str | None = "guest",
     password: str = "guest",
 ) -> Answer:
-    connection = HTTPConnection("127.0.0.1", port(broker), timeout=15)
+    connection = HTTPConnection("127.0.0.1", port(broker), timeout=TIMEOUT_SECONDS)
     headers = {}
     if user is not None:
         headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()

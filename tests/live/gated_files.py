@@ -11,8 +11,7 @@ import threading
 from typing import Any
 
 from leveret.storage.files import OperatingSystemFiles
-
-TIMEOUT_SECONDS = 15.0
+from timeouts import TIMEOUT_SECONDS
 
 
 class GatedFiles(OperatingSystemFiles):

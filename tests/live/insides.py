@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -31,8 +32,10 @@ from leveret.actors.runtime.runtime import tell
 from leveret.core.connection.publish_window import PublishWindow
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.in_flight import InFlight
+from timeouts import TIMEOUT_SECONDS
 
-TIMEOUT_SECONDS = 15.0
+# Between two looks: the broker is in this process, and needs the interpreter to get on.
+PAUSE_SECONDS = 0.001
 
 _nothing: Any = None
 # For each kind of actor, a message of its own that it cannot handle.
@@ -56,8 +59,10 @@ def fail(actor: Ref) -> None:
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Look again and again: for what the broker does without sending a frame."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
+    pause = threading.Event()
     while not is_so():
         assert time.monotonic() < deadline, "it never was"
+        pause.wait(PAUSE_SECONDS)
 
 
 def on_loop(broker: leveret.Broker, *calls: Callable[[], object]) -> None:

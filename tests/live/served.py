@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-TIMEOUT_SECONDS = 30.0
+from timeouts import TIMEOUT_SECONDS
+
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if "LEVERET_" not in name}
 
 

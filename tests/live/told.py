@@ -6,8 +6,7 @@ import threading
 from typing import Any
 
 from leveret.actors.runtime.runtime import LoopActor
-
-TIMEOUT_SECONDS = 15
+from timeouts import TIMEOUT_SECONDS
 
 
 class Told:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from leveret.commands.command_line import main
+from timeouts import TIMEOUT_SECONDS
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")},
@@ -82,7 +83,7 @@ class ProcessShell(Shell):
             input=typed,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         return done.returncode, done.stdout, done.stderr

@@ -2,14 +2,18 @@
 
 Nothing is skipped: a frame that is not the expected one fails the test, and so does silence, after
 a time-out that only a broken broker reaches. That nothing comes is shown by asking for something
-behind it (`Client.ask`): the next frame is then its answer.
+behind it (`Client.ask`): the next frame is then its answer. Only where heartbeats were agreed on do
+they come when they come: who reads a method there reads past them.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from answers import Content, Frame, Got
@@ -26,6 +30,7 @@ from leveret.amqp_frames.constants import (
     FRAME_BODY,
     FRAME_END,
     FRAME_HEADER,
+    FRAME_HEARTBEAT,
     FRAME_METHOD,
     PROTOCOL_HEADER,
 )
@@ -58,6 +63,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties, decode_properties
 from leveret.amqp_frames.values.field_table import table_of
+from timeouts import TIMEOUT_SECONDS
 
 __all__ = [
     "FRAME_MAX_BYTES",
@@ -73,8 +79,6 @@ __all__ = [
     "publish",
 ]
 
-TIMEOUT_SECONDS = 15.0
-
 AnyMethod = TypeVar("AnyMethod", bound=Method)
 
 
@@ -88,6 +92,7 @@ class Client:
         self.start: ConnectionStart | None = None
         self.tune: ConnectionTune | None = None
         self.next_seq_no = 1
+        self._has_heartbeats = False
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +109,19 @@ class Client:
     def send(self, *data: bytes) -> None:
         """One write, so as a rule one read of the broker."""
         self.socket.sendall(b"".join(data))
+
+    @contextmanager
+    def sending(self, *data: bytes) -> Iterator[None]:
+        """Send by a thread, which waits in its turn while the broker reads no more.
+
+        All is sent when this ends. Nothing else may be sent meanwhile.
+        """
+        sender = threading.Thread(target=self.send, args=data)
+        sender.start()
+        try:
+            yield
+        finally:
+            sender.join()
 
     def send_methods(self, channel: int, *methods: Method) -> None:
         self.send(methods_of(channel, *methods))
@@ -129,15 +147,21 @@ class Client:
 
     def read_method(self, channel: int) -> Method:
         """The next frame, which must be a method on this channel."""
-        read = self.read_frame()
+        read = self._read_past_heartbeats()
         assert (read.kind, read.channel) == (FRAME_METHOD, channel), read
         return decode_method(read.payload, 0, len(read.payload))
 
     def read_any_method(self) -> tuple[int, Method]:
         """The next frame, which must be a method, on whatever channel."""
-        read = self.read_frame()
+        read = self._read_past_heartbeats()
         assert read.kind == FRAME_METHOD, read
         return read.channel, decode_method(read.payload, 0, len(read.payload))
+
+    def _read_past_heartbeats(self) -> Frame:
+        read = self.read_frame()
+        while self._has_heartbeats and read.kind == FRAME_HEARTBEAT:
+            read = self.read_frame()
+        return read
 
     def expect(self, channel: int, *methods: Method) -> None:
         """The next frames must be exactly these methods."""
@@ -209,6 +233,7 @@ class Client:
         """The whole handshake, up to open-ok."""
         self.offer(user=user, password=password, capabilities=capabilities)
         tune = self.tune = self.expect_type(0, ConnectionTune)
+        self._has_heartbeats = heartbeat_seconds > 0
         answer = ConnectionTuneOk(
             tune.channel_max if channel_max is None else channel_max,
             tune.frame_max if frame_max_bytes is None else frame_max_bytes,
