@@ -18,13 +18,15 @@
 PYTHON ?= python3
 # no: the system is left as it is, and so are Celery, PySpark and amqplib.
 TOOLS ?= yes
+# Of pytest, for `make test` and `make check`: each takes a processor. With 0 there is one process,
+# which names each file as it runs.
+WORKERS ?= 2
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 INSTALLED := .venv/installed
-CHECK_RULES := tests/core tests/amqp_frames tests/test_tidy.py
-CHECK_DISK := tests/storage tests/logs
+CHECKED := tests/core tests/amqp_frames tests/storage tests/logs tests/test_tidy.py
 
-.PHONY: run test check check-rules check-disk soak bench trips lint types tools clean
+.PHONY: run test check soak bench trips lint types tools clean
 .DELETE_ON_ERROR:
 
 run: $(INSTALLED)
@@ -33,17 +35,10 @@ run: $(INSTALLED)
 	@exec $(BIN)/leveret serve --data-dir leveret-data
 
 test: $(INSTALLED) tools
-	$(PYTEST) -m "not soak"
+	$(PYTEST) -m "not soak" -n $(WORKERS)
 
-# Two halves beside each other, each on a processor of its own.
 check: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-rules check-disk
-
-check-rules: $(INSTALLED)
-	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" $(CHECK_RULES)
-
-check-disk: $(INSTALLED)
-	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" $(CHECK_DISK)
+	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" -n $(WORKERS) $(CHECKED)
 
 soak: $(INSTALLED) tools
 	$(PYTEST) -m soak -s

@@ -26,6 +26,7 @@ pytest.register_assert_rewrite(*(module.stem for module in LIVE.glob("*.py")))
 import examples  # noqa: E402 - found only now
 import left_running  # noqa: E402
 import memory_directories  # noqa: E402
+import workers  # noqa: E402
 from certificates import Certificates, Stranger, TlsClient  # noqa: E402
 from gated_files import GatedFiles  # noqa: E402
 from log_lines import LogLines  # noqa: E402
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_running)
     config.pluginmanager.register(memory_directories)
+    config.pluginmanager.register(workers)
     if examples.IS_CHECK:
         examples.prepare_check()
 

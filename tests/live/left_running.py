@@ -39,8 +39,11 @@ def pytest_configure() -> None:
     os.environ[SESSIONS] = ",".join(filter(None, [os.environ.get(SESSIONS), _session]))
 
 
-@pytest.hookimpl(trylast=True)  # pytest's own tears the fixtures down.
+@pytest.hookimpl(trylast=True)  # pytest's own tears the fixtures down, and ends its workers.
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        # A worker has no say in how the run ends. Whoever began the worker looks for all of them.
+        return
     begun = [each.process for each in _processes_of_session()]
     psutil.wait_procs(begun, GRACE_SECONDS_MAX)
     _found.extend(_processes_of_session())

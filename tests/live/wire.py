@@ -42,6 +42,7 @@ from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetEmpty,
     BasicGetOk,
+    BasicNack,
     ChannelFlow,
     ChannelFlowOk,
     ChannelOpen,
@@ -288,11 +289,21 @@ class Client:
 
     def expect_acks(self, numbers: range, channel: int = 1) -> None:
         """The next frames must be acks, single or cumulative, until all of these are answered."""
+        self._expect_until_answered(numbers, channel, (BasicAck,))
+
+    def expect_answers(self, numbers: range, channel: int = 1) -> None:
+        """The next frames must be acks or nacks, until all of these are answered."""
+        self._expect_until_answered(numbers, channel, (BasicAck, BasicNack))
+
+    def _expect_until_answered(
+        self, numbers: range, channel: int, kinds: tuple[type[BasicAck | BasicNack], ...]
+    ) -> None:
         open_numbers = set(numbers)
         while open_numbers:
-            ack = self.expect_type(channel, BasicAck)
-            low = numbers[0] if ack.multiple else ack.delivery_tag
-            open_numbers.difference_update(range(low, ack.delivery_tag + 1))
+            answer = self.read_method(channel)
+            assert isinstance(answer, kinds), answer
+            low = numbers[0] if answer.multiple else answer.delivery_tag
+            open_numbers.difference_update(range(low, answer.delivery_tag + 1))
 
     def counts(self, queue: str, channel: int = 1) -> tuple[int, int]:
         """Ready messages and consumers of a queue, by a passive declare."""
