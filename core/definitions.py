@@ -6,7 +6,7 @@ again is another definition with another queue_id. All of it is fixed but `Queue
 which the broker sets when the queue has an actor.
 
 A Change is one step of a plan (topology.py). The table applies all of a plan's changes; the
-catalog is told the durable ones. `is_durable` draws that line in one place.
+catalog is told the durable ones.
 
 Which arguments a declaration or a consumer may have follows from three rules, in this order:
 1. what RabbitMQ refuses is refused with its words: a bad value, or an argument of another queue
@@ -195,11 +195,6 @@ class RemoveBinding(NamedTuple):
 
 
 Change = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
-
-
-def is_durable(change: Change) -> bool:
-    """Whether the change must outlive the process, and so goes to the catalog."""
-    return change[0].durable
 
 
 def name_of(field: Field | None) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from .actors.topology.catalog import account_rows, restored_accounts
+from .actors.topology.catalog import catalog_changes, restored_accounts
 from .core.users.accounts import Accounts, default_accounts
 from .core.users.password_hash import SALT_BYTES, hash_password
 from .storage.catalog import Catalog
@@ -23,7 +23,7 @@ def open_accounts(
     loaded = catalog.load_accounts()
     if loaded.are_new:
         password_hash = new_password_hash(default_password, password_hash_cost)
-        catalog.apply(account_rows(default_accounts(default_user, password_hash)))
+        catalog.apply(catalog_changes(default_accounts(default_user, password_hash)))
         loaded = catalog.load_accounts()
     return restored_accounts(loaded)
 

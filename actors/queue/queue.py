@@ -187,13 +187,14 @@ class Queue(LoopActor):
 
     def on_start(self) -> None:
         """Messages from the journal may be too many for the queue's limits, or too old."""
-        if self._messages.needs_clock:
-            self._messages.now_ms = now_ms()
-        effects = Effects()
-        self._messages.dispatch(effects)
-        self._carry_out(effects)
         self._lease.renew()
-        self.on_idle()
+        if self._messages.next_entry_id > 1:
+            if self._messages.needs_clock:
+                self._messages.now_ms = now_ms()
+            effects = Effects()
+            self._messages.dispatch(effects)
+            self._carry_out(effects)
+            self.on_idle()
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first."""

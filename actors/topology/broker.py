@@ -19,8 +19,9 @@ from typing import Any
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from ...core.definitions import AddQueue, QueueDefinition, RemoveQueue
-from ...core.queue.construction import refill
+from ...core.queue.construction import make_queue, refill
 from ...core.queue.dedup import RememberedRow
+from ...core.queue.rules import MessageQueue
 from ...core.topology.topology import Plan, Topology, gone, plan_method
 from ...core.users.access import Access, check_planned
 from ...core.users.account_requests import prepare_request
@@ -49,10 +50,10 @@ from ..messages import (
     TopologyCommand,
 )
 from ..node_context import NodeContext
-from ..queue.construction import new_messages, start_queue
+from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
+from ..runtime.wall_clock import now_ms
 from ..tracing.queue import queue_declared, recovered_run
-from .catalog import account_rows, catalog_changes
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
 Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | AccountAnswer | None]
@@ -79,7 +80,7 @@ class BrokerActor(LoopActor):
         """Start an actor for every queue of the catalog; before anything is told."""
         for queue in self._vhosts.queues():
             runs = recovered.queues.get(queue.queue_id, ())
-            messages = new_messages(self._context, queue)
+            messages = self._new_messages(queue)
             refill(messages, runs)
             if self._context.trace.is_on:
                 for run in runs:
@@ -88,7 +89,24 @@ class BrokerActor(LoopActor):
             messages.next_entry_id = max(messages.next_entry_id, first_free)
             kept = recovered.identities.get(queue.queue_id, ())
             rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
-            start_queue(self._context, queue, messages, rows)
+            messages.sweep_all()
+            if messages.deduplication is not None:
+                messages.deduplication.window.restore(rows, now_ms())
+            self._start(queue, messages)
+
+    def _new_messages(self, queue: QueueDefinition) -> MessageQueue:
+        context = self._context
+        return make_queue(
+            queue,
+            queue.durable,
+            queue.arguments,
+            context.delivery_window_bytes_max,
+            context.sweep_interval_bytes,
+        )
+
+    def _start(self, queue: QueueDefinition, messages: MessageQueue) -> None:
+        """Give the queue an actor, its `handle` from now on."""
+        queue.handle = Queue.start_on(self._context.runtime, self._context, queue, messages)
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""
@@ -152,7 +170,7 @@ class BrokerActor(LoopActor):
         """
         connection = task.connection
         is_down = connection in self._down or not connection.is_alive()
-        return is_down or not self._vhosts.has(task.access.topology)
+        return is_down or task.access.topology.is_deleted
 
     # --- Commands
 
@@ -258,16 +276,16 @@ class BrokerActor(LoopActor):
     def _commit(self, topology: Topology, plan: Plan) -> Generator[tuple[Ref, object], Any, None]:
         """Catalog first, then the table, then the actors."""
         if plan.catalog:
-            changes = catalog_changes(plan.catalog)
-            committed = yield self._context.catalog, Commit(self.actor_ref, changes)
+            committed = yield self._context.catalog, Commit(self.actor_ref, plan.catalog)
             if isinstance(committed, Refused):
                 raise committed.error
             # Without the catalog nothing is answered: this actor fails, and the node ends.
             assert isinstance(committed, Committed), committed
         for change in plan.changes:
             if isinstance(change, AddQueue):
-                start_queue(self._context, change.queue, new_messages(self._context, change.queue))
-                queue_declared(self._context.trace, change.queue)
+                self._start(change.queue, self._new_messages(change.queue))
+                if self._context.trace.is_on:
+                    queue_declared(self._context.trace, change.queue)
         topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
@@ -303,7 +321,7 @@ def account_steps(
     except AccountError as error:
         return AccountAnswer(request.token, str(error)), []
     if changes:
-        committed = yield context.catalog, Commit(broker, account_rows(changes))
+        committed = yield context.catalog, Commit(broker, changes)
         if isinstance(committed, Refused):
             return AccountAnswer(request.token, committed.error.reply_text), []
         assert isinstance(committed, Committed), committed

@@ -7,7 +7,8 @@ This module translates both ways: a row has its arguments encoded, and a user's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from ...amqp_frames.constants import RESOURCE_ERROR
 from ...amqp_frames.errors import AmqpError, HardError
@@ -74,7 +75,7 @@ class CatalogActor(ThreadActor):
                 self._watch = each.watch
         answer: Committed | Refused = Committed()
         try:
-            self._apply([change for commit in commits for change in commit.changes])
+            self._apply(catalog_changes(chain.from_iterable(each.changes for each in commits)))
             # Before it is answered: the journal names the change in what it writes from now on, so
             # that an older catalog is not taken for this one.
             tell(self._journal, CatalogChanged(self._catalog.change_number))
@@ -107,23 +108,39 @@ class CatalogActor(ThreadActor):
         self._catalog.close()
 
 
-def catalog_changes(changes: Iterable[definitions.Change]) -> list[rows.Change]:
-    """The catalog's changes for the durable part of a plan."""
+def catalog_changes(
+    changes: Iterable[definitions.Change | accounts.AccountChange],
+) -> list[rows.Change]:
+    """The changes of rows for the durable part of a plan, or for a change of accounts."""
     return [_change(change) for change in changes]
 
 
-def _change(change: definitions.Change) -> rows.Change:
-    if isinstance(change, definitions.AddQueue):
-        return rows.AddQueue(_queue_row(change.queue))
-    if isinstance(change, definitions.RemoveQueue):
-        return rows.RemoveQueue(change.queue.queue_id)
-    if isinstance(change, definitions.AddExchange):
-        return rows.AddExchange(_exchange_row(change.exchange))
-    if isinstance(change, definitions.RemoveExchange):
-        return rows.RemoveExchange(change.exchange.vhost, change.exchange.name)
-    if isinstance(change, definitions.AddBinding):
-        return rows.AddBinding(_binding_row(change.binding))
-    return rows.RemoveBinding(_binding_row(change.binding))
+def _change(change: definitions.Change | accounts.AccountChange) -> rows.Change:
+    match change:
+        case definitions.AddQueue(queue):
+            return rows.AddQueue(_queue_row(queue))
+        case definitions.RemoveQueue(queue):
+            return rows.RemoveQueue(queue.queue_id)
+        case definitions.AddExchange(exchange):
+            return rows.AddExchange(_exchange_row(exchange))
+        case definitions.RemoveExchange(exchange):
+            return rows.RemoveExchange(exchange.vhost, exchange.name)
+        case definitions.AddBinding(binding):
+            return rows.AddBinding(_binding_row(binding))
+        case definitions.RemoveBinding(binding):
+            return rows.RemoveBinding(_binding_row(binding))
+        case accounts.PutUser(user):
+            return rows.PutUser(UserRow(user.name, user.password_hash, ",".join(user.tags)))
+        case accounts.RemoveUser(name):
+            return rows.RemoveUser(name)
+        case accounts.AddVhost(name):
+            return rows.AddVhost(name)
+        case accounts.RemoveVhost(name):
+            return rows.RemoveVhost(name)
+        case accounts.PutPermission(permission):
+            return rows.PutPermission(PermissionRow(*permission))
+        case accounts.RemovePermission(user_name, vhost):
+            return rows.RemovePermission(user_name, vhost)
 
 
 def _queue_row(queue: QueueDefinition) -> QueueRow:
@@ -133,7 +150,7 @@ def _queue_row(queue: QueueDefinition) -> QueueRow:
         queue.name,
         queue.durable,
         queue.auto_delete,
-        encode_table(queue.arguments),
+        _encoded(queue.arguments),
     )
 
 
@@ -145,7 +162,7 @@ def _exchange_row(exchange: ExchangeDefinition) -> ExchangeRow:
         exchange.durable,
         exchange.auto_delete,
         exchange.internal,
-        encode_table(exchange.arguments),
+        _encoded(exchange.arguments),
     )
 
 
@@ -156,7 +173,7 @@ def _binding_row(binding: BindingDefinition) -> BindingRow:
         binding.destination,
         binding.destination_kind,
         binding.routing_key,
-        encode_table(binding.arguments),
+        _encoded(binding.arguments),
     )
 
 
@@ -210,29 +227,16 @@ def restored(
     return exchanges, queues, bindings
 
 
+# Most have no arguments: the length of a table without fields.
+_NO_ARGUMENTS: Final = bytes(4)
+
+
+def _encoded(table: Table) -> bytes:
+    return encode_table(table) if table else _NO_ARGUMENTS
+
+
 def _table(encoded: bytes) -> Table:
-    return decode_table(encoded, 0, len(encoded)) if len(encoded) > 4 else {}
-
-
-def account_rows(changes: Iterable[accounts.AccountChange]) -> list[rows.AccountChange]:
-    """The catalog's changes."""
-    return [_row(change) for change in changes]
-
-
-def _row(change: accounts.AccountChange) -> rows.AccountChange:
-    match change:
-        case accounts.PutUser(user):
-            return rows.PutUser(UserRow(user.name, user.password_hash, ",".join(user.tags)))
-        case accounts.RemoveUser(name):
-            return rows.RemoveUser(name)
-        case accounts.AddVhost(name):
-            return rows.AddVhost(name)
-        case accounts.RemoveVhost(name):
-            return rows.RemoveVhost(name)
-        case accounts.PutPermission(permission):
-            return rows.PutPermission(PermissionRow(*permission))
-        case accounts.RemovePermission(user_name, vhost):
-            return rows.RemovePermission(user_name, vhost)
+    return decode_table(encoded, 0, len(encoded)) if len(encoded) > len(_NO_ARGUMENTS) else {}
 
 
 def restored_accounts(loaded: AccountRows) -> Accounts:

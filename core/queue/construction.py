@@ -12,6 +12,7 @@ from typing import Final
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.values.field_table import Table
 from .attempts import attempts_part
+from .batch_sweep import SWEEP_INTERVAL_BYTES
 from .consumers import Consumers, SingleActiveConsumers
 from .dedup import deduplication_part
 from .expiry import Deadlines, deadlines_part, spans_of
@@ -24,21 +25,26 @@ from .rules import MessageQueue
 # Batch, indexes, first entry id, attempts so far, and when they expire, as `spans_of` takes them.
 Run = tuple[Batch, Indexes, int, int, "int | array[int]"]
 
-# Each makes a part from the arguments of a queue, which were checked, if they ask for it. Parts
-# that are called at the same place are called in this order. A new part is added here.
-PART_MAKERS: Final[tuple[Callable[[Table], Part | None], ...]] = (
-    deduplication_part,
-    length_part,
-    deadlines_part,
-    attempts_part,
+# The arguments that ask for a part, and a function that makes it from the arguments of a queue,
+# which were checked. Parts that are called at the same place are called in this order. A new part
+# is added here.
+PART_MAKERS: Final[tuple[tuple[frozenset[str], Callable[[Table], Part | None]], ...]] = (
+    (frozenset({"x-dedup-window"}), deduplication_part),
+    (frozenset({"x-max-length", "x-max-length-bytes"}), length_part),
+    (frozenset({"x-message-ttl"}), deadlines_part),
+    (frozenset({"x-delivery-limit"}), attempts_part),
 )
 
 
 def make_queue(
-    identity: object, durable: bool, arguments: Table, delivery_window_bytes_max: int
+    identity: object,
+    durable: bool,
+    arguments: Table,
+    delivery_window_bytes_max: int,
+    sweep_interval_bytes: int = SWEEP_INTERVAL_BYTES,
 ) -> MessageQueue:
     """An empty queue with the parts that its arguments, which were checked, ask for."""
-    messages = MessageQueue(identity, durable, delivery_window_bytes_max)
+    messages = MessageQueue(identity, durable, delivery_window_bytes_max, sweep_interval_bytes)
     equip(messages, arguments, delivery_window_bytes_max)
     return messages
 
@@ -50,8 +56,10 @@ def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: i
     then, because messages may have to leave.
     """
     messages.dead_letters = "x-dead-letter-exchange" in arguments
-    made = (make(arguments) for make in PART_MAKERS)
-    messages.compose([part for part in made if part is not None])
+    made = [make(arguments) for names, make in PART_MAKERS if not names.isdisjoint(arguments)]
+    parts = [part for part in made if part is not None]
+    if parts or messages.parts:
+        messages.compose(parts)
     priority_max = _priority_max(arguments)
     if priority_max != messages.ready.priority_max:
         messages.order_by(ReadyByPriority(priority_max) if priority_max else Ready())

@@ -233,11 +233,9 @@ class DedupWindow:
             self._rows.popleft()
 
 
-def window_of(arguments: Table) -> DedupWindow | None:
+def window_of(arguments: Table) -> DedupWindow:
     """The window that a declaration's arguments, which were checked, ask for."""
-    count = arguments.get("x-dedup-window")
-    if count is None:
-        return None
+    count = arguments["x-dedup-window"]
     age = arguments.get("x-dedup-age-ms")
     assert isinstance(count.value, int)
     if age is None:
@@ -410,7 +408,6 @@ def _resolve(division: Division, refused: Set[bytes], effects: Effects) -> tuple
     return array("I", sorted(stored)), array("I", sorted(transient))
 
 
-def deduplication_part(arguments: Table) -> Deduplication | None:
+def deduplication_part(arguments: Table) -> Deduplication:
     """The part that `x-dedup-window` asks for."""
-    window = window_of(arguments)
-    return None if window is None else Deduplication(window)
+    return Deduplication(window_of(arguments))

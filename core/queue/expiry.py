@@ -64,13 +64,11 @@ class Deadlines(Part):
         return runs
 
 
-def deadlines_part(arguments: Table) -> Deadlines | None:
+def deadlines_part(arguments: Table) -> Deadlines:
     """The part that `x-message-ttl` asks for."""
-    ttl = arguments.get("x-message-ttl")
-    if ttl is None:
-        return None
-    assert isinstance(ttl.value, int)
-    return Deadlines(ttl.value)
+    ttl_ms = arguments["x-message-ttl"].value
+    assert isinstance(ttl_ms, int)
+    return Deadlines(ttl_ms)
 
 
 def _deadline(ttl_ms: int, now_ms: int) -> int:

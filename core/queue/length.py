@@ -34,22 +34,18 @@ class Limits(NamedTuple):
     dead_letters_rejected: bool = False
 
 
-def limits_of(arguments: Table) -> Limits | None:
-    """The limits in a declaration's arguments, which are valid; None if it sets none."""
+def limits_of(arguments: Table) -> Limits:
+    """The limits in a declaration's arguments, which are valid."""
     ready_max = _number(arguments, "x-max-length")
     ready_bytes_max = _number(arguments, "x-max-length-bytes")
-    if ready_max is None and ready_bytes_max is None:
-        return None
     overflow = arguments.get("x-overflow")
     rule = "drop-head" if overflow is None else overflow.value
     return Limits(ready_max, ready_bytes_max, rule != "drop-head", rule == "reject-publish-dlx")
 
 
-def length_part(arguments: Table) -> DropHead | RejectPublish | None:
-    """The part that the arguments ask for."""
+def length_part(arguments: Table) -> DropHead | RejectPublish:
+    """The part that `x-max-length` and `x-max-length-bytes` ask for."""
     limits = limits_of(arguments)
-    if limits is None:
-        return None
     return RejectPublish(limits) if limits.rejects else DropHead(limits)
 
 

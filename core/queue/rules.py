@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .batch_sweep import BatchSweep
+from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
 from .columns import has_times_to_live
 from .consumers import Consumer, Consumers
 from .dedup import Deduplication
@@ -74,7 +74,13 @@ class MessageQueue:
         "withdrawn",
     )
 
-    def __init__(self, identity: object, durable: bool, delivery_window_bytes_max: int) -> None:
+    def __init__(
+        self,
+        identity: object,
+        durable: bool,
+        delivery_window_bytes_max: int,
+        sweep_interval_bytes: int = SWEEP_INTERVAL_BYTES,
+    ) -> None:
         self.identity = identity
         self.durable = durable
         self.now_ms = 0
@@ -85,7 +91,7 @@ class MessageQueue:
         self.ready = Ready()
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
-        self.sweep = BatchSweep()
+        self.sweep = BatchSweep(sweep_interval_bytes)
         # The parts that its arguments ask for, and the places where these are called.
         self.parts: tuple[Part, ...] = ()
         self.deduplication: Deduplication | None = None

@@ -69,7 +69,6 @@ from ..definitions import (
     check_queue_arguments,
     check_queue_properties,
     check_server_named,
-    is_durable,
     not_implemented,
     resource,
 )
@@ -239,6 +238,11 @@ class Plan(NamedTuple):
     exchange: ExchangeDefinition | None = None
 
 
+def is_durable(change: Change) -> bool:
+    """Whether the change must outlive the process, and so goes to the catalog."""
+    return change[0].durable
+
+
 def make_plan(
     table: ExchangeTable,
     changes: Iterable[Change] = (),
@@ -390,6 +394,8 @@ class Topology:
         """`next_queue_id` never repeats, not even after a restart; os.urandom is random enough."""
         self.vhost = vhost
         self.table = ExchangeTable(vhost, limits)
+        # The vhost is no more; another of its name has a topology of its own.
+        self.is_deleted = False
         self._next_queue_id = next_queue_id
         self._random_octets = random_octets
         self._dedup_window_max = limits.dedup_window_max
@@ -706,7 +712,7 @@ class Vhosts:
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""
-        del self._topologies[name]
+        self._topologies.pop(name).is_deleted = True
 
     def __getitem__(self, name: str) -> Topology:
         return self._topologies[name]
@@ -723,10 +729,6 @@ class Vhosts:
         """The vhost's routing table, if there is such a vhost."""
         topology = self._topologies.get(name)
         return None if topology is None else topology.table
-
-    def has(self, topology: Topology) -> bool:
-        """Is this vhost still there, and not another of its name?"""
-        return self._topologies.get(topology.vhost) is topology
 
     def table_of(self, queue: QueueDefinition) -> ExchangeTable | None:
         """The routing table that leads to the queue; None if the queue is no more."""

@@ -145,14 +145,15 @@ def check_planned(access: Access, method: Method, plan: Plan) -> None:
     match method:
         case QueueDeclare() if plan.queue is not None:
             name = plan.queue.name
-            if not stripped(method.queue) and not method.passive:
+            # Such a name is the broker's own: it refuses those that clients give.
+            if not method.passive and name.startswith(RESERVED_PREFIX):
                 access.check(CONFIGURE, "queue", name)
-            dead_letter = name_of(method.arguments.get(_DEAD_LETTER))
+            dead_letter = method.arguments.get(_DEAD_LETTER)
             if plan.changes and dead_letter is not None:
                 access.check(READ, "queue", name)
-                access.check(WRITE, "exchange", dead_letter)
-        case ExchangeDeclare() if plan.changes:
-            alternate = name_of(method.arguments.get(_ALTERNATE))
+                access.check(WRITE, "exchange", name_of(dead_letter) or "")
+        case ExchangeDeclare() if plan.changes and plan.exchange is not None:
+            alternate = method.arguments.get(_ALTERNATE)
             if alternate is not None:
-                access.check(READ, "exchange", stripped(method.exchange))
-                access.check(WRITE, "exchange", alternate)
+                access.check(READ, "exchange", plan.exchange.name)
+                access.check(WRITE, "exchange", name_of(alternate) or "")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..actors.topology.catalog import account_rows
+from ..actors.topology.catalog import catalog_changes
 from ..configuration import Configuration
 from ..core.users.account_requests import prepare_request
 from ..core.users.accounts import Accounts
@@ -28,7 +28,7 @@ class OfflineAccounts:
     def change(self, request: str, arguments: Mapping[str, object]) -> None:
         """Carry out a request; AccountError if it cannot be. On disk when this returns."""
         changes = prepare_request(self.accounts, request, arguments)
-        self._catalog.apply(account_rows(changes))
+        self._catalog.apply(catalog_changes(changes))
         self.accounts.apply(changes)
 
 

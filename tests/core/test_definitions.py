@@ -17,8 +17,8 @@ from leveret.core.definitions import (
     RemoveExchange,
     RemoveQueue,
     binding_identity,
-    is_durable,
 )
+from leveret.core.topology.topology import is_durable
 
 
 def identity(arguments: dict[str, object]) -> object:

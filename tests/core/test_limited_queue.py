@@ -24,8 +24,8 @@ def published(count: int, **values: object) -> Effects:
 
 
 def test_a_queue_without_limits_has_no_part_for_them() -> None:
-    assert limits_of(arguments(overflow="reject-publish", queue_mode="lazy")) is None
-    assert make_queue("q", True, arguments(queue_mode="lazy"), WINDOW).parts == ()
+    for values in ({"overflow": "reject-publish", "queue_mode": "lazy"}, {"queue_mode": "lazy"}):
+        assert make_queue("q", True, arguments(**values), WINDOW).parts == ()
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,10 @@ class BodyLimit(Gate):
         return count
 
 
-def body_limit_part(arguments: Table) -> BodyLimit | None:
-    limit = arguments.get("x-max-message-bytes")
-    if limit is None:
-        return None
-    assert isinstance(limit.value, int)
-    return BodyLimit(limit.value)
+def body_limit_part(arguments: Table) -> BodyLimit:
+    limit = arguments["x-max-message-bytes"].value
+    assert isinstance(limit, int)
+    return BodyLimit(limit)
 
 
 def publish(queue: MessageQueue, *sizes: int) -> Effects:
@@ -77,7 +75,8 @@ def change(queue: MessageQueue, **arguments: object) -> Effects:
 def test_a_new_part_needs_its_module_and_one_line_of_construction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    makers = (*construction.PART_MAKERS, body_limit_part)
+    part = frozenset({"x-max-message-bytes"}), body_limit_part
+    makers = (*construction.PART_MAKERS, part)
     monkeypatch.setattr(construction, "PART_MAKERS", makers)
     arguments = {"x-max-message-bytes": 5, "x-max-length": 3, "x-overflow": "reject-publish"}
     queue = make_queue("q", True, table_of(arguments), WINDOW)

@@ -49,8 +49,8 @@ def test_a_vhost_that_was_removed_is_not_the_one_that_has_its_name_now() -> None
     vhosts.remove("v")
     assert vhosts.find("v") is vhosts.find_table("v") is vhosts.table_of(queue) is None
     vhosts.add("v")
-    assert not vhosts.has(old)
-    assert vhosts.has(vhosts["v"])
+    assert old.is_deleted
+    assert not vhosts["v"].is_deleted
     assert vhosts.table_of(queue) is None
 
 
