@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..amqp_frames.constants import PRECONDITION_FAILED, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.errors import SoftError
@@ -64,7 +64,7 @@ class QueueDefinition:
     `durable` is what it comes to: an exclusive queue dies with its connection, so it is never
     durable, whatever its declaration said.
     `owner` is the connection that declared it exclusive, by any identity that can be hashed.
-    `handle` is the broker's: how the queue is reached.
+    `handle` is the broker's: how the queue is reached, by whatever core/ does not know.
     """
 
     name: str
@@ -75,7 +75,7 @@ class QueueDefinition:
     arguments: Table = field(default_factory=dict)
     owner: object | None = None
     vhost: str = "/"
-    handle: object | None = None
+    handle: Any = None
     is_quorum: bool = field(init=False, repr=False)
     # How long a consumer may take to ack; None: as long as it likes.
     consumer_timeout_ms: int | None = field(init=False, repr=False)

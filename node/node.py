@@ -286,7 +286,7 @@ class Node:
 
     def _is_drained(self) -> bool:
         assert self.context is not None
-        is_routed = not self.context.routing_turns.is_crowded()
+        is_routed = not self.context.routing_turns.waiting
         return is_routed and self._runtime.is_idle() and self._dead_letters.is_drained()
 
     def _stop_clock(self) -> StopClock:

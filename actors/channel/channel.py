@@ -37,7 +37,7 @@ from ...amqp_frames.methods import (
 )
 from ...core.channel.queue_names import QueueNames
 from ...core.channel.transaction import TransactionMemory
-from ...core.channel.waiting import Waiting
+from ...core.channel.waiting import State, Waiting
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
 from ...core.connection.publish_window import WindowShare
@@ -122,7 +122,7 @@ def _keep_bytes(message: Incoming) -> int:
 def let_go_of_the_rest(channel_input: ChannelInput) -> None:
     """Few messages must not keep a whole read in memory, as where a transaction holds them."""
     batch = channel_input.batch
-    if batch is not None and len(batch.wire) > 2 * batch.wire_bytes() + INPUT_BYTES:
+    if batch is not None and len(batch.wire) > 2 * batch.wire_bytes + INPUT_BYTES:
         channel_input.batch = with_properties(batch, {})
 
 
@@ -209,7 +209,7 @@ class Channel(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first; the one place where a client's mistake is caught."""
-        if self._waiting.has_ended():
+        if self._waiting.state is State.ENDED:
             # Closed, or closing for a mistake: the channel drops all later input.
             return
         try:
@@ -218,7 +218,7 @@ class Channel(LoopActor):
             elif isinstance(message, Deliver):
                 self.consuming.deliveries.deliver(message)
             elif isinstance(message, (Input, Command, OversizedPublish)):
-                if self._waiting.is_free():
+                if self._waiting.state is State.FREE:
                     self._handle(message)
                 else:
                     self._held_back.put(message)
@@ -249,12 +249,10 @@ class Channel(LoopActor):
 
     def on_idle(self) -> None:
         """Send what can be answered now, in as few frames as the cut-off rule allows."""
-        if self._waiting.has_ended():
-            return
         if self.transaction is not None:
             self._finish_commit(self.transaction)
-            if self._waiting.has_ended():
-                return
+        if self._waiting.state is State.ENDED:
+            return
         self._answer()
         publisher = self._publisher
         released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
@@ -284,10 +282,14 @@ class Channel(LoopActor):
             answers.heard(heard, unconfirmed)
 
     def _answer(self) -> None:
-        self.tracing.answers.answering(self._publisher.unconfirmed)
+        unconfirmed = self._publisher.unconfirmed
+        if not (unconfirmed.confirmed or unconfirmed.rejected):
+            return
+        if self.tracing.answers.open:
+            self.tracing.answers.answering(unconfirmed)
         frames = self._publisher.answers()
         if frames:
-            self._client.write_frames(frames)
+            tell(self._client.writer, frames)
 
     # --- Input from the client
 
@@ -345,17 +347,18 @@ class Channel(LoopActor):
             transaction.rollback()
 
     def _handle_held_back(self) -> None:
-        while self._held_back and self._waiting.is_free():
+        while self._held_back and self._waiting.state is State.FREE:
             message, kept_bytes = self._held_back.pop()
             self._carried_out_bytes += kept_bytes
             self._handle(message)
 
     def _input(self, channel_input: ChannelInput) -> None:
-        if self._routing.is_crowded():
+        if self._context.routing_turns.waiting:
+            # Its routing, too, may have to wait.
             let_go_of_the_rest(channel_input)
         if channel_input.batch is not None:
             self._publish(channel_input.batch)
-            if self._waiting.is_routing():
+            if self._waiting.state is not State.FREE:
                 self._acks_behind = channel_input.acks
                 return
         if channel_input.acks is not None:
@@ -363,7 +366,7 @@ class Channel(LoopActor):
 
     def _publish(self, batch: Batch) -> None:
         if self.transaction is not None:
-            self._carried_out_bytes += batch.wire_bytes()
+            self._carried_out_bytes += batch.wire_bytes
             self.transaction.publish(batch)
             return
         routed = self._routing.begin(self._publisher.route(batch))
@@ -392,7 +395,11 @@ class Channel(LoopActor):
 
     def _end_if_abandoned(self) -> None:
         """End with the connection, but route the publishes that came in before its end."""
-        if not self._is_abandoned or self._waiting.is_routing() or self._waiting.has_ended():
+        if (
+            not self._is_abandoned
+            or self._waiting.is_routing()
+            or self._waiting.state is State.ENDED
+        ):
             return
         self.tracing.closed(0, "its connection ended")
         self._release()
@@ -417,7 +424,7 @@ class Channel(LoopActor):
 
     def _fail(self, error: AmqpError) -> None:
         """The client made a mistake: let go of everything and tell the reader why."""
-        if self._waiting.has_ended():
+        if self._waiting.state is State.ENDED:
             return
         # A traceback refers to frames, and these to the channel and to the error.
         error = error.with_traceback(None)
@@ -430,7 +437,7 @@ class Channel(LoopActor):
         self.stop()
 
     def _release(self) -> None:
-        if self._waiting.has_ended():
+        if self._waiting.state is State.ENDED:
             return
         self._waiting.end()
         self.consuming.release()

@@ -8,19 +8,15 @@ from ..runtime.runtime import tell
 
 
 class ClientSide:
-    """Sends methods and frames on the channel `number`."""
+    """Sends methods on the channel `number`; frames are told to the `writer` as they are."""
 
     def __init__(self, number: int, writer: Ref) -> None:
         self._number = number
-        self._writer = writer
+        self.writer = writer
 
     def write(self, method: Method) -> None:
         """Send a method."""
-        tell(self._writer, encode_method(self._number, method))
-
-    def write_frames(self, frames: object) -> None:
-        """Send frames: bytes, or WriteDeliveries."""
-        tell(self._writer, frames)
+        tell(self.writer, encode_method(self._number, method))
 
     def answer(self, method: Method, answer: Method) -> None:
         """Send the answer to `method`, if its client asked for one."""

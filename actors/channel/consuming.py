@@ -52,7 +52,7 @@ from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
 from .client_side import ClientSide
 from .deliveries import Deliveries
-from .questions import Questions, handle_of
+from .questions import Questions
 from .replies import Replies
 
 CONSUMING_METHODS = (
@@ -191,7 +191,7 @@ class Consuming:
             if len(self._queues_used) >= self._queues_used_max:
                 # Forget the queues that were deleted meanwhile, because a channel that has used a
                 # queue once must not keep it in memory.
-                alive = {each for each in self._queues_used if handle_of(each).is_alive()}
+                alive = {each for each in self._queues_used if each.handle.is_alive()}
                 self._queues_used = alive
                 self._queues_used_max = 2 * len(alive) + QUEUES_USED_MIN
             self._queues_used.add(queue)
@@ -262,7 +262,7 @@ class Consuming:
         outlet.release()
         tell_opened(outlet.outlet)
         for queue in self._queues_used:
-            tell(handle_of(queue), ChannelDown(self._channel))
+            tell(queue.handle, ChannelDown(self._channel))
         self._queues_used.clear()
         for tag, definition in self._queues_by_tag.items():
             self._tracing.consumer_removed(definition.name, tag, "its channel ended")

@@ -35,7 +35,6 @@ from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
 from .client_side import ClientSide
-from .questions import handle_of
 
 _ACKS_DUE: Final = "acks due"
 # The trace's words for the acks that come in; queues use the same words for their effects.
@@ -99,8 +98,9 @@ class Deliveries:
             self._note_timeout(first_tag, last_tag, timeout_ms)
         sent = Sent(consumer, window_bytes)
         written = self._credit.outlet.wrote(window_bytes)
-        self._client.write_frames(
-            WriteDeliveries(frames, written, window_bytes, handle_of(queue), sent)
+        tell(
+            self._client.writer,
+            WriteDeliveries(frames, written, window_bytes, queue.handle, sent),
         )
 
     def got(self, message: GetAnswer, no_ack: bool) -> None:
@@ -131,7 +131,7 @@ class Deliveries:
         )
         written = self._credit.outlet.outlet
         written.add(len(frames))
-        self._client.write_frames(WriteDeliveries([frames], written, len(frames), None, None))
+        tell(self._client.writer, WriteDeliveries([frames], written, len(frames), None, None))
 
     def encode_replies(self, batch: Batch, indexes: Sequence[int], consumer_tag: bytes) -> bytes:
         """The frames of direct replies; nothing of them is remembered."""
@@ -189,7 +189,7 @@ class Deliveries:
     def requeue_all(self) -> None:
         """Give back all held deliveries, in tx mode, too: basic.recover waits for no commit."""
         parts = self.outstanding.remove_all()
-        if self._tracing.is_on:
+        if self._tracing.trace.is_on:
             self._tracing.acked(parts, _REASONS[Requeue])
         self.give_back(parts, Requeue)
 
@@ -201,7 +201,7 @@ class Deliveries:
     def _done(
         self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
     ) -> None:
-        if self._tracing.is_on:
+        if self._tracing.trace.is_on:
             self._tracing.acked(parts, _REASONS[message])
         if self.transaction is None:
             self.give_back(parts, message)
@@ -216,6 +216,6 @@ class Deliveries:
             return
         by_queue, offered = self.outstanding.give_back(parts)
         for queue, own in by_queue.items():
-            tell(handle_of(cast("QueueDefinition", queue)), message(self._channel, own))
+            tell(cast("QueueDefinition", queue).handle, message(self._channel, own))
         # Behind that: a queue takes back its own messages before it uses the credit of others'.
         offer_credit(self._channel, self._credit, offered)

@@ -31,13 +31,7 @@ class Questions:
 
     def could_ask(self, method: Method, queue: QueueDefinition, question: object) -> bool:
         """Put `method`'s question to a queue; False if the queue has ended."""
-        if not tell(handle_of(queue), question):
+        if not tell(queue.handle, question):
             return False
         self._waiting.ask(method)
         return True
-
-
-def handle_of(queue: QueueDefinition) -> Ref:
-    """The actor of a queue."""
-    handle: Ref = queue.handle  # type: ignore[assignment]
-    return handle

@@ -18,6 +18,7 @@ from ...core.connection.outlet import OutletShare
 from ...core.publishing.publisher import Publisher
 from ..messages import DeliverReplies, Ref, WriteDeliveries
 from ..node_context import NodeContext
+from ..runtime.runtime import tell
 from .client_side import ClientSide
 from .deliveries import Deliveries
 
@@ -82,7 +83,7 @@ class Replies:
             message.batch, message.indexes, encode_short_string(tag)
         )
         replies.add(len(frames))
-        self._client.write_frames(WriteDeliveries([frames], replies, len(frames), None, None))
+        tell(self._client.writer, WriteDeliveries([frames], replies, len(frames), None, None))
 
     def _drop(self, count: int) -> None:
         # Said once per channel, not once per reply: its client may have stopped reading for good.

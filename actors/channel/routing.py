@@ -10,7 +10,6 @@ from ..node_context import NodeContext
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
 from .client_side import ClientSide
-from .questions import handle_of
 
 
 class ChannelRouting:
@@ -35,12 +34,14 @@ class ChannelRouting:
         # Of the batch whose routing takes several turns.
         self._steps: Steps[Routed] | None = None
 
-    def is_crowded(self) -> bool:
-        """Will a batch whose routing begins now wait for others?"""
-        return self._turns.is_crowded()
-
     def begin(self, steps: Steps[Routed]) -> Routed | None:
         """Route a batch; None if that goes on with RouteMore."""
+        try:
+            # Where every route is kept there is no step.
+            next(steps)
+        except StopIteration as end:
+            known: Routed = end.value
+            return known
         routed = self._turns.begin(steps, self._channel)
         if routed is None:
             self._steps = steps
@@ -67,9 +68,9 @@ class ChannelRouting:
         if self._context.trace.is_on:
             self._tracing.published(routed, self._publisher.unconfirmed)
         if routed.frames:
-            self._client.write_frames(routed.frames)
+            tell(self._client.writer, routed.frames)
         for queue, indexes in routed.told.items():
-            if not tell(handle_of(queue), Publish(self._channel, batch, indexes)):
+            if not tell(queue.handle, Publish(self._channel, batch, indexes)):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self._tracing.rejected(queue, batch, indexes, "the queue was gone")
                 self._publisher.unconfirmed.reject(queue, batch, indexes)

@@ -68,7 +68,7 @@ class ChannelTransaction:
 
     def publish(self, batch: Batch) -> None:
         """Hold these publishes; the client hears of a mistake now, not at the commit."""
-        if len(batch.wire) > 2 * batch.wire_bytes() + BATCH_BYTES:
+        if len(batch.wire) > 2 * batch.wire_bytes + BATCH_BYTES:
             # A copy: few messages must not keep a whole read in memory.
             batch = with_properties(batch, {})
         held = self._publisher.hold(batch)
@@ -82,7 +82,7 @@ class ChannelTransaction:
         """Begin to carry out the transaction; none of it if one of its publishes has no route."""
         for held in self._held.publishes:
             self._publisher.check_held(held)
-        self._publish_count = self._held_count() if self._tracing.is_on else 0
+        self._publish_count = self._held_count() if self._tracing.trace.is_on else 0
         self._waiting.commit()
         self.commit_more()
 
@@ -92,7 +92,7 @@ class ChannelTransaction:
         for _ in range(min(BATCHES_PER_TURN_MAX, len(publishes))):
             held = publishes.popleft()
             # Given back when it was held; from here on it is the queues' to absorb.
-            self._window.add(held.batch.wire_bytes())
+            self._window.add(held.batch.wire_bytes)
             routed = self._routing.begin(self._publisher.route_held(held))
             if routed is None:
                 return
@@ -157,7 +157,7 @@ class ChannelTransaction:
         return sum(len(held.batch) for held in self._held.publishes)
 
     def _tell(self, event: str, publishes: int, reason: str = "") -> None:
-        if not self._tracing.is_on:
+        if not self._tracing.trace.is_on:
             return
         acks = sum(high - low for _kind, parts in self._held.acks for _, low, high in parts)
         self._tracing.transaction(event, publishes, acks, reason)

@@ -30,7 +30,7 @@ from .transport import ReadableTransport
 # may read a socket dozens of times in a row, while confirms wait to be sent and others to be read.
 BURST_BYTES_MAX = 1024 * 1024
 # A smaller read has emptied the socket: the event loop went on by itself.
-_FULL_READ_BYTES_MIN = 128 * 1024
+FULL_READ_BYTES_MIN = 128 * 1024
 
 
 class ReadingGate:
@@ -54,8 +54,8 @@ class ReadingGate:
         self._burst_bytes = 0
 
     def received(self, count: int) -> bool:
-        """A read of so many bytes; true if the next one is to wait for the loop's next round."""
-        if count < _FULL_READ_BYTES_MIN:
+        """Count a read; true if the next one is to wait for the event loop's next round."""
+        if count < FULL_READ_BYTES_MIN:
             return False
         self._burst_bytes += count
         if self._burst_bytes < BURST_BYTES_MAX or self.is_resting:
@@ -115,12 +115,12 @@ class ConnectionFlow:
         self._phase = phase
         # The events that arrived during an alarm: a publish first, then all later ones. No more
         # than a read or two, because nothing is read meanwhile.
-        self._held_back: list[Event] = []
+        self.held_back: list[Event] = []
         # Why the socket is not read, as told to the trace; "" while it is read, or pauses a moment.
         self._told = ""
 
     def received(self, count: int) -> None:
-        """Count a read; after a burst of them everything else has its turn first."""
+        """Count a full read; after a burst of them everything else has its turn first."""
         if self.gate.received(count):
             self.balance()
             self._context.runtime.scheduler.call_soon(partial(tell, self._reader, Absorbed()))
@@ -133,20 +133,15 @@ class ConnectionFlow:
         """
         if self._phase.now is not Phase.RUNNING:
             return self._opening.holds_back(event)
-        if not self._held_back:
+        if not self.held_back:
             alarm = self._context.alarm
             if not alarm or not isinstance(event, ChannelInput) or event.batch is None:
                 return False
             self.gate.is_alarmed = True
             self._say(ConnectionBlocked(alarm), writer)
             self.balance()
-        self._held_back.append(event)
+        self.held_back.append(event)
         return True
-
-    def handed_over(self) -> None:
-        """A channel has been handed its part of a read."""
-        if self._window.is_closed:
-            self.balance()
 
     def update(self, message: FlowMessage, writer: Ref) -> Sequence[Event]:
         """Take news of a condition for reading; returns the held-back events that may go on now."""
@@ -158,7 +153,7 @@ class ConnectionFlow:
             tell(writer, message)
         elif self.gate.is_alarmed and not self._context.alarm:
             self.gate.is_alarmed = False
-            released, self._held_back = self._held_back, []
+            released, self.held_back = self.held_back, []
             self._say(ConnectionUnblocked(), writer)
         self.balance()
         return released

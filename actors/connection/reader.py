@@ -62,7 +62,7 @@ from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
 from .clock import ConnectionClock
 from .end import ConnectionEnd
-from .flow import FLOW_MESSAGES, ConnectionFlow
+from .flow import FLOW_MESSAGES, FULL_READ_BYTES_MIN, ConnectionFlow
 from .log import ConnectionLog
 from .opening import Opening
 from .transport import ReadableTransport
@@ -112,7 +112,7 @@ class ConnectionChannels:
             if event.batch is not None:
                 if self._context.trace.is_on:
                     event.batch.received_ns = self._context.trace.now_ns()
-                self._shares[number].add(event.batch.wire_bytes())
+                self._shares[number].add(event.batch.wire_bytes)
             tell(channel, Input(event))
         elif isinstance(event, MethodFrame):
             window_bytes = COMMAND_BYTES_MIN + COMMAND_BYTES_FACTOR * event.frame_bytes
@@ -267,8 +267,9 @@ class Reader(LoopActor):
     # --- Bytes in
 
     def _received(self, data: bytes) -> None:
-        self._clock.received()
-        self._flow.received(len(data))
+        self._clock.watch.signs += 1
+        if len(data) >= FULL_READ_BYTES_MIN:
+            self._flow.received(len(data))
         if self._phase.now is Phase.ENDED:
             return
         if self._phase.now is Phase.HEADER:
@@ -296,7 +297,11 @@ class Reader(LoopActor):
     def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             try:
-                if self._phase.is_ending():
+                if self._phase.now is Phase.RUNNING and not (
+                    self._context.alarm or self._flow.held_back
+                ):
+                    self._event(event)
+                elif self._phase.is_ending():
                     self._closing_event(event)
                 elif not self._flow.holds_back(event, self._writer):
                     self._event(event)
@@ -312,7 +317,8 @@ class Reader(LoopActor):
             text = f"unexpected frame in connection state {self._phase.now.value}"
             raise HardError(CHANNEL_ERROR, text)
         self._channels.hand_over(event, self._writer)
-        self._flow.handed_over()
+        if self._window.is_closed:
+            self._flow.balance()
 
     def _connection_method(self, method: Method) -> None:
         if self._phase.is_handshake():

@@ -110,7 +110,7 @@ class Reporter:
 
     def _ask_queues(self) -> None:
         for queue in self._context.vhosts.queues():
-            handle: Ref = queue.handle  # type: ignore[assignment]
+            handle: Ref = queue.handle
             is_there = tell(handle, ReportStatus(self._control))
             self._rows[queue] = _queue_row(queue, is_there)
             if is_there:

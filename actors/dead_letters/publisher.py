@@ -184,5 +184,5 @@ class DeadLetterPublisher(LoopActor):
 
 
 def _handle(queue: QueueDefinition) -> Ref:
-    handle: Ref = queue.handle  # type: ignore[assignment]
+    handle: Ref = queue.handle
     return handle

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
+from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.definitions import QueueDefinition
 from ...core.queue.dedup import Deduplication
 from ...core.queue.effects import Deduplicated, Effects
@@ -33,6 +34,7 @@ from ..messages import (
     AddConsumer,
     Append,
     ChannelDown,
+    Confirm,
     ConsumerAdded,
     ConsumerCancelled,
     ConsumerRemoved,
@@ -57,6 +59,7 @@ from ..messages import (
     RecordDeliveries,
     Ref,
     Refused,
+    Reject,
     RemoveConsumer,
     RenewLease,
     ReportStatus,
@@ -75,7 +78,153 @@ from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
 from ..runtime.wall_clock import now_ms
 from ..tracing.queue import QueueTracing
-from .answers import QueueAnswers, refuse
+
+Items = dict[Ref, list[tuple[Batch, Indexes]]]
+
+# For a trace, and for the answer to tx.commit.
+NO_ROOM: Final = "no space left on the disk"
+
+
+class QueueAnswers:
+    """Confirms and rejects, by channel."""
+
+    def __init__(self, queue: QueueDefinition, tracing: QueueTracing) -> None:
+        self._queue = queue
+        self._tracing = tracing
+        # Why it rejects, for the trace: AMQP cannot say.
+        self._reason = "the queue is full"
+        self._confirms: Items = {}
+        self._rejects: Items = {}
+        # What it would take if the disk had room.
+        self._rejects_for_now: Items = {}
+        # Appends that the journal has not answered, in order.
+        self._owed: dict[int, Append] = {}
+        # Repeats of stored messages, by the append that was the last when they came: the journal
+        # answers in order.
+        self._behind: dict[int, Items] = {}
+
+    def owe(self, append: Append) -> None:
+        """Confirm these when the journal has them."""
+        self._owed[id(append)] = append
+
+    def persisted(self, appends: Sequence[Append]) -> None:
+        """The journal has these."""
+        for append in appends:
+            self._owed.pop(id(append), None)
+            if append.batch.traced is not None:
+                self._tracing.step("message.persisted", append.batch, append.indexes)
+            self.confirm(append.channel, append.batch, append.indexes)
+        if self._behind:
+            for append in appends:
+                for channel, items in self._behind.pop(id(append), {}).items():
+                    for batch, indexes in items:
+                        self.confirm(channel, batch, indexes)
+
+    def repeat(self, publish: Publish, found: Deduplicated) -> None:
+        """Confirm the repeats in a publish, and those of stored messages once these are on disk.
+
+        Which append that is, nobody knows any more: so once all are that the journal has not
+        answered. Fsync before confirm.
+        """
+        channel, batch = publish.channel, publish.batch
+        stored, transient = found.repeats_stored, found.repeats_transient
+        for indexes in (stored, transient):
+            if indexes:
+                self._tracing.step("message.duplicate", batch, indexes)
+        if stored:
+            if self._owed:
+                last = next(reversed(self._owed))
+                behind = self._behind.setdefault(last, {})
+                behind.setdefault(channel, []).append((batch, stored))
+            else:
+                self.confirm(channel, batch, stored)
+        if transient:
+            self.confirm(channel, batch, transient)
+
+    def unstored(self, appends: Sequence[Append]) -> None:
+        """The disk has no room for these: they are nacked, once, whatever became of them here.
+
+        A message that repeats one of them is nacked, too. Which repeats these are, nobody knows
+        any more: so all are that wait.
+        """
+        for append in appends:
+            if self._owed.pop(id(append), None) is not None:
+                self._reject_for_now(append.channel, append.batch, append.indexes)
+        for channel, batch, indexes in self._forget_repeats():
+            self._reject_for_now(channel, batch, indexes)
+
+    def _forget_repeats(self) -> Iterator[tuple[Ref, Batch, Indexes]]:
+        """The repeats that wait for the disk; they wait no more."""
+        behind, self._behind = self._behind, {}
+        for repeats in behind.values():
+            for channel, items in repeats.items():
+                for batch, indexes in items:
+                    yield channel, batch, indexes
+
+    def _reject_for_now(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
+        self._tracing.wrong("confirm.rejected", batch, indexes, reason=NO_ROOM)
+        self._rejects_for_now.setdefault(channel, []).append((batch, indexes))
+
+    def confirm(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
+        """The queue has these, on disk where that is promised."""
+        if batch.traced is not None:
+            self._tracing.step("confirm.queued", batch, indexes)
+        self._confirms.setdefault(channel, []).append((batch, indexes))
+
+    def reject(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
+        """The queue will not have these."""
+        self._tracing.wrong("confirm.rejected", batch, indexes, reason=self._reason)
+        self._rejects.setdefault(channel, []).append((batch, indexes))
+
+    def forget(self, channel: Ref) -> None:
+        """The channel is gone."""
+        self._confirms.pop(channel, None)
+        self._rejects.pop(channel, None)
+        self._rejects_for_now.pop(channel, None)
+
+    def send(self) -> None:
+        """Tell every channel its confirms and its rejects, once each."""
+        if self._confirms:
+            for channel, items in self._confirms.items():
+                tell(channel, Confirm(self._queue, items))
+            self._confirms.clear()
+        if self._rejects:
+            for channel, items in self._rejects.items():
+                tell(channel, Reject(self._queue, items, self._reason))
+            self._rejects.clear()
+        if self._rejects_for_now:
+            for channel, items in self._rejects_for_now.items():
+                tell(channel, Reject(self._queue, items, NO_ROOM, is_for_now=True))
+            self._rejects_for_now.clear()
+
+    def reject_all(self, reason: str) -> None:
+        """The queue goes: messages on disk that are not yet confirmed are not kept, so rejected.
+
+        `reason` is why, of these and of all later rejects.
+        """
+        self._reason = reason
+        confirms, self._confirms = self._confirms, {}
+        for channel, items in confirms.items():
+            for batch, indexes in items:
+                self.reject(channel, batch, indexes)
+        for append in self._owed.values():
+            self.reject(append.channel, append.batch, append.indexes)
+        self._owed.clear()
+        for channel, batch, indexes in self._forget_repeats():
+            self.reject(channel, batch, indexes)
+
+
+def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
+    """Answer what a queue that goes will not handle any more; `error` says that it is gone."""
+    if isinstance(message, Publish):
+        answers.reject(message.channel, message.batch, message.indexes)
+    elif isinstance(message, RemoveConsumer):
+        tell(message.channel, ConsumerRemoved(message.consumer_tag))
+    elif isinstance(message, (AddConsumer, Get)):
+        tell(message.channel, Refused(error))
+    elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
+        tell(message.reply_to, Refused(error))
+
 
 # What the queue is woken with.
 LEASE_ENDS: Final = "lease ends"
@@ -213,9 +362,7 @@ class Queue(LoopActor):
         elif isinstance(message, Unstored):
             self._withdraw(message.appends)
         else:
-            effects = Effects()
-            self._apply(message, effects)
-            self._carry_out(effects)
+            self._carry_out(self._apply(message))
         self._at_hand = None
 
     def _publish(self, message: Publish) -> None:
@@ -223,10 +370,10 @@ class Queue(LoopActor):
         batch = message.batch
         if batch.ttls_ms is not None:
             messages.now_ms = now_ms()
-        rows = messages.rows_of(batch, message.indexes)
-        if len(rows) == 1:
+        if not messages.ready.priority_max:
             self._publish_row(message)
             return
+        rows = messages.rows_of(batch, message.indexes)
         # Should one fail, those behind it are answered, too, as they would be in the mailbox.
         self._held_back.extendleft(message._replace(indexes=row) for row in reversed(rows))
         for _ in rows:
@@ -237,7 +384,8 @@ class Queue(LoopActor):
         effects = Effects()
         is_letter = row.channel is self._context.dead_letters
         self._messages.publish(row.batch, row.indexes, effects, is_letter)
-        self._tracing.enqueued(row, effects, self._messages.ready.message_count)
+        if row.batch.traced is not None:
+            self._tracing.enqueued(row, effects, self._messages.ready.message_count)
         self._answer(row, effects)
         self._carry_out(effects)
 
@@ -253,12 +401,14 @@ class Queue(LoopActor):
             )
         self._answers.unstored(appends)
 
-    def _apply(self, message: object, effects: Effects) -> None:
+    def _apply(self, message: object) -> Effects:
         """Have the rules handle what consumers and their channels did."""
         messages = self._messages
+        effects = Effects()
         if isinstance(message, Settle):
             messages.settle(message.channel, message.parts, effects)
-            self._tracing.settled(message.parts, "acked")
+            if self._context.trace.is_on:
+                self._tracing.settled(message.parts, "acked")
         elif isinstance(message, Discard):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
@@ -282,6 +432,7 @@ class Queue(LoopActor):
             self._check_unused(bool(had_consumers))
         else:
             self._command(message, effects)
+        return effects
 
     def on_idle(self) -> None:
         """Tell every channel its confirms, once; arrange to be woken in time."""
@@ -329,14 +480,17 @@ class Queue(LoopActor):
     def _carry_out(self, effects: Effects) -> None:
         self._record(effects)
         if effects.dead:
-            self._tracing.died(effects.dead, self._messages)
+            if self._context.trace.is_on:
+                self._tracing.died(effects.dead, self._messages)
             if self._messages.dead_letters:
                 tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         for consumer, deliveries in effects.delivered:
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
-        self._messages.sweep_if_due()
+        sweep = self._messages.sweep
+        if sweep.taken_bytes + sweep.gone_bytes > sweep.interval_bytes:
+            self._messages.sweep_if_due()
 
     def _record(self, effects: Effects) -> None:
         """Have deliveries and settles journalled: before they are sent, but not waited for.

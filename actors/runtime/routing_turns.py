@@ -26,23 +26,18 @@ class RoutingTurns:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._clock = runtime.scheduler.time
-        self._waiting: deque[Ref] = deque()
+        # The channels that wait for their turns.
+        self.waiting: deque[Ref] = deque()
         # Until when there is time in this round of the event loop, if it has been asked for.
         self._ends: float | None = None
 
-    def is_crowded(self) -> bool:
-        """Whether channels wait for their turns."""
-        return bool(self._waiting)
-
     def begin(self, steps: Steps[Routed], channel: Ref) -> Routed | None:
-        """Carry out the steps; None if there is no time, and the channel is told RouteMore."""
-        try:
-            # Where everything is known there is no step.
-            next(steps)
-        except StopIteration as end:
-            return _result(end)
-        if self._waiting or not self._has_time():
-            self._waiting.append(channel)
+        """Carry out the steps, which have begun; None if there is no time for all of them.
+
+        Then the channel is told RouteMore when there is.
+        """
+        if self.waiting or not self._has_time():
+            self.waiting.append(channel)
             return None
         return self.go_on(steps, channel)
 
@@ -54,7 +49,7 @@ class RoutingTurns:
                 next(steps)
         except StopIteration as end:
             return _result(end)
-        self._waiting.append(channel)
+        self.waiting.append(channel)
         return None
 
     def _has_time(self) -> bool:
@@ -66,8 +61,8 @@ class RoutingTurns:
 
     def _begin_round(self) -> None:
         self._ends = None
-        while self._waiting and self._has_time():
-            self._runtime.tell_now(self._waiting.popleft(), RouteMore())
+        while self.waiting and self._has_time():
+            self._runtime.tell_now(self.waiting.popleft(), RouteMore())
 
 
 def _result(end: StopIteration) -> Routed:

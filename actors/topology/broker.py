@@ -304,7 +304,7 @@ class BrokerActor(LoopActor):
             self._failed.add(queue)
 
     def _handle(self, queue: QueueDefinition) -> Ref:
-        handle: Ref = queue.handle  # type: ignore[assignment]
+        handle: Ref = queue.handle
         return handle
 
     def on_failure(self, *exception: Any) -> None:

@@ -36,12 +36,12 @@ class AnswerTracing:
         self._events = events
         # Why queues rejected the publishes that are to be nacked, because AMQP cannot say it.
         self._reasons: dict[str, None] = {}
-        # Traced seq_nos that await their answers, ascending.
-        self._open: list[SeqRange] = []
+        # Traced seq_nos that await their answers, ascending; the channel asks if there are any.
+        self.open: list[SeqRange] = []
 
     def expect(self, numbers: Sequence[Sequence[int]]) -> None:
         """These publishes, above all earlier ones, are traced and await their answers."""
-        self._open += [(first, last) for first, last in numbers]
+        self.open += [(first, last) for first, last in numbers]
 
     def hearing(self, message: Confirm | Reject, unconfirmed: Unconfirmed) -> Heard:
         """A queue's answers have reached the channel, which is to take them in."""
@@ -69,7 +69,7 @@ class AnswerTracing:
             if open_count and not unconfirmed.open_count(batch):
                 self._judge_slow(batch, first_seq_no)
         confirmed = merge(unconfirmed.confirmed[heard.confirmed :])
-        recorded, _left = taken(self._open, merge([*confirmed, *rejected]))
+        recorded, _left = taken(self.open, merge([*confirmed, *rejected]))
         if recorded:
             self._events.write("confirm.recorded", seq_no=[list(each) for each in recorded])
 
@@ -103,10 +103,10 @@ class AnswerTracing:
             fields["seq_no"] = [list(each) for each in numbers]
             # `expect` has not heard of publishes whose trace began when the queue refused them.
             nacked, _others = taken(numbers, rejected)
-            known, _left = taken(nacked, self._open)
+            known, _left = taken(nacked, self.open)
             if known != nacked:
                 fields["late"] = True
-                self._open = merge([*self._open, *nacked])
+                self.open = merge([*self.open, *nacked])
         self.note_reason(message.queue.name, message.reason)
         self._of_queue("rejection.received", message, batch, indexes, **fields)
 
@@ -133,9 +133,7 @@ class AnswerTracing:
                 )
 
     def answering(self, unconfirmed: Unconfirmed) -> None:
-        """The channel is about to send its confirms and nacks."""
-        if not self._open:
-            return
+        """The channel is about to send its confirms and nacks, some of them traced."""
         confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
         # In place, because the frames' encoder merges them, too, and merged ranges merge quickly.
         confirmed[:], rejected[:] = merge(confirmed), merge(rejected)
@@ -145,7 +143,7 @@ class AnswerTracing:
             ("confirm.sent", confirmed, rejected),
             ("confirm.nacked", rejected, confirmed),
         ):
-            traced, self._open = taken(self._open, said)
+            traced, self.open = taken(self.open, said)
             if not traced:
                 continue
             # One for all of them is the reason of each; else their queues have said theirs.
@@ -167,14 +165,10 @@ class AnswerTracing:
 
     def note_reason(self, queue: str, reason: str) -> None:
         """Why messages of a queue are to be nacked."""
-        if self._open:
+        if self.open:
             self._reasons[f"queue '{queue}': {reason}"] = None
 
     def give_up(self) -> list[list[int]]:
         """The channel ends: the numbers that it never answers."""
-        given_up, self._open = self._open, []
+        given_up, self.open = self.open, []
         return [list(each) for each in given_up]
-
-    def is_any_open(self) -> bool:
-        """Is a traced publish not answered yet?"""
-        return bool(self._open)

@@ -32,11 +32,6 @@ class ChannelEvents:
         # What the client calls its connection.
         self.client = handshake.connection_name
 
-    @property
-    def is_on(self) -> bool:
-        """Is it worth while to gather what there is to tell?"""
-        return self.trace.is_on
-
     def is_wanted(self, queue: str = "") -> bool:
         """Does the filter let events of this channel pass, and of that queue if one is named?"""
         return self.trace.filter.wants(queue=queue, user=self.user, connection=self.connection)

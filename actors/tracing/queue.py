@@ -60,10 +60,9 @@ class QueueTracing:
             queue_step(self._trace, event, self._queue, batch, indexes, **fields)
 
     def enqueued(self, publish: Publish, effects: Effects, ready: int) -> None:
-        """The queue has taken messages, all or some; `ready` are now ready in it."""
+        """The queue has taken messages of a traced batch; `ready` are now ready in it."""
         batch, indexes = publish.batch, publish.indexes
-        if batch.traced is None:
-            return
+        assert batch.traced is not None
         outside = set(effects.rejected or ())
         if effects.deduplicated is not None:
             outside.update(effects.deduplicated.repeats_stored)
@@ -92,12 +91,11 @@ class QueueTracing:
 
     def settled(self, parts: Iterable[Part], reason: str) -> None:
         """These parts of deliveries are gone from the queue."""
-        if self._trace.is_on:
-            for delivery, low, high in parts:
-                span = delivery.span
-                if span.batch.traced is not None:
-                    about = {"reason": reason, "attempt": delivery.attempts}
-                    self.step("message.settled", span.batch, span.indexes[low:high], **about)
+        for delivery, low, high in parts:
+            span = delivery.span
+            if span.batch.traced is not None:
+                about = {"reason": reason, "attempt": delivery.attempts}
+                self.step("message.settled", span.batch, span.indexes[low:high], **about)
 
     def requeued(self, parts: Iterable[Part], reason: str) -> None:
         """These parts of deliveries came back, and will be delivered again."""
@@ -109,8 +107,6 @@ class QueueTracing:
 
     def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
         """These left other than by an ack; without a dead-letter exchange they are settled."""
-        if not self._trace.is_on:
-            return
         for span, reason in dead:
             # Refused ones were never in.
             if span.first_entry_id:

@@ -61,7 +61,7 @@ class ChannelTracing(ChannelEvents):
     def _chosen(self, routed: Routed, unconfirmed: Unconfirmed, chosen: Indexes) -> None:
         """Tell of the messages that are traced, up to their queues."""
         batch, first_seq_no = routed.batch, routed.first_seq_no
-        read = {"batch_messages": len(batch), "bytes": batch.wire_bytes()}
+        read = {"batch_messages": len(batch), "bytes": batch.wire_bytes}
         self.write_about("frame.received", batch, chosen, **read)
         fields: dict[str, object] = {"user": self.user}
         if self.is_transactional:
@@ -249,7 +249,7 @@ class ChannelTracing(ChannelEvents):
 
     def closed(self, reply_code: int, reason: str) -> None:
         """The channel ends; publishes unanswered by now will never be answered."""
-        if self.answers.is_any_open() or self.trace.is_on:
+        if self.answers.open or self.trace.is_on:
             self.write(
                 "channel.closed",
                 seq_no=self.answers.give_up(),

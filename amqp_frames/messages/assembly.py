@@ -185,6 +185,7 @@ class Assembly:
         batch.starts.append(0)
         batch.headers.append(self._header_at)
         batch.ends.append(len(batch.wire))
+        batch.wire_bytes = len(batch.wire)
         batch.keys.append(0)
         batch.distinct.append(self._key)
         batch.persistent.append(self._persistent)

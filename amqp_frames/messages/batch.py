@@ -59,7 +59,7 @@ class Batch:
         "traced",
         "ttls_ms",
         "wire",
-        "wire_bytes_known",
+        "wire_bytes",
     )
 
     def __init__(self, wire: bytes, channel_number: int) -> None:
@@ -78,8 +78,8 @@ class Batch:
         self.frame_bytes_max = 0
         # Indexes of messages whose header carries a property that the broker must look at.
         self.flagged: list[int] | None = None
-        # What `wire_bytes` has found; queues ask again and again.
-        self.wire_bytes_known = -1
+        # Bytes of wire that the messages take up, without the bytes between them.
+        self.wire_bytes = 0
         # The numbers that these messages had before they were copied out of a larger batch, if so.
         self.excerpted: Indexes | None = None
 
@@ -101,19 +101,6 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.starts)
-
-    def wire_bytes(self) -> int:
-        """Bytes of wire that this batch's messages take up, without the bytes between them.
-
-        To be asked when the batch is filled.
-        """
-        if self.wire_bytes_known < 0:
-            if self.contiguous:
-                known = self.ends[-1] - self.starts[0] if self.starts else 0
-            else:
-                known = sum(self.ends) - sum(self.starts)
-            self.wire_bytes_known = known
-        return self.wire_bytes_known
 
     def body_bytes(self, index: int) -> int:
         """The body size that the message's content header announces, in bytes."""

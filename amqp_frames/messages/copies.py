@@ -88,6 +88,7 @@ def _copy_wire(
     wire, first = batch.wire, starts[0]
     if ends[-1] - first == sum(ends) - sum(starts):
         made.wire = wire[first : ends[-1]]
+        made.wire_bytes = len(made.wire)
         made.starts = array("I", [start - first for start in starts])
         made.headers = array("I", [header - first for header in headers])
         made.ends = array("I", [end - first for end in ends])
@@ -101,6 +102,7 @@ def _copy_wire(
         position += end - start
         made.ends.append(position)
     made.wire = b"".join(pieces)
+    made.wire_bytes = position
 
 
 def with_properties(batch: Batch, properties: Mapping[int, bytes]) -> Batch:
@@ -135,6 +137,7 @@ def with_properties(batch: Batch, properties: Mapping[int, bytes]) -> Batch:
         position += len(content)
         made.ends.append(position)
     made.wire = b"".join(pieces)
+    made.wire_bytes = position
     made.frame_bytes_max = largest
     return made
 
@@ -187,4 +190,5 @@ class BatchOfCopies:
         if not self._pieces:
             return None
         self._made.wire = b"".join(self._pieces)
+        self._made.wire_bytes = self._end
         return self._made

@@ -181,6 +181,7 @@ class PublishRun:
                 persistents.append(persistent)
             else:
                 _extend(batch, first, position, shape, number)
+        batch.wire_bytes += position - begin
         if follows_gap and position > begin:
             batch.contiguous = False
         return position

@@ -61,7 +61,7 @@ class Transaction(Generic[Kind]):
     def hold_publishes(self, held: Held) -> None:
         """A batch waits for the commit; 406 if the transaction is too large with it."""
         self.publishes.append(held)
-        self._count(BATCH_BYTES + held.batch.wire_bytes())
+        self._count(BATCH_BYTES + held.batch.wire_bytes)
 
     def hold_acks(self, kind: Kind, parts: list[Part]) -> None:
         """Acknowledgements wait; 406 likewise."""

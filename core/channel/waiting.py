@@ -3,8 +3,8 @@
 A channel handles its client's messages one after the other. While an answer is awaited, a
 basic.get waits for the socket, publishes are routed in steps or a commit is carried out, the
 channel holds back all that its client sends. The state says which of these it is; the methods of
-`Waiting` are the only transitions, and `_NEXT` lists them all. Any other transition is a mistake
-of ours: it ends the channel's actor, which gives back all that it holds.
+`Waiting` are the only transitions, and `_TRANSITIONS` lists them all. Any other transition is a
+mistake of ours: it ends the channel's actor, which gives back all that it holds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from ...amqp_frames.methods import Method
+from ..transitions import Transitions
 
 
 class State(Enum):
@@ -34,39 +35,36 @@ class State(Enum):
     ENDED = "ended"
 
 
-# Event and state -> state. `ended` leads from everywhere to ENDED.
-_NEXT: Final = {
-    ("ask", State.FREE): State.ANSWER,
-    # The broker's answer to a declare leads to a question to the queue.
-    ("ask", State.ANSWER): State.ANSWER,
-    ("answered", State.ANSWER): State.FREE,
-    ("wait_for_outlet", State.ANSWER): State.OUTLET,
-    ("outlet_opened", State.OUTLET): State.FREE,
-    ("route_in_steps", State.FREE): State.ROUTING,
-    ("route_in_steps", State.COMMIT): State.COMMIT_ROUTING,
-    ("routed", State.ROUTING): State.FREE,
-    ("routed", State.COMMIT_ROUTING): State.COMMIT,
-    ("commit", State.FREE): State.COMMIT,
-    ("committed", State.COMMIT): State.FREE,
-}
+_TRANSITIONS: Final = Transitions(
+    "the channel is in state",
+    {
+        ("ask", State.FREE): State.ANSWER,
+        # The broker's answer to a declare leads to a question to the queue.
+        ("ask", State.ANSWER): State.ANSWER,
+        ("answered", State.ANSWER): State.FREE,
+        ("wait_for_outlet", State.ANSWER): State.OUTLET,
+        ("outlet_opened", State.OUTLET): State.FREE,
+        ("route_in_steps", State.FREE): State.ROUTING,
+        ("route_in_steps", State.COMMIT): State.COMMIT_ROUTING,
+        ("routed", State.ROUTING): State.FREE,
+        ("routed", State.COMMIT_ROUTING): State.COMMIT,
+        ("commit", State.FREE): State.COMMIT,
+        ("committed", State.COMMIT): State.FREE,
+    },
+)
 
 
 class Waiting:
-    """A channel's `state`, and the command `method` whose answer it awaits in State.ANSWER."""
+    """A channel's `state`, and the command `method` whose answer it awaits in State.ANSWER.
+
+    `end` leads from every state to State.ENDED.
+    """
 
     __slots__ = ("method", "state")
 
     def __init__(self) -> None:
         self.state = State.FREE
         self.method: Method | None = None
-
-    def is_free(self) -> bool:
-        """May the channel handle the next message now?"""
-        return self.state is State.FREE
-
-    def has_ended(self) -> bool:
-        """Does the channel drop whatever its client sends?"""
-        return self.state is State.ENDED
 
     def is_routing(self) -> bool:
         """Are publishes routed in several turns?"""
@@ -113,6 +111,4 @@ class Waiting:
         self.method = None
 
     def _go(self, event: str) -> None:
-        state = _NEXT.get((event, self.state))
-        assert state is not None, f"{event} while the channel is in state {self.state.value}"
-        self.state = state
+        self.state = _TRANSITIONS.after(event, self.state)

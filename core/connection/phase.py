@@ -1,14 +1,17 @@
 """Where a connection is, from its first byte to its last: one state, one table of transitions.
 
 The handshake moves the phase on as the client's methods come in, the reader when either side closes
-the connection; all who depend on it look at the same `ConnectionPhase`. Any transition that `_NEXT`
-does not list is a mistake of ours: it ends the connection's reader, and with it the connection.
+the connection; all who depend on it look at the same `ConnectionPhase`. Any transition that
+`_TRANSITIONS` does not list is a mistake of ours: it ends the connection's reader, and with it the
+connection.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+from ..transitions import Transitions
 
 
 class Phase(Enum):
@@ -38,21 +41,23 @@ _HANDSHAKE: Final = (Phase.STARTING, Phase.SECURING, Phase.TUNING, Phase.OPENING
 _DRAINED: Final = (Phase.CLOSING, Phase.DRAINING)
 _ENDING: Final = (*_DRAINED, Phase.CLIENT_CLOSING, Phase.ENDED)
 
-# Event and phase -> phase. `end` leads from everywhere to ENDED.
-_NEXT: Final = {
-    ("start", Phase.HEADER): Phase.STARTING,
-    ("log_in", Phase.STARTING): Phase.SECURING,
-    ("tune", Phase.SECURING): Phase.TUNING,
-    ("settle_limits", Phase.TUNING): Phase.OPENING,
-    ("open", Phase.OPENING): Phase.RUNNING,
-    **{("close", phase): Phase.CLOSING for phase in (*_HANDSHAKE, Phase.RUNNING)},
-    ("close_for_client", Phase.RUNNING): Phase.CLIENT_CLOSING,
-    ("drain", Phase.CLIENT_CLOSING): Phase.DRAINING,
-}
+_TRANSITIONS: Final = Transitions(
+    "the connection is",
+    {
+        ("start", Phase.HEADER): Phase.STARTING,
+        ("log_in", Phase.STARTING): Phase.SECURING,
+        ("tune", Phase.SECURING): Phase.TUNING,
+        ("settle_limits", Phase.TUNING): Phase.OPENING,
+        ("open", Phase.OPENING): Phase.RUNNING,
+        **{("close", phase): Phase.CLOSING for phase in (*_HANDSHAKE, Phase.RUNNING)},
+        ("close_for_client", Phase.RUNNING): Phase.CLIENT_CLOSING,
+        ("drain", Phase.CLIENT_CLOSING): Phase.DRAINING,
+    },
+)
 
 
 class ConnectionPhase:
-    """The phase of one connection, `now`."""
+    """The phase of one connection, `now`. `end` leads from every phase to Phase.ENDED."""
 
     __slots__ = ("now",)
 
@@ -112,6 +117,4 @@ class ConnectionPhase:
         self.now = Phase.ENDED
 
     def _go(self, event: str) -> None:
-        phase = _NEXT.get((event, self.now))
-        assert phase is not None, f"{event} while the connection is {self.now.value}"
-        self.now = phase
+        self.now = _TRANSITIONS.after(event, self.now)

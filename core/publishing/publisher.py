@@ -145,7 +145,7 @@ class Publisher:
             came = batch
             count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
             # The window was told of the batch as it came, and is given back what queues get.
-            self.unconfirmed.released_bytes += came.wire_bytes() - batch.wire_bytes()
+            self.unconfirmed.released_bytes += came.wire_bytes - batch.wire_bytes
         return (yield from self._route_sound(batch, routes, count, error, further))
 
     def hold(self, batch: Batch) -> Held:
@@ -225,8 +225,6 @@ class Publisher:
             return b""
         unconfirmed = self.unconfirmed
         confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
-        if not confirmed and not rejected:
-            return b""
         smallest = unconfirmed.smallest()
         frames = b""
         if confirmed:

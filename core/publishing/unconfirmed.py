@@ -169,7 +169,7 @@ class Unconfirmed:
         Its messages that were told to nobody are not waited for.
         """
         if not told:
-            self.released_bytes += batch.wire_bytes()
+            self.released_bytes += batch.wire_bytes
             return
         open_count = max(map(len, told.values()))
         if open_count < len(batch.starts) and len(told) > 1:
@@ -234,7 +234,7 @@ class Unconfirmed:
         if not pending.told:
             self._open.pop(batch, None)
             self._rest.pop(batch, None)
-            self.released_bytes += batch.wire_bytes()
+            self.released_bytes += batch.wire_bytes
         elif not pending.open_count and batch in self._open:
             self._rest[batch] = self._open.pop(batch)
 

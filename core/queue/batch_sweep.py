@@ -59,17 +59,18 @@ _Held = tuple[Span, Sequence[tuple[int, int]]]
 class BatchSweep:
     """Counts for one queue, and sweeps it: at least `interval_bytes` are counted in between.
 
-    No sweep is due before `taken_bytes` and `gone_bytes` together exceed that.
+    No sweep is due before `taken_bytes` and `gone_bytes` together exceed that. Messages of a read
+    of up to `small_bytes` need not be counted.
     """
 
     __slots__ = (
         "_kept_bytes",
         "_next_entry_ids",
         "_row_count",
-        "_small_bytes",
         "_used_part",
         "gone_bytes",
         "interval_bytes",
+        "small_bytes",
         "taken_bytes",
     )
 
@@ -80,7 +81,7 @@ class BatchSweep:
         used_part: int = USED_PART,
     ) -> None:
         self.interval_bytes = interval_bytes
-        self._small_bytes = small_bytes
+        self.small_bytes = small_bytes
         self._used_part = used_part
         self.taken_bytes = 0
         self.gone_bytes = 0
@@ -98,7 +99,7 @@ class BatchSweep:
     def count_departure(self, span: Span, low: int, high: int) -> None:
         """The messages at positions low to high - 1 have left the queue."""
         batch = span.batch
-        if high - low != len(batch.starts) and len(batch.wire) > self._small_bytes:
+        if high - low != len(batch.starts) and len(batch.wire) > self.small_bytes:
             # No less than they take up.
             indexes = span.indexes
             self.gone_bytes += batch.ends[indexes[high - 1]] - batch.starts[indexes[low]]
@@ -144,12 +145,12 @@ class BatchSweep:
 
     def _may_waste(self, batch: Batch, count: int) -> bool:
         """Can it be that so many messages of the batch use little of its read? Most cannot."""
-        return len(batch.wire) > self._small_bytes and (
-            count != len(batch.starts) or self._is_wasteful(batch, batch.wire_bytes())
+        return len(batch.wire) > self.small_bytes and (
+            count != len(batch.starts) or self._is_wasteful(batch, batch.wire_bytes)
         )
 
     def _is_wasteful(self, batch: Batch, used_bytes: int) -> bool:
-        return used_bytes * self._used_part + self._small_bytes < len(batch.wire)
+        return used_bytes * self._used_part + self.small_bytes < len(batch.wire)
 
     def _let_go(self, batch: Batch, held: Sequence[_Held]) -> int:
         """Copy the used messages of the batch, if they are few; how many bytes are kept then?"""

@@ -17,7 +17,6 @@ __all__ = (
     "TTL_NONE",
     "IdentityReader",
     "body_sizes",
-    "has_times_to_live",
     "read_priorities",
     "times_to_live",
 )
@@ -32,8 +31,3 @@ def times_to_live(batch: Batch, indexes: Indexes) -> list[int] | None:
     """Each message's own time to live, in milliseconds, TTL_NONE without; None if none has any."""
     ttls_ms = batch.ttls_ms
     return None if ttls_ms is None else [ttls_ms[index] for index in indexes]
-
-
-def has_times_to_live(batch: Batch) -> bool:
-    """Has any message of the batch a time to live of its own?"""
-    return batch.ttls_ms is not None

@@ -190,12 +190,13 @@ class Line:
 class Consumers:
     """The consumers of one queue, in a line for each priority among them."""
 
-    __slots__ = ("_by_channel", "_by_key", "_lines", "_queue", "_turn", "_window_bytes_max")
+    __slots__ = ("_by_channel", "_lines", "_queue", "_turn", "_window_bytes_max", "members")
 
     def __init__(self, window_bytes_max: int, queue: object = None) -> None:
         """`queue` stands for their queue where it waits for credit or for an outlet."""
         self._queue = queue
-        self._by_key: dict[tuple[object, bytes], Consumer] = {}
+        # By channel and consumer tag, oldest first.
+        self.members: dict[tuple[object, bytes], Consumer] = {}
         # Those that stand in lines.
         self._by_channel: dict[object, dict[Consumer, None]] = {}
         # The highest priority first; as a rule there is one line.
@@ -205,11 +206,11 @@ class Consumers:
         self._window_bytes_max = window_bytes_max
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self.members)
 
     def add(self, consumer: Consumer) -> None:
         """Let it take part."""
-        self._by_key[consumer.channel, consumer.consumer_tag] = consumer
+        self.members[consumer.channel, consumer.consumer_tag] = consumer
         consumer.queue = self._queue
         self._by_channel.setdefault(consumer.channel, {})[consumer] = None
         line = consumer.line = self._line_of(consumer.priority)
@@ -225,7 +226,7 @@ class Consumers:
 
     def remove(self, channel: object, consumer_tag: bytes) -> Consumer | None:
         """Take one out, if it is there."""
-        consumer = self._by_key.pop((channel, consumer_tag), None)
+        consumer = self.members.pop((channel, consumer_tag), None)
         if consumer is not None:
             own = self._by_channel[channel]
             del own[consumer]
@@ -243,30 +244,30 @@ class Consumers:
 
     def remove_channel(self, channel: object) -> list[Consumer]:
         """Take all of a channel's out."""
-        gone = [consumer for consumer in self._by_key.values() if consumer.channel is channel]
+        gone = [consumer for consumer in self.members.values() if consumer.channel is channel]
         for consumer in gone:
             self.remove(channel, consumer.consumer_tag)
         return gone
 
     def clear(self) -> None:
         """Take all out: their queue is no more."""
-        for consumer in self._by_key.values():
+        for consumer in self.members.values():
             consumer.line = consumer.place = None
-        self._by_key.clear()
+        self.members.clear()
         self._by_channel.clear()
         self._lines.clear()
 
     def get(self, channel: object, consumer_tag: bytes) -> Consumer | None:
         """The consumer of that channel and tag."""
-        return self._by_key.get((channel, consumer_tag))
+        return self.members.get((channel, consumer_tag))
 
     def all(self) -> list[Consumer]:
         """Every consumer, oldest first."""
-        return list(self._by_key.values())
+        return list(self.members.values())
 
     def is_refused(self, consumer: Consumer) -> bool:
         """Must the queue refuse it: is another one exclusive, or is it, and another one there?"""
-        others = self._by_key.values()
+        others = self.members.values()
         return bool(others) and (consumer.exclusive or any(each.exclusive for each in others))
 
     def changed(self, consumer: Consumer) -> None:
@@ -279,7 +280,7 @@ class Consumers:
         if place is not None and place[0] <= consumer.in_flight:
             # Not behind its due, and if before it, that is found when its turn comes.
             return
-        if self._by_key.get((consumer.channel, consumer.consumer_tag)) is consumer:
+        if self.members.get((consumer.channel, consumer.consumer_tag)) is consumer:
             line = consumer.line
             assert line is not None
             line.stand(consumer)
@@ -293,7 +294,7 @@ class Consumers:
 
     def all_changed(self) -> None:
         """Any may have room again."""
-        self._stand_again(self._by_key.values())
+        self._stand_again(self.members.values())
 
     def _stand_again(self, consumers: Iterable[Consumer]) -> None:
         for consumer in consumers:
@@ -346,17 +347,17 @@ class SingleActiveConsumers(Consumers):
 
     def add(self, consumer: Consumer) -> None:
         """It is active if it is the first, else it waits."""
-        self._by_key[consumer.channel, consumer.consumer_tag] = consumer
+        self.members[consumer.channel, consumer.consumer_tag] = consumer
         consumer.queue = self._queue
         if self.active is None:
             self.active = consumer
 
     def remove(self, channel: object, consumer_tag: bytes) -> Consumer | None:
         """Take one out, if it is there; the active one hands over."""
-        consumer = self._by_key.pop((channel, consumer_tag), None)
+        consumer = self.members.pop((channel, consumer_tag), None)
         if consumer is not None and consumer is self.active:
             # The first of the highest: max() keeps the order of registration among equals.
-            self.active = max(self._by_key.values(), key=_priority, default=None)
+            self.active = max(self.members.values(), key=_priority, default=None)
         return consumer
 
     def clear(self) -> None:

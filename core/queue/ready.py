@@ -32,7 +32,7 @@ class Ready:
     def append(self, span: Span) -> None:
         """Add new messages; their entry ids are above all others."""
         self._fresh.append(span)
-        self.message_count += len(span)
+        self.message_count += len(span.indexes)
 
     def divide(self, _batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
         """The rows in which new messages are appended one by one: here one row."""

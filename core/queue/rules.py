@@ -25,7 +25,6 @@ from itertools import chain
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
-from .columns import has_times_to_live
 from .consumers import Consumer, Consumers
 from .dedup import Deduplication
 from .effects import EXPIRED, REJECTED, Effects
@@ -216,7 +215,7 @@ class MessageQueue:
 
     def _enter(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """Let messages in as far as the gates allow, and offer them to consumers."""
-        if self.deadlines is None and has_times_to_live(batch):
+        if self.deadlines is None and batch.ttls_ms is not None:
             self.compose((*self.parts, Deadlines()))
         first = self.next_entry_id
         runs: list[DeadlineRun] = []
@@ -242,7 +241,8 @@ class MessageQueue:
         first = self.next_entry_id
         count = len(indexes)
         self.next_entry_id = first + count
-        self.sweep.count_arrival(batch, count)
+        if len(batch.wire) > self.sweep.small_bytes:
+            self.sweep.count_arrival(batch, count)
         stored = False
         if self.durable:
             persistent = batch.persistent
@@ -413,6 +413,8 @@ class MessageQueue:
 
         `is_new`: nothing was ready before them, so they are not looked at for their age.
         """
+        if not self.consumers.members:
+            return
         ready = self.ready
         shared: Batch | None = None
         share = 0
@@ -484,7 +486,8 @@ class MessageQueue:
 
     def _settle(self, span: Span, low: int, high: int, effects: Effects) -> None:
         """Messages are done: the journal learns it."""
-        self.sweep.count_departure(span, low, high)
+        if len(span.batch.wire) > self.sweep.small_bytes:
+            self.sweep.count_departure(span, low, high)
         if span.stored:
             first = span.first_entry_id
             effects.settled_entries.append((first + low, first + high - 1))

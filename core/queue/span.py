@@ -49,8 +49,8 @@ class Span:
         indexes = self.indexes
         batch = self.batch
         if len(indexes) == len(batch):
-            return batch.wire_bytes()
-        return batch.wire_bytes() * len(indexes) // len(batch)
+            return batch.wire_bytes
+        return batch.wire_bytes * len(indexes) // len(batch)
 
 
 class RefusedSpan(Span):

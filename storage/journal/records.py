@@ -423,7 +423,7 @@ Record = BodyRecord | EntriesRecord | RangesRecord | RemovedRecord | IdentitiesR
 
 def body_bytes_at_most(batch: Batch) -> int:
     """The size of the batch's body record, or more."""
-    return HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes()
+    return HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes
 
 
 def ranges_bytes(count: int) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import leveret
 import pytest
 from identified import declare, each, known
-from leveret.actors.queue.answers import QueueAnswers
-from leveret.actors.tracing.queue import QueueTracing
+from leveret.actors.queue.queue import QueueAnswers
 from leveret.amqp_frames.methods import BasicNack
 from wire import Client
 
@@ -22,7 +21,7 @@ def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
     def fail(*_arguments: object) -> None:
         raise ValueError("a mistake of ours")
 
-    monkeypatch.setattr(QueueTracing, "enqueued", fail)
+    monkeypatch.setattr(QueueAnswers, "owe", fail)
     # One that the window holds, a new one, its repeat, and another new one.
     client.send(each("q", 0, 1, 1, 2))
     client.expect(1, BasicNack(5, True, True))

@@ -213,7 +213,7 @@ def messages(batch: Batch) -> Iterator[Message]:
     assert len(set(batch.distinct)) == len(batch.distinct) == len(set(batch.keys))
     neighbours = zip(batch.starts[1:], batch.ends, strict=False)
     assert batch.contiguous == all(start == end for start, end in neighbours)
-    assert batch.wire_bytes() == sum(batch.ends) - sum(batch.starts)
+    assert batch.wire_bytes == sum(batch.ends) - sum(batch.starts)
 
 
 def split_frames(wire: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -16,10 +16,10 @@ def batch_of(wire: bytes) -> Batch:
 def test_wire_bytes_are_those_of_the_messages_alone() -> None:
     publish = Publish(b"x" * 100)
     size = len(publish.wire())
-    assert batch_of(publish.wire() * 3).wire_bytes() == 3 * size
-    assert batch_of(publish.wire() + ack(1) * 9 + publish.wire()).wire_bytes() == 2 * size
+    assert batch_of(publish.wire() * 3).wire_bytes == 3 * size
+    assert batch_of(publish.wire() + ack(1) * 9 + publish.wire()).wire_bytes == 2 * size
     turns = b"".join(publish._replace(channel=1 + at % 10).wire() for at in range(100))
-    assert batch_of(turns).wire_bytes() == 10 * size
+    assert batch_of(turns).wire_bytes == 10 * size
 
 
 def test_body_bytes_are_those_that_the_header_announces() -> None:
@@ -29,7 +29,7 @@ def test_body_bytes_are_those_that_the_header_announces() -> None:
 
 def test_a_new_batch_is_empty_and_of_no_number() -> None:
     batch = Batch(b"", 7)
-    assert (len(batch), batch.wire_bytes(), batch.number, batch.channel_number) == (0, 0, 0, 7)
+    assert (len(batch), batch.wire_bytes, batch.number, batch.channel_number) == (0, 0, 0, 7)
     assert batch.durable is None
     assert batch.journal_place is None
 

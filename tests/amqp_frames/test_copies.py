@@ -41,7 +41,7 @@ def test_a_batch_of_copies_is_what_decoding_its_bytes_gives(
         assert getattr(made, column) == getattr(decoded, column), column
     assert made.persistent == decoded.persistent
     assert made.contiguous
-    assert made.wire_bytes() == len(made.wire)
+    assert made.wire_bytes == len(made.wire)
     # An upper bound: the largest frame may belong to a message that was not copied.
     assert made.frame_bytes_max >= decoded.frame_bytes_max
 

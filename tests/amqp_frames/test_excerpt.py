@@ -64,7 +64,7 @@ def test_everything_about_a_message_is_as_it_was(
         chosen = range(numbers[0], numbers[-1] + 1)
     made = excerpt(batch, chosen)
     assert frames(made) == [frames(batch)[index] for index in chosen]
-    assert len(made.wire) == made.wire_bytes() == sum(made.ends) - sum(made.starts)
+    assert len(made.wire) == made.wire_bytes == sum(made.ends) - sum(made.starts)
     assert made.contiguous
     assert set(made.distinct) == {batch.distinct[batch.keys[index]] for index in chosen}
     assert list(made.persistent) == [batch.persistent[index] for index in chosen]

@@ -59,7 +59,7 @@ def test_stored_publishes_may_be_of_several_channels() -> None:
 def test_nothing_stored_is_an_empty_batch() -> None:
     batch = decode_publishes(b"")
     assert len(batch) == 0
-    assert batch.wire_bytes() == 0
+    assert batch.wire_bytes == 0
 
 
 @pytest.mark.parametrize(

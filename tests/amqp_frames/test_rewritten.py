@@ -38,7 +38,7 @@ def test_only_the_properties_of_the_named_messages_differ() -> None:
         expected = [named.get(index, kept) for index in range(len(batch))]
         assert [message.properties for message in new] == expected
         assert made.persistent == batch.persistent
-        assert made.wire_bytes() == len(made.wire)
+        assert made.wire_bytes == len(made.wire)
 
 
 def rewritten_messages(made: Batch) -> Iterator[Message]:

@@ -106,7 +106,7 @@ def test_publishes_before_confirm_select_are_never_answered(commands) -> None:
     confirm_all(publisher, late, after)
     confirm_all(publisher, early, before)
     assert methods(publisher.answers()) == [BasicAck(1)]
-    assert publisher.unconfirmed.released_bytes == early.wire_bytes() + late.wire_bytes()
+    assert publisher.unconfirmed.released_bytes == early.wire_bytes + late.wire_bytes
 
 
 def test_confirms_are_coalesced_below_the_smallest_that_is_open(commands, publisher) -> None:
@@ -143,7 +143,7 @@ def test_unroutable_and_not_mandatory_is_confirmed_at_once(commands, publisher) 
     assert methods(publisher.answers()) == [BasicAck(1, True), BasicAck(3)]
     nowhere = batch_of(publish("nowhere"))
     carry_out(publisher.route(nowhere))
-    assert publisher.unconfirmed.released_bytes == nowhere.wire_bytes()
+    assert publisher.unconfirmed.released_bytes == nowhere.wire_bytes
 
 
 def test_unroutable_and_mandatory_is_returned_directly_before_its_own_ack(

@@ -62,9 +62,9 @@ def test_what_the_window_took_is_given_back_though_the_batch_has_shrunk(
     batch = batch_of(*[publish("q", properties=copied(bcc=("b", "c")))] * 3)
     routed = carry_out(publisher.route(batch))
     assert routed.batch is not batch
-    assert routed.batch.wire_bytes() < batch.wire_bytes()
+    assert routed.batch.wire_bytes < batch.wire_bytes
     confirm_all(publisher, routed.batch, routed)
-    assert publisher.unconfirmed.released_bytes == batch.wire_bytes()
+    assert publisher.unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_a_mandatory_message_is_returned_only_if_no_key_has_a_queue_and_without_bcc(

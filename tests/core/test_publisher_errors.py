@@ -62,7 +62,7 @@ def test_what_was_published_before_an_error_is_published(
     confirm_all(publisher, batch, routed)
     expected = {0: [], 1: [BasicAck(1)], 4: [BasicAck(4, True)]}[before]
     assert methods(publisher.answers()) == expected
-    assert publisher.unconfirmed.released_bytes == batch.wire_bytes()
+    assert publisher.unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_of_several_errors_the_first_counts(commands, publisher) -> None:

@@ -79,7 +79,7 @@ def held_of(count: int) -> Held:
 
 def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
     held = held_of(1)
-    size = BATCH_BYTES + held.batch.wire_bytes()
+    size = BATCH_BYTES + held.batch.wire_bytes
     delivery = Delivery(Span(held.batch, range(1), 1, 0, False), "queue", None)
     limit = 2 * size + PART_BYTES
     transaction: Transaction[str] = Transaction(TransactionMemory(limit))
@@ -99,7 +99,7 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
 
 
 def test_the_transactions_of_a_connection_share_one_memory() -> None:
-    size = BATCH_BYTES + held_of(1).batch.wire_bytes()
+    size = BATCH_BYTES + held_of(1).batch.wire_bytes
     memory = TransactionMemory(3 * size)
     first: Transaction[str] = Transaction(memory)
     second: Transaction[str] = Transaction(memory)

@@ -26,7 +26,7 @@ def test_one_queue_that_confirms_all_answers_the_batch_as_one_range(unconfirmed)
     unconfirmed.confirm("q", batch, everything)
     assert unconfirmed.confirmed == [(11, 15)]
     assert (unconfirmed.smallest(), len(unconfirmed)) == (0, 0)
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_a_queue_may_confirm_in_parts(unconfirmed) -> None:
@@ -39,7 +39,7 @@ def test_a_queue_may_confirm_in_parts(unconfirmed) -> None:
     assert unconfirmed.released_bytes == 0
     unconfirmed.confirm("q", batch, array("I", [0, 2]))
     assert numbers(unconfirmed.confirmed) == [1, 2, 3, 4]
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_the_slowest_queue_decides(unconfirmed) -> None:
@@ -66,10 +66,10 @@ def test_any_queue_that_rejects_makes_it_a_nack_and_later_confirms_count_for_not
     unconfirmed.reject("a", other, range(1))
     assert unconfirmed.rejected[1:] == [(3, 3)]
     assert unconfirmed.smallest() == 0
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes
     unconfirmed.confirm("b", other, range(1))
     assert unconfirmed.confirmed == []
-    assert unconfirmed.released_bytes == batch.wire_bytes() + other.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes + other.wire_bytes
 
 
 def test_a_rejected_batch_is_let_go_when_the_last_of_many_queues_has_spoken(unconfirmed) -> None:
@@ -82,7 +82,7 @@ def test_a_rejected_batch_is_let_go_when_the_last_of_many_queues_has_spoken(unco
     assert unconfirmed.released_bytes == 0
     unconfirmed.queue_down("d")
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(1, 2)])
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_a_queue_that_speaks_twice_is_heard_once(unconfirmed) -> None:
@@ -96,7 +96,7 @@ def test_a_queue_that_speaks_twice_is_heard_once(unconfirmed) -> None:
     unconfirmed.reject("q", batch, range(4))
     unconfirmed.confirm("r", batch, range(4))
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([(1, 2)], [(3, 4)])
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes
 
 
 def test_a_queue_that_was_told_nothing_is_not_heard(unconfirmed) -> None:
@@ -129,7 +129,7 @@ def test_messages_that_no_queue_got_are_not_waited_for(unconfirmed) -> None:
     assert (unconfirmed.smallest(), len(unconfirmed)) == (3, 1)
     nowhere = numbered(2)
     unconfirmed.insert(nowhere, 5, {})
-    assert unconfirmed.released_bytes == nowhere.wire_bytes()
+    assert unconfirmed.released_bytes == nowhere.wire_bytes
 
 
 def test_outside_confirm_mode_only_the_bytes_are_waited_for(unconfirmed) -> None:
@@ -140,4 +140,4 @@ def test_outside_confirm_mode_only_the_bytes_are_waited_for(unconfirmed) -> None
     assert unconfirmed.released_bytes == 0
     unconfirmed.reject("r", batch, array("I", [1]))
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [])
-    assert unconfirmed.released_bytes == batch.wire_bytes()
+    assert unconfirmed.released_bytes == batch.wire_bytes

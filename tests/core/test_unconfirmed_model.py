@@ -66,7 +66,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
     def let_go(self, told: Told) -> None:
         if not any(told.owed):
             self.told.remove(told)
-            self.released_bytes += told.batch.wire_bytes()
+            self.released_bytes += told.batch.wire_bytes
 
     def say(self, told: Told, queue: str, indexes: list[int], rejects: bool) -> None:
         for index in indexes:

@@ -58,12 +58,11 @@ def test_only_the_listed_transitions_happen(state: State, event: str) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_channel_is_free_in_one_state_and_ends_from_every_state(state: State) -> None:
+def test_a_channel_ends_from_every_state(state: State) -> None:
     waiting = waiting_in(state)
-    assert waiting.is_free() == (state is State.FREE)
     assert waiting.is_routing() == (state in (State.ROUTING, State.COMMIT_ROUTING))
     waiting.end()
-    assert (waiting.state, waiting.method, waiting.has_ended()) == (State.ENDED, None, True)
+    assert (waiting.state, waiting.method) == (State.ENDED, None)
 
 
 def test_a_command_is_remembered_until_it_is_answered() -> None:
@@ -78,7 +77,7 @@ def test_a_command_is_remembered_until_it_is_answered() -> None:
     waiting.wait_for_outlet()
     assert waiting.method is None
     waiting.outlet_opened()
-    assert waiting.is_free()
+    assert waiting.state is State.FREE
 
 
 def test_a_commit_goes_on_when_a_part_of_it_is_routed() -> None:
@@ -86,4 +85,4 @@ def test_a_commit_goes_on_when_a_part_of_it_is_routed() -> None:
     waiting.routed()
     assert waiting.state is State.COMMIT
     waiting.committed()
-    assert waiting.is_free()
+    assert waiting.state is State.FREE

@@ -94,7 +94,7 @@ def queue_definition(broker: leveret.Broker, name: str) -> QueueDefinition:
 
 
 def queue_actor(broker: leveret.Broker, name: str) -> Ref:
-    return queue_definition(broker, name).handle  # type: ignore[return-value]
+    return queue_definition(broker, name).handle
 
 
 def inside(actor: Ref) -> Any:
