@@ -1,8 +1,9 @@
 """All messages that actors send each other.
 
 Immutable, and in batches: one message per socket read and target, never one per AMQP message. In
-the order of a publish's life, then of a delivery's, then the commands. Queues are named by their
-QueueDefinition, channels by their actor reference.
+the order of a publish's life, then of a delivery's, then the commands. Each docstring begins with
+sender -> receiver. Messages name a queue by its QueueDefinition, a channel by its actor reference.
+docs/ARCHITECTURE.md shows the way of a publish, a delivery, an ack and a declare through them.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from ..storage.journal.identity_runs import Identities
 
 Ref = ActorRef[Any]
 
-# --- Transport -> Reader; the bytes of a socket read are told as they are
+# --- Transport -> Reader; the bytes of a socket read are a message of their own
 
 
 class ConnectionLost(NamedTuple):
-    """The socket is closed, whoever closed it."""
+    """Transport -> Reader: the socket is closed, whoever closed it."""
 
     reason: str
 
 
 class WriteBuffer(NamedTuple):
-    """The transport's write buffer has run over its high mark, or is empty enough again."""
+    """Transport -> Reader -> Writer: the write buffer is over its high mark, or has room again."""
 
     is_full: bool
 
@@ -90,20 +91,20 @@ class AlarmCleared(NamedTuple):
 
 
 class Input(NamedTuple):
-    """The input of one read: publishes, then acks."""
+    """Reader -> Channel: the input of one read, publishes, then acks."""
 
     channel_input: ChannelInput
 
 
 class Command(NamedTuple):
-    """A method for the channel; `window_bytes` are given back when it is carried out."""
+    """Reader -> Channel: a method. `window_bytes` return to the window when it is carried out."""
 
     method: Method
     window_bytes: int = 0
 
 
 class OversizedPublish(NamedTuple):
-    """A publish above the size limit, whose body was not kept."""
+    """Reader -> Channel: a publish above the size limit, whose body the decoder has dropped."""
 
     body_bytes: int
     is_immediate: bool
@@ -113,7 +114,7 @@ class OversizedPublish(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Messages for a queue: the batch and the indexes that are the queue's."""
+    """Channel, DeadLetterPublisher -> Queue: messages, as a batch and the queue's own indexes."""
 
     channel: Ref
     batch: Batch
@@ -121,7 +122,7 @@ class Publish(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Persistent messages of a durable queue, to be on disk before they are confirmed."""
+    """Queue -> Journal: persistent messages of a durable queue, confirmed when on the disk."""
 
     queue: Ref
     queue_id: int
@@ -136,7 +137,7 @@ class Append(NamedTuple):
 
 
 class Persisted(NamedTuple):
-    """These appends of one queue have been through fdatasync."""
+    """Journal, Disk -> Queue: these appends of the queue have been through fdatasync."""
 
     appends: Sequence[Append]
 
@@ -193,14 +194,16 @@ class DiskHasRoom(NamedTuple):
 
 
 class Confirm(NamedTuple):
-    """A queue has these messages: (batch, indexes) pairs."""
+    """Queue -> Channel, DeadLetterPublisher: it has these messages, as (batch, indexes) pairs."""
 
     queue: QueueDefinition
     items: Sequence[tuple[Batch, Indexes]]
 
 
 class Reject(NamedTuple):
-    """A queue will not have these messages: its limits say so, it failed or was deleted.
+    """Queue -> Channel, DeadLetterPublisher: it refuses these messages.
+
+    Its limits say so, it failed or was deleted.
 
     `reason` is for the trace: AMQP cannot carry it. `is_for_now`: the queue has no objection, and
     would take them once there is room on the disk.
@@ -220,7 +223,7 @@ class Absorbed(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Messages for one consumer."""
+    """Queue -> Channel: messages for one consumer."""
 
     consumer: Consumer
     deliveries: Sequence[Delivery]
@@ -396,13 +399,13 @@ class ChannelDown(NamedTuple):
 
 
 class ReportStatus(NamedTuple):
-    """How many messages are ready, how many consumers there are; answered with Status."""
+    """Channel, Control -> Queue: how many messages and consumers? Answered with Status."""
 
     reply_to: Ref
 
 
 class Status(NamedTuple):
-    """A queue's counts."""
+    """Queue -> Channel, Control, Broker: its counts."""
 
     queue: QueueDefinition
     message_count: int
@@ -413,13 +416,13 @@ class Status(NamedTuple):
 
 
 class Purge(NamedTuple):
-    """Drop the ready messages; answered with Purged, once that is on disk."""
+    """Channel -> Queue: drop the ready messages; answered with Purged, once that is on disk."""
 
     reply_to: Ref
 
 
 class Purged(NamedTuple):
-    """So many messages were dropped."""
+    """Queue, or for it Journal or Disk -> Channel: so many messages were dropped."""
 
     message_count: int
 
@@ -551,7 +554,7 @@ class ReportChannel(NamedTuple):
 
 
 class ChannelReport(NamedTuple):
-    """A channel's counts, by their names."""
+    """Channel -> Control: its counts, by their names."""
 
     channel: Ref
     counts: dict[str, object]

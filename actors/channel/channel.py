@@ -242,6 +242,7 @@ class Channel(LoopActor):
                 self._commands.outlet_opened()
                 self._handle_held_back()
             else:
+                # The answer of the broker or a queue to what Commands asked.
                 self._commands.answered(message)
                 self._handle_held_back()
         except AmqpError as error:

@@ -4,10 +4,9 @@ Duties: header and handshake; decoding; handing every channel its part of each r
 client did wrong into connection.close or channel.close, in one place; heartbeats that do not come;
 the stop of reading when the broker is not keeping up. Parent of its channels and of its writer.
 
-The channels of one connection, by number: the part of the reader that opens and feeds them.
-
-A number is free, open, or closing: between a channel.close that the broker has written and its
-close-ok, the broker drops the input that the client had sent before it heard of the close.
+`ConnectionChannels` opens and feeds the channels of the connection. A channel's number is free,
+open, or closing: between a channel.close that the broker has written and its close-ok, the broker
+drops the input that the client had sent before it received the close.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Requests of the command line and of HTTP clients to a running broker.
 
-Sockets are opened by node/listening/. Begin with control.py or http_connection.py.
+node/listening/ opens the sockets. The command line comes through the control socket (control.py),
+HTTP clients through http_connection.py; a new HTTP resource is a row of http_resources.py.
 """

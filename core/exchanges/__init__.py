@@ -1,4 +1,5 @@
 """The exchange types, and the routing table of a vhost.
 
-A new type: a module like topic.py, and its name in table.py. Begin with exchange.py.
+A new type is a module like direct.py and a name in `BUILT_TYPES` of table.py; headers.py shows one
+that routes by headers. Begin with exchange.py.
 """

@@ -5,7 +5,8 @@ once is one event with ranges. `LIFECYCLE` has the others: connections, channels
 and the reasons why publishers are not read. They are not sampled: while the trace is on, actors
 write them unless the filter excludes their connection, user or queue.
 
-A test compares docs/TRACE.md with this table, and every line that a broker writes with it.
+Tests compare docs/TRACE.md and `kinds.py`, which has the fields in the same order, with this table,
+and every line that a broker writes with it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 It belongs to one caller, which hands it what queues want kept, then calls `commit` once for all of
 it, then tells the queues: group commit without a timer. It has no thread and no clock, and touches
-the disk through `Files` only. A commit may be run on another thread (`journal.py`).
-docs/JOURNAL.md draws the files.
+the disk through `Files` only. Another thread may run a commit, as
+actors/disk/journal.py does with large ones. docs/JOURNAL.md draws the files.
 
 - A batch's wire bytes are written once, with the first `append` of it; each queue's entries are a
   short record that refers to the batch by number.
@@ -13,7 +13,7 @@ docs/JOURNAL.md draws the files.
 - A segment that is full is synced before the next one is created, so a torn tail is possible in
   the last segment only.
 - A write that meets a full disk is cut back to the commit before it, and `go_back` says which
-  appends are lost by that. The other records are kept and written later (`shortage.py`).
+  appends are lost by that. The other records are kept and written later (storage/shortage.py).
 - Any other error of the disk is final: nothing is known of what it left behind, so every later call
   raises, and the process is to exit without a confirm. Only a file that nobody needs any more, and
   that cannot be removed, may stay.
