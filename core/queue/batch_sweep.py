@@ -27,7 +27,6 @@ A queue that takes whole reads, and gives them away whole, counts nothing and is
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -49,6 +48,8 @@ USED_PART: Final = 2
 GONE_PART: Final = 4
 # Sweeps that a message outlives before it is old.
 YOUNG_SWEEPS: Final = 4
+# One for all queues: most are never swept.
+_NO_SWEEPS: Final = (0,) * YOUNG_SWEEPS
 # To look at a row of messages costs as much as to take in so many bytes, or less.
 ROW_BYTES: Final = 1024
 
@@ -89,7 +90,7 @@ class BatchSweep:
         self._row_count = 0
         self._kept_bytes = 0
         # What the next entry was at each of the last sweeps: those below the first are old.
-        self._next_entry_ids = deque([0] * YOUNG_SWEEPS, YOUNG_SWEEPS)
+        self._next_entry_ids = _NO_SWEEPS
 
     def count_arrival(self, batch: Batch, count: int) -> None:
         """The queue has taken that many messages of the batch."""
@@ -133,14 +134,14 @@ class BatchSweep:
                     shares.setdefault(span.batch, []).append((span, remaining))
         self._kept_bytes = sum(self._let_go(batch, held) for batch, held in shares.items())
         self._row_count = row_count
-        self._next_entry_ids.append(next_entry_id)
+        self._next_entry_ids = (*self._next_entry_ids[1:], next_entry_id)
         self.taken_bytes = self.gone_bytes = 0
 
     def run_over_all(
         self, rows: Iterable[Span], deliveries: Iterable[Delivery], next_entry_id: int
     ) -> None:
         """As `run`, and nothing is too new: for what the journal gave back."""
-        self._next_entry_ids[0] = next_entry_id
+        self._next_entry_ids = (next_entry_id, *self._next_entry_ids[1:])
         self.run(rows, deliveries, next_entry_id)
 
     def _may_waste(self, batch: Batch, count: int) -> bool:
