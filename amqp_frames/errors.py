@@ -1,4 +1,4 @@
-"""What a peer did wrong, as the exception that ends its channel or its connection.
+"""A peer's mistake, as the exception that ends its channel or its connection.
 
 Raised by the codec and by core; turned into channel.close or connection.close in one place, the
 actor that owns the channel or the connection. A fault of our own is never one of these.

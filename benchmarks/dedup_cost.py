@@ -1,4 +1,4 @@
-"""What a dedup window costs: rates with and without, memory per remembered message, the start.
+"""Measures a dedup window: rates with and without it, memory per remembered message, the start.
 
     python -m benchmarks.dedup_cost --rounds 5
 

@@ -1,4 +1,4 @@
-"""What expiring messages cost those who publish: a million of them while another client goes on.
+"""Measures how a million expiring messages delay another client that publishes meanwhile.
 
     python -m benchmarks.expiry_cost --rounds 3
 

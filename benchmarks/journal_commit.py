@@ -1,4 +1,4 @@
-"""What the journal costs: commits a second on this disk, and the Python per append.
+"""Measures the journal: commits a second on this disk, and the Python time per append.
 
     python benchmarks/journal_commit.py [DIRECTORY]
 

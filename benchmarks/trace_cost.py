@@ -1,4 +1,4 @@
-"""What the trace costs: durable confirmed publishing with it off, sampled, full, and stalled.
+"""Measures durable confirmed publishing with the trace off, sampled, full, and stalled.
 
     python -m benchmarks.trace_cost --rounds 9
     python -m benchmarks.trace_cost --before ../leveret-f627d91 --rounds 9
@@ -76,7 +76,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn came to: messages a second, the broker's CPU a message, events dropped."""
+    """The figures of one turn: messages a second, the broker's CPU a message, events dropped."""
 
     rate: float
     cpu_us: float

@@ -1,4 +1,4 @@
-"""What one trace event costs the actor that writes it: rendering, and the store into the ring.
+"""Measures how long an actor takes to write one trace event: to render it, and to store it.
 
     python -m benchmarks.trace_event --directory leveret-data
 

@@ -97,7 +97,7 @@ class Recorder:
 
 
 class Trip(NamedTuple):
-    """What one command passed through."""
+    """The files and calls that one command passed through."""
 
     steps: list[Step]
 

@@ -133,7 +133,7 @@ def binding_identity(
     arguments: Table,
     destination_kind: str = TO_QUEUE,
 ) -> BindingIdentity:
-    """What two declarations of one binding have in common."""
+    """The fields that two declarations of one binding have in common."""
     frozen = _frozen_table(arguments) if arguments else ()
     return source, destination_kind, destination, routing_key, frozen
 

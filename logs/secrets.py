@@ -1,4 +1,4 @@
-"""What must not be in a log or a trace, found by its name or by how it looks.
+"""Finds secrets, by name or by form, so that no log and no trace shows them.
 
 Clients put things where they do not belong: an address with its password as the name of a virtual
 host, a login that is no frame. The log quotes what they sent, so this module searches each quoted

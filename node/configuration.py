@@ -147,7 +147,7 @@ class Configuration:
             )
 
     def unfinished_publishes_limit(self) -> int:
-        """What unfinished_publishes_bytes_max says, or stands for."""
+        """The setting unfinished_publishes_bytes_max, or the value that its 0 stands for."""
         default = self.message_size_max_bytes + UNFINISHED_SPARE_BYTES
         return self.unfinished_publishes_bytes_max or default
 

@@ -16,7 +16,7 @@ from .storage.catalog import Catalog
 def open_accounts(
     catalog: Catalog, default_user: str, default_password: str, password_hash_cost: int
 ) -> Accounts:
-    """What the catalog holds; a catalog without accounts is first given the default user.
+    """The catalog's accounts; a catalog without any gets the default user first.
 
     Only once: a default user whom somebody has deleted stays away.
     """

@@ -1,4 +1,4 @@
-"""What `leveret serve` does at each signal.
+"""The handling of signals in `leveret serve`.
 
 SIGTERM and SIGINT stop it; a second one of these ends it at once, whatever it is doing, because the
 kernel does that by itself. SIGHUP renews the certificates of TLS; it also comes when the terminal

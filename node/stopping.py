@@ -68,7 +68,7 @@ class StopClock:
 
 
 class OpenFiles:
-    """What a node has open, in the order in which it was opened; closed in the opposite one."""
+    """The resources that a node has opened, which it closes in the opposite order."""
 
     def __init__(self) -> None:
         self._closers: dict[str, Callable[[], object]] = {}

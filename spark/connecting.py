@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def parameters(
     options: ConnectionOptions, address: Address, client_properties: Mapping[str, str]
 ) -> pika.ConnectionParameters:
-    """What pika needs to connect to this address, once: who reconnects, and when, is up to us."""
+    """pika's parameters to connect to this address once, because the caller decides on retries."""
     brokers = options.brokers
     timeout_s = options.connect_timeout_ms / 1000
     return pika.ConnectionParameters(

@@ -1,4 +1,4 @@
-"""What pika raises, as one line for people, and whether another connection could mend it.
+"""Describes pika's exceptions in one line, and says whether another connection could help.
 
 An outage passes: a broker that is not there, or that goes down (reply codes 320 and 541). A broker
 that closes with any other reply code gives its verdict on what it was asked for, such as 403 for a

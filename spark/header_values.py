@@ -65,7 +65,7 @@ def readable(text: str) -> str:
 
 
 def _plain(field: Field) -> Any:
-    """What JSON can have."""
+    """A value of JSON."""
     kind, value = field
     if kind == "table":
         assert isinstance(value, dict)

@@ -68,7 +68,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def parse_short_string(text: str) -> str:
-    """What AMQP has one octet for the length of."""
+    """A text of at most 255 octets: AMQP stores its length in one octet."""
     if len(text.encode()) > SHORT_STRING_BYTES_MAX:
         raise OptionError(f"has more than {SHORT_STRING_BYTES_MAX} octets")
     return text
@@ -139,7 +139,7 @@ _CONNECTION: Final[dict[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """What reading and writing have in common."""
+    """The options that reading and writing have in common."""
 
     brokers: Brokers = field(default=Brokers((Address("localhost", 5672),)))
     heartbeat_s: int = _option(60, whole_number(0, SHORT_MAX))

@@ -88,7 +88,7 @@ def describe_failure(fault: str) -> str:
 
 
 def settings_of(master: str, memory: str) -> dict[str, str]:
-    """What a session of the command line is started with."""
+    """The settings of the Spark session of the command line."""
     settings = {**SETTINGS, "spark.driver.memory": memory}
     settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
     if master.startswith("local"):

@@ -1,4 +1,4 @@
-"""What `leveret spark trace-report` does: one session, the trace read once and kept, all questions.
+"""The command `leveret spark trace-report`: one session, which reads the trace once.
 
 This module stands beside the package `traces`, which imports PySpark, and can be imported without
 PySpark, so that the session can say that it is missing.

@@ -25,7 +25,7 @@ DROP_OPTION: Final = "--drop-unmatched-messages"
 
 
 class CatalogClaims(NamedTuple):
-    """What the catalog says of itself and of its journal."""
+    """The catalog's claims about itself and its journal."""
 
     queue_ids: Set[int] = frozenset()
     # Of the queues: their names, for reports.
@@ -47,7 +47,7 @@ class CatalogClaims(NamedTuple):
 
 
 class JournalClaims(NamedTuple):
-    """What the journal says of the catalog."""
+    """The journal's claims about the catalog."""
 
     # Are there segments with another directory id than the catalog's?
     has_foreign: bool
@@ -91,7 +91,7 @@ def contradictions(catalog: CatalogClaims, journal: JournalClaims) -> list[str]:
 
 
 def refusal(catalog_path: str, journal_path: str, proofs: list[str], dropped: str) -> str:
-    """What the operator is told."""
+    """The refusal, in words for the operator."""
     return (
         f"catalog {catalog_path} and journal {journal_path} do not belong together: "
         f"{'; '.join(proofs)}. Nothing was changed: put back the catalog and the journal that were "

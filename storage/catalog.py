@@ -596,7 +596,7 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
 
 
 def read_claims(path: Path, *, may_be_new: bool) -> CatalogClaims:
-    """What the catalog claims; a missing or empty one counts as new, if it may be new.
+    """The catalog's claims; a missing or empty one counts as new, if it may be new.
 
     StorageError if it is damaged, newer or in use.
     """

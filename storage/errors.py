@@ -1,4 +1,4 @@
-"""What can keep a data directory from being used: errors of one line, for the operator."""
+"""Errors of one line, for the operator, that keep a data directory from being used."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ STEPS: Final = 8
 
 
 class Purpose(Enum):
-    """What room is needed for; its value is how many steps it leaves to others."""
+    """The purpose of needed room; its value is how many steps it leaves to others."""
 
     # Durable queues, bindings, users. A program may declare without an end.
     CATALOG = 6
@@ -57,7 +57,7 @@ class Reserve:
 
     @property
     def missing_bytes(self) -> int:
-        """What it lacks: where that is free, it is free for the reserve."""
+        """The bytes that the reserve lacks and may claim from the free space."""
         return max(0, self._step_bytes * STEPS - self.size_bytes)
 
     def give_up(self, purpose: Purpose) -> bool:

@@ -1,4 +1,4 @@
-"""What a journal has yet to write once its disk has room again.
+"""The records that a journal has yet to write once its disk has room again.
 
 While the disk is full nothing is appended, but consumers go on: what they settle and are given is
 kept here, in memory, as few ranges, so that it needs little room when it is written. To lose it

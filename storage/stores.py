@@ -68,7 +68,7 @@ class Stores:
 
     @property
     def recovered(self) -> Recovered:
-        """What the journal holds."""
+        """The recovered content of the journal."""
         return self._recovery.recovered
 
     def open_catalog(self) -> Catalog:
@@ -124,7 +124,7 @@ def open_catalog_alone(directory: DataDirectory, new_directory_id: bytes) -> Cat
 
 
 def _glance(files: Files, journal_path: str, claims: CatalogClaims) -> JournalClaims:
-    """What headers, the newest segment and `synced` say of the catalog."""
+    """The facts of headers, of the newest segment and of `synced` about the catalog."""
     survey = Survey(files, journal_path, claims.directory_id, Report())
     slots = read_synced(files, journal_path)
     synced = slots.farthest

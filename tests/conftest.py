@@ -100,7 +100,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> LogLines:
-    """What is logged by the brokers of fixtures that are made from now on: ask for it before."""
+    """The log of brokers that later fixtures start, so a test must ask for it before them."""
     lines = LogLines()
     monkeypatch.setattr(sys, "stderr", lines.stream)
     return lines

@@ -1,4 +1,4 @@
-"""What is installed is the package `leveret` and nothing else, and it works on its own."""
+"""The installation contains the package `leveret` and nothing else, and works on its own."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ class Consuming:
         offer_credit(self._channel, self._credit, queues)
 
     def counts(self) -> dict[str, object]:
-        """What a report says of the consuming half."""
+        """The channel's counts of consumers and deliveries, for a report."""
         return {
             "prefetch": self._prefetch,
             "global_prefetch": self._credit.limit,

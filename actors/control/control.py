@@ -94,7 +94,7 @@ def _parsed(line: bytes) -> tuple[str, dict[str, object]]:
 
 
 def _shown(arguments: dict[str, object]) -> dict[str, object]:
-    """What the log may say of a request."""
+    """The arguments of a request that the log may show."""
     return {name: arguments[name] for name in ("user", "vhost") if name in arguments}
 
 

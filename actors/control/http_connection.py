@@ -198,7 +198,7 @@ class HttpConnection(LoopActor):
 
 
 class HttpListener:
-    """What all connections share. Not an actor: it is called by the event loop only."""
+    """The state that all HTTP connections share. Not an actor: only the event loop calls it."""
 
     def __init__(self, context: NodeContext, limits: HttpLimits) -> None:
         self.context = context

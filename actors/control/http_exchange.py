@@ -124,7 +124,7 @@ class HttpExchange:
         return HttpRequest(self._head.method.decode(), path, *self._credentials, bytes(self._body))
 
     def go_on(self) -> bytes:
-        """What a client waits for before it sends the body, if it does."""
+        """The interim response 100, if the client waits for it before it sends the body."""
         if not self._http.they_are_waiting_for_100_continue:
             return b""
         return self._send(h11.InformationalResponse(status_code=100, headers=[]))

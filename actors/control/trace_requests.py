@@ -1,4 +1,4 @@
-"""What a person may ask of a running broker's trace: on, off, status; all answer the status."""
+"""The requests about a running broker's trace: on, off, status. All answer with the status."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ DISK_THREAD_BYTES_MIN = 512 * 1024
 
 
 class Room(NamedTuple):
-    """What the journal does about room on its disk."""
+    """The journal's budget of written bytes, and its reserve of free space on the disk."""
 
     # Says when the journal has written so much that somebody is to look at the disk.
     budget: DiskBudget

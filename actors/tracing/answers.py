@@ -1,4 +1,4 @@
-"""What a channel writes into the trace when queues answer it, and when it answers its publisher.
+"""A channel's trace events about the answers of queues and its own answers to its publisher.
 
 A queue's confirm reaches the channel; when no queue owes a publish any more its answer waits until
 the channel's mailbox is empty, so that one frame answers many (RabbitMQ's record_confirms and

@@ -1,4 +1,4 @@
-"""What a channel writes into the trace beside the hops of messages: its life, and what it does.
+"""A channel's trace events beside the hops of messages: its opening, its consumers, its end.
 
 Such events are few, and not sampled: they are written while the trace is on, if the filter does not
 leave out their connection, user or queue.

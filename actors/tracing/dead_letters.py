@@ -1,4 +1,4 @@
-"""What the publisher of dead letters writes into the trace: which message became which letter.
+"""The trace events of the publisher of dead letters: which message became which letter.
 
 A letter is traced if its original is: what its queues do with it is then told of like the hops of
 any other message. That the original is settled is its own queue's to say, when it has heard that

@@ -1,4 +1,4 @@
-"""What queues and the journal write into the trace at their hops.
+"""The trace events of queues, of the journal and of the broker actor.
 
 `Batch.traced` says which messages of a batch are traced. It is chosen once, by the channel that
 published them or by recovery, so every hop but the first costs one look at it.

@@ -1,4 +1,4 @@
-"""What a channel writes into the trace at its hops, and what its reader brought it."""
+"""A channel's trace events about publishes and deliveries, the read of a publish included."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class Assembly:
             self._unfinished.reserve(end - start, len(self._wire))
 
     def oversized(self, channel_number: int) -> Oversized:
-        """What there is to say of a message that was too large to be kept."""
+        """The size of a message that was too large to be kept, and whether it was immediate."""
         return Oversized(channel_number, self.oversized_bytes, bool(self._key[-1] & IMMEDIATE))
 
     def batch(self, channel_number: int) -> Batch:

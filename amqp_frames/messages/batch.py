@@ -119,7 +119,7 @@ class Acks:
 
 
 class ChannelInput:
-    """What one read brought one channel between two other methods: publishes, then acks.
+    """A channel's publishes, then its acks, of one read, between two other methods.
 
     Publishes stand before acks whatever their order on the wire was: outside tx nothing can
     tell the difference, and a republished message is on its way before its original is settled.

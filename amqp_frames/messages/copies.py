@@ -143,7 +143,7 @@ def with_properties(batch: Batch, properties: Mapping[int, bytes]) -> Batch:
 
 
 class NewHead(NamedTuple):
-    """What stands before the body of a message that is published anew."""
+    """The frames before the body of a message that is published anew."""
 
     # Exchange and routing key, as short strings, and the octet of the bits.
     key: bytes

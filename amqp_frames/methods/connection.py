@@ -144,7 +144,7 @@ class ChannelFlow(Method):
 
 @method(20, 21)
 class ChannelFlowOk(Method):
-    """What channel.flow asked for is so."""
+    """The state that channel.flow asked for is in effect."""
 
     active: Bit = True
 

@@ -1,4 +1,4 @@
-"""What a channel waits for before it handles its client's next message: one state, one table.
+"""The states in which a channel holds back its client's next message, with their transitions.
 
 A channel handles its client's messages one after the other. While an answer is awaited, a
 basic.get waits for the socket, publishes are routed in steps or a commit is carried out, the

@@ -132,7 +132,7 @@ _CLIENT_NAMES = ("product", "version", "connection_name")
 
 
 class Limits(NamedTuple):
-    """What connection.tune offers; 0 is no limit, the heartbeat is in seconds."""
+    """The limits that connection.tune offers; 0 is no limit, the heartbeat is in seconds."""
 
     frame_max_bytes: int
     channel_max: int
@@ -223,7 +223,7 @@ class Handshake:
 
     @property
     def connection_name(self) -> str:
-        """What the client calls its connection, cut to a length for people; empty if nothing."""
+        """The name that the client gave its connection, cut to a readable length; empty if none."""
         named = self.client_properties.get("connection_name")
         if named is None:
             return ""

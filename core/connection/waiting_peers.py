@@ -140,7 +140,7 @@ def _size(crowd: tuple[WaitingPeers[Any], object]) -> int:
 
 
 def network_of(host: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits; of IPv4 written in it, that."""
+    """The key of one address: of IPv6 the network of 64 bits or the IPv4 address mapped into it."""
     if ":" not in host:
         return host
     try:

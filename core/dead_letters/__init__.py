@@ -1,4 +1,4 @@
-"""What becomes of messages that leave a queue other than by an ack.
+"""Dead letters: messages that leave a queue other than by an ack.
 
 Begin with letters.py.
 """

@@ -1,4 +1,4 @@
-"""What a message's headers say of its deaths, as RabbitMQ 3.10 writes it.
+"""The headers that record a message's deaths, as RabbitMQ 3.10 writes them.
 
     x-death  array of tables, newest first, one for each queue and reason:
              count long, reason, queue, time timestamp (seconds), exchange, routing-keys array,

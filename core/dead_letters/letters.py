@@ -291,7 +291,7 @@ class DeadBatch(NamedTuple):
 
 
 class _Rewritten(NamedTuple):
-    """What dead messages with one key and the same properties become."""
+    """The letters made of dead messages that have one key and the same properties."""
 
     head: NewHead
     queues: tuple[QueueDefinition, ...]

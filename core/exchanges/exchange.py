@@ -1,4 +1,4 @@
-"""What every exchange has: its definition and its bindings. Types differ in how they route.
+"""The base class of exchanges: a definition and bindings. Types differ in how they route.
 
 One subclass per type, in a file of its own. Bindings are kept here by their identity, so that
 "is it bound already" and "was that the last one" are the same for all types; a subclass keeps

@@ -44,7 +44,7 @@ _ANYTHING: Final[_PatternKey] = (frozenset(), True)
 
 
 class _Pattern:
-    """What some bindings ask for in common, and where they lead."""
+    """The headers that some bindings require in common, and their destinations."""
 
     __slots__ = ("criteria", "destinations", "found_under", "needs_all")
 

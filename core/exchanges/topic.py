@@ -206,7 +206,7 @@ class _Words:
         self._ends: dict[str, list[int]] = {}
 
     def ways_from(self, position: int) -> tuple[str | None, ...]:
-        """What patterns may have at the one position to be matched."""
+        """The words that patterns may have at the one position to be matched."""
         if position < len(self._words):
             return self._words[position], ONE_WORD, ANY_WORDS
         return ANY_WORDS, None

@@ -1,4 +1,4 @@
-"""What the properties of a publish ask of the broker: checks, and further routing keys.
+"""Reads the properties of a publish that concern the broker: checks, and further routing keys.
 
 Only messages that the batch lists as flagged come here. The checks come in RabbitMQ's order, with
 its words (rabbit_channel, basic.publish; rabbit_basic, header_routes). The headers CC and BCC, each

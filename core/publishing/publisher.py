@@ -79,7 +79,7 @@ def _tagged(batch: Batch, index: int, seq_no: int) -> bytes:
 
 
 class Routed(NamedTuple):
-    """What to do with a batch: write `frames`, tell each queue its indexes, then fail if `error`.
+    """A routed batch: write `frames`, tell each queue its indexes, then raise `error` if any.
 
     Messages from the first error on are not published: `message_count` are before it. What queues
     are told are indexes into `batch`: the batch that was routed, or a copy in which properties that

@@ -106,7 +106,7 @@ class Route(NamedTuple):
 
 
 class RouteMemory:
-    """What the kept routes of a node take up together."""
+    """The memory that all kept routes of a node use together."""
 
     def __init__(self, bytes_max: int = ROUTES_KEPT_BYTES_MAX) -> None:
         self.used_bytes = 0

@@ -132,7 +132,7 @@ class _Pending:
 
 
 class Unconfirmed:
-    """What one channel waits for, and what it may now answer.
+    """The publishes of one channel that queues owe a confirm, and those it may answer now.
 
     `confirmed` and `rejected` are ranges of seq_nos to be answered; the channel takes and clears
     them. `released_bytes` counts the wire bytes of batches that no queue owes any of.

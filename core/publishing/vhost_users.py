@@ -1,4 +1,4 @@
-"""What the connections of one user to one vhost have in common: what he may do, and his routes.
+"""The state that all connections of one user to one vhost share: permissions and kept routes.
 
 Made for the first of them and dropped with the last. What it keeps are answers to questions that
 clients make up, names and routing keys, so each connection with its own could fill the memory.

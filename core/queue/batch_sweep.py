@@ -1,4 +1,4 @@
-"""What a queue keeps of the reads that its messages came in: not much more than the messages.
+"""Releases reads of which a queue uses little, so that it keeps little more than its messages.
 
 A span keeps its batch, and a batch its whole read, of which the queue's share may be small: the
 rest went to other queues, or to other channels, or has been acked. So the queue counts bytes of
@@ -199,7 +199,7 @@ _OWN_REFERENCES: Final = _own_references()
 
 
 def _used_bytes(span: Span, parts: Sequence[tuple[int, int]]) -> int:
-    """What these positions take up; of a whole row it is remembered, as most rows stay whole."""
+    """The bytes of these positions; for a whole row they are kept, because most rows stay whole."""
     batch, indexes = span.batch, span.indexes
     if parts[0] != (0, len(indexes)):
         return sum(_bytes_of(batch, indexes[low:high]) for low, high in parts)

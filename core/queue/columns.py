@@ -1,4 +1,4 @@
-"""What the parts of a queue read of messages: columns, by index into a batch.
+"""The columns that the parts of a queue read of messages, by index into a batch.
 
 The one place in core/queue/ that knows how to find a property of a message. A part asks here and
 never looks at wire bytes, so that a batch may one day be a place on the disk.

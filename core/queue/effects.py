@@ -1,4 +1,4 @@
-"""What a queue's rules ask of its actor: a call says what must be done, and does none of it."""
+"""The effects that a queue's rules return and its actor carries out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELIVERY_LIMIT: Final = "delivery_limit"
 
 
 class Deduplicated(NamedTuple):
-    """What a window for duplicates has to say about a publish; indexes ascend."""
+    """The division of a publish by a window for duplicates; indexes ascend."""
 
     # Aligned with the appended messages: b"" for one that carries no identity. Empty if none does.
     identities: Sequence[bytes]
@@ -32,7 +32,7 @@ class Deduplicated(NamedTuple):
 
 
 class Effects:
-    """What a queue's actor must do after a call, in the order of the fields."""
+    """The effects of a call, which the queue's actor carries out in the order of the fields."""
 
     __slots__ = (
         "_last_runs",

@@ -1,4 +1,4 @@
-"""What a queue has delivered and not got back: the queue's side of a delivery.
+"""The messages in flight of a queue: the queue's side of its deliveries.
 
 A Delivery is one row of messages handed to one channel in one go. The channel names parts of it
 by position when they are acked or requeued; the rest of it is kept here in ranges, so that a

@@ -23,7 +23,7 @@ from .ready import Ready
 
 
 class Limits(NamedTuple):
-    """What a queue may hold; None: no limit."""
+    """The limits of a queue; None: no limit."""
 
     # Ready messages, and bytes of the bodies of these.
     ready_max: int | None = None

@@ -222,7 +222,7 @@ def check_same_queue(
 
 
 class Plan(NamedTuple):
-    """What a command will change, and what its answer is made of.
+    """The changes of a command, and the definitions that it is about.
 
     changes: all steps, for the table; empty if the command changes nothing
     catalog: those of them that must be committed first
@@ -623,7 +623,7 @@ class Topology:
 
 
 def plan_method(topology: Topology, method: Method, connection: object) -> tuple[Plan, Method]:
-    """What to change, and what to answer when that is done; AmqpError if it cannot be."""
+    """The plan of a command and the answer after it; AmqpError if it cannot be carried out."""
     match method:
         case QueueBind():
             plan = topology.prepare_bind(

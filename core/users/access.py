@@ -1,4 +1,4 @@
-"""What one connection may do in the vhost that it opened.
+"""The permissions of one connection in the vhost that it opened.
 
 A permission is three patterns over the names of exchanges and queues: `configure` to declare and
 delete, `write` to put something in, `read` to take something out. As in RabbitMQ a pattern is

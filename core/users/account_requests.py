@@ -1,4 +1,4 @@
-"""What a person asks for about accounts, by name and arguments, as changes.
+"""Translates requests about accounts, by name and arguments, into changes.
 
 The same requests are carried out by a running broker, which hears them through its control
 socket, and by the command line on a data directory that no broker uses.

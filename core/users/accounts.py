@@ -37,7 +37,7 @@ class User(NamedTuple):
 
 
 class Permission(NamedTuple):
-    """What a user may do in a vhost: three regular expressions over names of resources."""
+    """A user's permissions in a vhost: three regular expressions over names of resources."""
 
     user: str
     vhost: str
@@ -212,7 +212,7 @@ class Accounts:
 
 
 def default_accounts(user: str, password_hash: str) -> AccountChanges:
-    """What a new node has: one vhost, and one user who may do everything in it."""
+    """The accounts of a new node: one vhost, and one user who may do everything in it."""
     return (
         AddVhost(DEFAULT_VHOST),
         PutUser(User(user, password_hash, (ADMINISTRATOR,))),

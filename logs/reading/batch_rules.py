@@ -73,7 +73,7 @@ class BatchRules:
         self._appended: set[int] = set()
 
     def finished(self) -> list[Past] | None:
-        """What to remember of a batch with which nothing more is to happen; None if it goes on."""
+        """The facts to remember of a batch to which nothing more can happen; None if more can."""
         if self._appended or self._late:
             return None
         for queue in self._queues.values():

@@ -165,7 +165,7 @@ class ChannelRules:
             self.unjudged += self._known.missing(said).count()
 
     def _close(self, line: Line) -> None:
-        """What it had not answered it never will, and says so; its number may be used again."""
+        """End the channel: its unanswered publishes stay so, and its number may be used again."""
         silent = Spans(self._open)
         silent.remove(line["seq_no"])
         self._fault(line, silent, "never answered nor given up")

@@ -128,7 +128,7 @@ class TraceCheck:
         self.faults.append(sentence(line, text))
 
     def notes(self, running: Collection[str] = ()) -> list[str]:
-        """What could not be judged, and why; `running` are boots whose broker runs."""
+        """Report what could not be judged, and why; `running` are boots whose broker runs."""
         notes = self.coverage.finish(running).notes()
         missing = unjudged_note(self.channels.unjudged, self.batches.unjudged)
         return [*notes, missing] if missing else notes

@@ -1,4 +1,4 @@
-"""What a trace can tell of each run of the broker, and what it cannot, in sentences.
+"""Describes in sentences which parts of each run of the broker a trace covers.
 
 A trace may be a sample, of some queues only, have lost events, lack its first files, or be cut
 where the broker was killed. An answer from it means something else then, so every reader says so

@@ -157,7 +157,7 @@ def _is_numbering(line: Line) -> bool:
 
 
 def paired(ours: Sequence[list[int]], theirs: Sequence[list[int]], number: int) -> int:
-    """What stands in `theirs` where the number stands in `ours`: the n-th goes with the n-th."""
+    """The n-th number of `theirs`, for the n-th of `ours`."""
     before = 0
     for first, last in ours:
         if first <= number <= last:

@@ -76,7 +76,7 @@ class Follower:
         return [each for each in shown if self._is_wanted_event(each[1]["event"])]
 
     def _is_wanted_event(self, event: str) -> bool:
-        """What the trace says of itself is shown to all: without it, nothing is missing to see."""
+        """Events of the trace about itself are always shown, because they report missing events."""
         events, kind = self._wanted.events, event.partition(".")[0]
         return not events or event in events or kind in events or kind == "trace"
 

@@ -93,7 +93,7 @@ def plain_files(files: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def coverage_of(files: Iterable[Path], running: Collection[str] = ()) -> Coverage:
-    """What the files can tell and what they cannot, without a look at each of their events.
+    """The stretches that the files cover and lack, found without reading each of their events.
 
     The first and last events of each run, and what the trace says of itself, are parsed.
     """
@@ -195,7 +195,7 @@ def ends_within_a_line(path: Path) -> bool:
 
 
 def _lines_of(path: Path, stored: IO[bytes]) -> IO[bytes]:
-    """What the file holds, unpacked."""
+    """The content of the file, unpacked."""
     if path.suffix != PACKED:
         return stored
     unpacked = igzip.IGzipFile(fileobj=stored, mode="rb")  # type: ignore[no-untyped-call]

@@ -228,7 +228,7 @@ def _publisher_s_side(found: Found) -> str:
 
 
 def _late(life: Life) -> str:
-    """What of its life is not there, because it is none of the sample."""
+    """The part of its life that the trace lacks because the sample does not include it."""
     if not life.is_late():
         return ""
     first = life.events[0]
@@ -240,7 +240,7 @@ def _late(life: Life) -> str:
 
 
 def _late_publisher_s_side(found: Found, by_name: dict[str, Line]) -> str:
-    """What its publisher was told, as far as it was told since then."""
+    """The answers that its publisher got since then."""
     if "message.returned" in by_name:
         behind = ", and its own ack was written directly behind the return" if found.seq_no else ""
         return f"Returned because no queue is bound for it and it was mandatory{behind}."
@@ -268,7 +268,7 @@ def _unnumbered(life: Life, key: str) -> str:
 
 
 def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
-    """What its commit was answered, and why."""
+    """The answer to its commit, and why."""
     key = _key(by_name["message.routed"])
     if "message.returned" in by_name:
         how = f"Returned because no queue is bound for {key} and it was mandatory"
@@ -354,7 +354,7 @@ def _owing(life: Life, end: Line | None = None) -> str:
 
 
 def _origin(found: Found) -> str:
-    """What the message was made of, if it is a dead letter itself."""
+    """The message that this one was made of, if it is a dead letter itself."""
     life = found.lives[0]
     for line in life.named("message.dead_lettered"):
         if line["letter_batch"] == life.batch:

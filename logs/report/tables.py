@@ -30,7 +30,7 @@ def summary(figures: TraceFigures) -> str:
 
 
 def rates_title(figures: TraceFigures) -> str:
-    """What the rates are: a sample's messages stand for others."""
+    """Explain the rates: a sample's messages stand for others."""
     estimated = ", estimated from those that are traced" if figures.is_sample else ""
     return f"Messages per second, by queue{estimated}"
 

@@ -46,7 +46,7 @@ class TraceHead:
         self._dropped = 0
 
     def line_before(self, block: bytes) -> bytes:
-        """What a new file that begins with this block begins with; empty if the block says it."""
+        """The first line of a new file before this block; empty if the block has one."""
         first = parsed_line(block[: block.index(b"\n")])
         if first is None or self._started is None or first["event"] == "trace.started":
             return b""

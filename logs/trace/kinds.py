@@ -1,4 +1,4 @@
-"""What kind of value each field of a trace event has: the schema for readers that want columns.
+"""The kind of each field of a trace event: the schema for readers that want columns.
 
 Nobody has to infer it from files, where a field may be missing in the first thousand lines.
 """

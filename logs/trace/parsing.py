@@ -96,7 +96,7 @@ def parsed_line(data: bytes) -> Line | None:
 
 
 def defect(line: Line) -> str:
-    """What an event lacks that readers rely on; empty if it lacks nothing.
+    """The fields that an event lacks and readers rely on; empty if it lacks none.
 
     An event that this version does not know lacks nothing: it is read by none.
     """

@@ -25,7 +25,7 @@ _OVERLAP_BYTES_MAX: Final = 1 << 20
 
 
 class Remains(NamedTuple):
-    """What a ring holds that no process will move any more."""
+    """The events in a ring whose process has ended."""
 
     boot: str
     # Was the trace on when the process ended?
@@ -136,7 +136,7 @@ def _is_event_of(boot: str, data: bytes) -> bool:
 
 
 def _unwritten(remains: Remains, end: bytes) -> list[bytes]:
-    """What the file that ends so does not have; behind it `trace.cut` if the trace was on."""
+    """The events that the file with this end lacks, then `trace.cut` if the trace was on."""
     # The last one is empty, or torn, or lacks nothing but its end.
     written = end.split(b"\n")
     known = frozenset(written)
@@ -157,7 +157,7 @@ def _cut_line(remains: Remains, salvaged: int, last: Line) -> bytes:
 
 
 def _continued(end: bytes, lines: list[bytes]) -> bytes:
-    """What to append to the file that ends so: first the rest of a line that is torn there."""
+    """The bytes to append to the file with this end: first the rest of a torn line."""
     torn = end[end.rfind(b"\n") + 1 :]
     if lines[0].startswith(torn):
         return b"".join(lines)[len(torn) :]

@@ -252,7 +252,7 @@ def _calm_collector() -> None:
 
 
 def _drop_output() -> None:
-    """What standard output did not take would fail again at the end, and change the exit code."""
+    """Discard unwritten output: at the exit it would fail again, and change the exit code."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 

@@ -19,7 +19,7 @@ from ..storage.stores import open_catalog_alone
 
 
 class OfflineAccounts:
-    """What the catalog holds, for as long as the directory is ours."""
+    """The catalog's accounts, for as long as this process holds the directory."""
 
     def __init__(self, catalog: Catalog, accounts: Accounts) -> None:
         self._catalog = catalog

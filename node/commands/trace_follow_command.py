@@ -81,7 +81,7 @@ def follow_command(parsed: argparse.Namespace) -> int:
 
 
 def _tell_coverage(directory: Path) -> None:
-    """What the trace that goes on lacks; each of its files names the filter of the trace."""
+    """The parts that a running trace lacks; each of its files names the filter of the trace."""
     with suppress(TraceFilesError):
         newest = trace_files([directory])[-1:]
         for note in coverage_of(newest, running_boots([directory])).notes():

@@ -1,4 +1,4 @@
-"""What TLS is spoken with: the settings' files, made into a context that the listener uses.
+"""Makes the listener's TLS context from the files that the settings name.
 
 Everything that is wrong with the files is found at the start, before anything listens, and is one
 line that names the setting and the file.

@@ -145,7 +145,7 @@ class ConfirmChannel:
             self._connection.send_encoded(b"".join(pieces))
 
     def events(self, seconds: float) -> list[Confirm | Return]:
-        """What the broker has said; if nothing, wait so long for it.
+        """The broker's answers so far; if there are none, waits so long for one.
 
         ConnectionLost when it is gone and all that it had said has been taken.
         """

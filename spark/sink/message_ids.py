@@ -111,7 +111,7 @@ class NewIds:
 
 
 def message_ids(way: str, place: Place) -> MessageIds:
-    """What the option dedup asks for."""
+    """The source of message ids that the option dedup asks for."""
     if way == "content":
         return ContentIds(place)
     return PositionIds(place) if way == "position" else NewIds()

@@ -24,7 +24,7 @@ class Publish(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """What of a returned message says which publish it was."""
+    """The properties by which a returned message is matched with its publish."""
 
     message_id: str
     exchange: str

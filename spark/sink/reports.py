@@ -1,4 +1,4 @@
-"""What a partition tells the driver about its rows, and what the driver makes of all of them.
+"""Reports of partitions about their rows, and the driver's summary of them.
 
 Each task gives one `Tally` back in its commit message; the sum of them is the event
 `spark.sink.batch` in the log. Tallies are small however many rows there were: latencies are counted
@@ -115,7 +115,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def fields(tally: Tally, samples_max: int) -> dict[str, object]:
-    """What the log says of a batch."""
+    """The fields of a batch for the log."""
     said: dict[str, object] = {name: getattr(tally, name) for name in COUNTS}
     said["confirm_p50_ms"] = tally.latencies.percentile_ms(50)
     said["confirm_p99_ms"] = tally.latencies.percentile_ms(99)

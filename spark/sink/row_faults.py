@@ -1,4 +1,4 @@
-"""What a row may not say: values that AMQP cannot carry, found before anything is published.
+"""Finds values of rows that AMQP cannot carry, before anything is published.
 
 A fault names the column and the rule, never the value: faults are in exceptions and logs, and
 values may be anybody's.

@@ -62,7 +62,7 @@ _LAST: Final = ("delivery_mode", "expiration_ms", "timestamp", "headers", "heade
 
 
 class Shape(NamedTuple):
-    """What rows that differ in body and id only have in common; of what can be published."""
+    """The properties and route that rows share which differ only in body and id."""
 
     exchange: str
     routing_key: str
@@ -176,7 +176,7 @@ class RowEncoder:
         return self._buried(publish, {"x-return-code": code, "x-return-text": text})
 
     def invalid_letter(self, invalid: InvalidRow) -> Publish:
-        """What of an invalid row can be published, for the dead letter exchange."""
+        """The part of an invalid row that can be published to the dead letter exchange."""
         column, what = invalid.fault
         return self._buried(invalid.publish, {"x-invalid-column": column, "x-invalid-reason": what})
 

@@ -46,7 +46,7 @@ class WriteError(PlainError):
 
 @dataclass
 class PartitionReport(WriterCommitMessage):
-    """What a task says when it has ended: all its rows are settled, or it failed for good."""
+    """A task's message at its end: all its rows are settled, or it failed for good."""
 
     place: Place
     attempt: int
@@ -83,7 +83,7 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> W
 
 
 class _Writer:
-    """What both have in common."""
+    """The base of the writers of batches and streams."""
 
     # Is a batch known by its query and number?
     _is_of_stream = False
@@ -214,7 +214,7 @@ def _summary(
     batch: int | None,
     samples_max: int,
 ) -> tuple[dict[str, Any], Tally]:
-    """What the log says."""
+    """The figures of a batch for the log."""
     tally = total(report.tally for report in reports)
     said: dict[str, Any] = {"query": reports[0].place.scope if reports else None, "batch": batch}
     said["partitions"] = len(reports)

@@ -26,7 +26,7 @@ from .reports import ReturnedSample, Tally
 
 @dataclass(frozen=True)
 class Policy:
-    """What happens to rows that the broker returns or nacks; the options of the same names."""
+    """The treatment of rows that the broker returns or nacks; the options of the same names."""
 
     in_flight_max: int = 2000
     in_flight_bytes_max: int = 64 << 20
@@ -267,5 +267,5 @@ class Window:
 
 
 def _size_bytes(publish: Publish) -> int:
-    """What counts against maxInFlightBytes; the names in a method are short."""
+    """The bytes that count against maxInFlightBytes; a method's names are short."""
     return len(publish.body) + len(publish.properties)

@@ -24,7 +24,7 @@ CLIENT_PROPERTIES: Final = {"connection_name": "leveret.spark source", "product"
 
 
 class Share(InputPartition):
-    """What one task drains: so many messages of one queue, numbered from `first`."""
+    """The share of one task: so many messages of one queue, numbered from `first`."""
 
     def __init__(self, address: str, queue: str, first: int, messages: int) -> None:
         super().__init__(None)

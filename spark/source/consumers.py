@@ -1,4 +1,4 @@
-"""What consumes for one run of a streaming query: a thread per broker address, and what they share.
+"""The consumers of one run of a streaming query: a thread per broker address.
 
 The threads live in the process that Spark keeps for a query's source on the driver. Each keeps its
 connection's heartbeats whatever the query does, and holds deliveries unacked (`prefetch` and
@@ -59,7 +59,7 @@ class ChannelName(NamedTuple):
 
 @dataclass(frozen=True)
 class Consuming:
-    """What to consume; `only_present`: no more than is in the queues when it is connected to."""
+    """The queues to consume; `only_present`: no more than they hold at the time of connecting."""
 
     queues: tuple[str, ...]
     prefetch: int
@@ -432,7 +432,7 @@ class ConsumerThread(threading.Thread):
 
 
 def cluster_name(connection: pika.BlockingConnection) -> str | None:
-    """What RabbitMQ calls its cluster; None of a broker that has none."""
+    """The name of RabbitMQ's cluster; None for a broker that has none."""
     # A blocking connection shows only some of what the broker said of itself.
     said = connection._impl.server_properties or {}
     return said.get("cluster_name")
@@ -449,4 +449,4 @@ def _cancelled(address: str, queue: str) -> Callable[[Any], None]:
 
 
 def _nothing() -> None:
-    """What wakes a connection that waits for its socket."""
+    """A callback that only wakes a connection from its wait for the socket."""

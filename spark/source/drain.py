@@ -188,4 +188,4 @@ class Drain:
 
 
 def _nothing() -> None:
-    """What wakes a connection that waits for its socket."""
+    """A callback that only wakes a connection from its wait for the socket."""

@@ -1,4 +1,4 @@
-"""What a stream has been handed and not yet acked: deliveries, and the ranges cut of them.
+"""The unacked deliveries of a stream, and the ranges cut of them.
 
 Spark asks for an end offset, processes the range up to it, and shows by the next start that it has
 been committed; only then may its deliveries be acked. An offset is a count of messages since the
@@ -110,7 +110,7 @@ class HeldRanges(Generic[Channel, Message]):
         return held + sum(each.counts.get(channel, 0) for each in self._ranges)
 
     def held_bytes(self, channel: Channel) -> int:
-        """What the unacked deliveries of this channel take."""
+        """The bytes of this channel's unacked deliveries."""
         return self._channels[channel].held_bytes
 
     @property

@@ -59,12 +59,12 @@ class Received(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What counts against maxBytesPerTrigger."""
+        """The bytes that count against maxBytesPerTrigger."""
         return len(self.body)
 
     @property
     def held_bytes(self) -> int:
-        """What counts against maxHeldBytes: about the memory that it takes."""
+        """The bytes that count against maxHeldBytes: about its size in memory."""
         headers = self.properties.headers
         return MESSAGE_BYTES + len(self.body) + (_table_bytes(headers) if headers else 0)
 

@@ -1,4 +1,4 @@
-"""What must not be in a trace, found by Spark: the rules of `leveret trace check`, and no others.
+"""Runs the rules of `leveret trace check`, and no others, on Spark.
 
 `logs/reading/check.py` has the rules of channels and of batches, each of which needs its own events
 only. So each line goes to the tasks that look after its channel and its batches, where the same
@@ -64,7 +64,7 @@ class Judged(NamedTuple):
     tallies: DataFrame
 
     def notes(self) -> list[str]:
-        """What could not be judged, and why, in the words of `leveret trace check`."""
+        """Report what could not be judged, and why, in the words of `leveret trace check`."""
         found = self.tallies.groupBy("of").agg(F.sum("batch").alias("count")).collect()
         counts = {row["of"]: row["count"] for row in found}
         missing = unjudged_note(counts.get(_CHANNEL, 0), counts.get(_BATCH, 0))
@@ -139,7 +139,7 @@ def _route(frames: Frames) -> Frames:
 
 
 def _judged(told: list[tuple[Place, Line]], begin: Begin) -> Callable[[Frames], Frames]:
-    """What one task does: feed its rows in order to rules that it begins with."""
+    """The work of one task: it feeds its rows in order to the rules."""
 
     def run(frames: Frames) -> Frames:
         views, waiting = Views(), iter([*told, _END])

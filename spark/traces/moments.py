@@ -144,7 +144,7 @@ def _channels(engine: DuckDBPyConnection) -> Iterable[str]:
 
 
 def _task(table: str, work: Work, schema: str) -> Callable[[Batches], Batches]:
-    """What a task does: its rows become a table, and what `work` asks of it its result."""
+    """The work of a task: it makes a table of its rows and returns `work`'s result for it."""
 
     def run(batches: Batches) -> Batches:
         import duckdb

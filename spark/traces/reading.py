@@ -86,7 +86,7 @@ def events_of(lines: DataFrame) -> DataFrame:
 
 
 def status_lines(events: DataFrame) -> list[tuple[Place, Line]]:
-    """What a trace says of itself, and the first and last event of each run, in order: few."""
+    """The few events of a trace about itself, and the first and last of each run, in order."""
     text = F.to_json(F.struct(*[name for name in KINDS if name in events.columns]))
     placed = events.select("boot", "event", F.struct("line", text.alias("text")).alias("told"))
     ends = placed.groupBy("boot").agg(
@@ -104,7 +104,7 @@ def status_lines(events: DataFrame) -> list[tuple[Place, Line]]:
 
 
 def coverage_of(events: DataFrame) -> Coverage:
-    """What the trace can tell of each run, and what it cannot."""
+    """The stretches of each run that the trace covers, and those that it lacks."""
     coverage = Coverage()
     for _place, line in status_lines(events):
         coverage.feed(line)

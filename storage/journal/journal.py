@@ -542,7 +542,7 @@ Handed = HandedAppend | HandedRanges | HandedRemoval | HandedRun
 
 
 class CommitResult(NamedTuple):
-    """What a commit did."""
+    """The result of a commit."""
 
     # Is everything that was handed to the journal before it began on the disk now?
     synced: bool

@@ -1,4 +1,4 @@
-"""What keeps a segment: for every segment, how much in it is live and what its records speak of.
+"""Counts for every segment its live entries, and records which segments its records refer to.
 
 A segment can be removed when
 1. no live entry has its body record or its entries record in it, and

@@ -21,7 +21,7 @@ TORN_HEADER_BYTES_MAX: Final = 64 * 1024
 
 
 class Presence:
-    """What there is in the directory, by what it is. `numbers` are the segments that may count."""
+    """The directory's files by their kind. `numbers` are the segments that may count."""
 
     def __init__(
         self, survey: Survey, synced: Synced | None, catalog: CatalogClaims, report: Report

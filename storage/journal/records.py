@@ -94,7 +94,7 @@ _LINK_AT: Final = _mark.size
 
 
 class Salt(NamedTuple):
-    """What the records of one segment have in common."""
+    """The marker and the seed of all records of one segment."""
 
     marker: int
     seed: int

@@ -136,7 +136,7 @@ class Recovery:
 
     @property
     def known_before(self) -> Synced | None:
-        """What `synced` may say until the next segment is there: what it said before.
+        """The value that `synced` keeps until the next segment is there.
 
         None if it was missing, and must be missed again should the start not go through.
         """
@@ -150,7 +150,7 @@ class Recovery:
         return max((header.epoch for header in self._presence.headers()), default=0)
 
     def journal_claims(self) -> JournalClaims:
-        """What the journal says of the catalog."""
+        """The journal's claims about the catalog."""
         changes = [header.catalog_change for header in self._presence.headers()]
         changes.append(self._catalog_change)
         if self._synced is not None:
@@ -162,7 +162,7 @@ class Recovery:
         return JournalClaims(has_foreign, self._replay.queue_id_max, max(changes), newest)
 
     def unmatched(self) -> str:
-        """What a start with this catalog would drop, for the operator who must decide."""
+        """The messages that a start with this catalog would drop, for the operator."""
         foreign = Replay(frozenset())
         for file in sorted(self._survey.foreign):
             assert file.header is not None
@@ -191,7 +191,7 @@ class Recovery:
         return os.path.join(self._directory, self._survey.segments[number].name)
 
     def names(self) -> dict[int, str]:
-        """What the files of the segments that were read are called."""
+        """The file names of the segments that were read."""
         return {number: self._survey.segments[number].name for number in self._ends}
 
     def _read_bytes(self, number: int, offset: int, length: int) -> bytes:

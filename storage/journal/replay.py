@@ -96,7 +96,7 @@ class RecoveredBlock(Block):
 
 
 class Replay:
-    """What the records read so far say is live."""
+    """The live entries, according to the records read so far."""
 
     def __init__(self, known_queue_ids: Set[int]) -> None:
         self.ledger: SegmentLedger[RecoveredBlock] = SegmentLedger()
@@ -122,7 +122,7 @@ class Replay:
         self._torn_from = torn_from
 
     def take_header(self, header: SegmentHeader) -> None:
-        """What the open segment begins with."""
+        """Apply the header of the open segment."""
         self.next_batch_number = max(self.next_batch_number, header.next_batch_number)
 
     def apply(self, record: Record, offset: int) -> None:

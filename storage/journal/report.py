@@ -1,4 +1,4 @@
-"""What a start found in the journal that an operator should know, with what it cost."""
+"""The findings of a start in the journal that an operator should know, with their losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a segment begins with: a prefix that every format version shares, then the first record.
+"""The begin of a segment: a prefix that every format version shares, then the first record.
 
     prefix   magic "LEVERETJ" 8 | format version u32 | header bytes u32 | CRC-32 of these 16 u32
     record   head (records.py) | kind 1 u8 | present u32 | torn u32 | segment number u64 |
@@ -54,7 +54,7 @@ class JournalVersionError(StorageError):
 
 
 class Prefix(NamedTuple):
-    """What begins a segment in any format version, now and later."""
+    """The first bytes of a segment, in any format version, now and later."""
 
     version: int
     # Where the first record behind the header begins.

@@ -99,7 +99,7 @@ class Hole(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """What the first bytes of a segment say; None where they do not verify."""
+    """The values of a segment's first bytes; None where they do not verify."""
 
     version: int | None
     header: SegmentHeader | None
@@ -294,7 +294,7 @@ class SegmentReader:
 
 
 def _claim(data: bytes, start: int, end: int) -> str:
-    """What a record that does not verify says it is."""
+    """Describe a record that does not verify by its own claims."""
     try:
         record = decode_record(data, start, end)
     except (ValueError, IndexError):

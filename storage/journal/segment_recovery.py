@@ -26,7 +26,7 @@ from .synced_file import Synced
 
 
 class Tail(NamedTuple):
-    """What the newest segment says of itself and of others."""
+    """The newest segment's facts about itself and other segments."""
 
     # Up to here it was synced; maxsize: all of it, for there was a later one.
     synced_end: int = 0
@@ -109,7 +109,7 @@ class EntryTally:
 
 
 class Successor(NamedTuple):
-    """What a later segment's header says of this one."""
+    """The facts about this segment in a later segment's header."""
 
     end: SegmentEnd
     # Entries appended to the journal when the later segment was created.

@@ -49,7 +49,7 @@ class Synced(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """What the two slots say."""
+    """The values of the two slots."""
 
     # The one that names the farthest position; None if there is none, or none verifies.
     farthest: Synced | None
@@ -67,7 +67,7 @@ def encode_slot(synced: Synced) -> bytes:
 
 
 def read_synced(files: Files, directory: str) -> Slots:
-    """What the file says; nothing if the file does not exist.
+    """The values in the file; none if the file does not exist.
 
     StorageError if the file cannot be read.
     """

@@ -28,7 +28,7 @@ INTERVAL_SECONDS = 10.0
 
 
 class Context:
-    """What the watch needs of the node's."""
+    """The part of the node that the watch needs."""
 
     alarm = ""
     is_disk_full = False

@@ -91,7 +91,7 @@ class Bench:
         return found_in(self.directory)
 
     def entries_now(self, copied: Path) -> dict[int, list[int]]:
-        """What a start finds if the process dies at this moment."""
+        """The entries that a start finds if the process dies at this moment."""
         shutil.copytree(self.directory / "journal", copied / "journal")
         return found_in(copied)
 

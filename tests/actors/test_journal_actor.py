@@ -66,7 +66,7 @@ class Bench:
         return append
 
     def heard(self, queue: int) -> list[Any]:
-        """What the queue was told by now."""
+        """The messages that the queue has received by now."""
         answer: list[Any] = self.queues[queue].ask("what?", timeout=TIMEOUT_SECONDS)
         return answer
 

@@ -1,4 +1,4 @@
-"""What waits for the end of a queue that has failed: how long, how much, and for whom."""
+"""Dead letters that wait for the end of a failed queue: how long, how many, and for which."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stranded(
 
 @pytest.fixture
 def wishes(monkeypatch: pytest.MonkeyPatch) -> list[WakeAt]:
-    """What the ticker is told."""
+    """The wishes that the ticker gets."""
     told: list[WakeAt] = []
     monkeypatch.setattr(stranded_letters, "tell", lambda _ticker, wish: told.append(wish))
     return told

@@ -1,4 +1,4 @@
-"""What the decoder's tests share: sessions as bytes, and what was decoded in a form to compare.
+"""Shared by the decoder's tests: sessions as bytes, and decoded events in a form to compare.
 
 Where a read ends decides where batches are cut, and nothing else. So `Decoded` joins what one
 channel sent between two of its methods: all publishes in their order, all acks in theirs.
@@ -81,7 +81,7 @@ class Oversize(NamedTuple):
 
 
 class Between(NamedTuple):
-    """What a channel sent between two of its methods."""
+    """The publishes and acks that a channel sent between two of its methods."""
 
     publishes: list[Message | Oversize]
     acks: list[tuple[int, bool]]
@@ -153,7 +153,7 @@ def decoder(
 
 
 def decoded(pieces: Iterable[bytes], **limits: int) -> Decoded:
-    """What a new decoder makes of these reads."""
+    """The events that a new decoder returns for these reads."""
     reading = decoder(**limits)
     result = Decoded()
     for piece in pieces:
@@ -171,7 +171,7 @@ def byte_by_byte(wire: bytes) -> list[bytes]:
 
 
 def three_ways(wire: bytes, **limits: int) -> Decoded:
-    """What the bytes are decoded to: whole, byte by byte, and with the start of more behind."""
+    """The events of the bytes, decoded whole, byte by byte, and with the start of more behind."""
     whole = decoded([wire], **limits)
     assert decoded(byte_by_byte(wire), **limits) == whole
     # Half a method, of another channel: it completes nothing.

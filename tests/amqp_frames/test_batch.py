@@ -1,4 +1,4 @@
-"""What a batch says of itself."""
+"""The columns and properties of a batch."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def publishes() -> st.SearchStrategy[Publish]:
 
 
 def others() -> st.SearchStrategy[list[bytes]]:
-    """What is no publish, as one frame of one channel."""
+    """Frames of one channel that are no publish."""
     methods = [BasicNack(3), ChannelOpen(), ConfirmSelect(), QueueDeclare(queue="q"), TxCommit()]
     return st.one_of(
         st.builds(ack, st.integers(0, 2**64 - 1), st.booleans(), CHANNELS),

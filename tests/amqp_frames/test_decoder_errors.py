@@ -1,4 +1,4 @@
-"""What breaks the protocol: RabbitMQ's code and words, and what is still heard afterwards."""
+"""Bytes that break the protocol: RabbitMQ's code and words, and which later events still count."""
 
 from __future__ import annotations
 

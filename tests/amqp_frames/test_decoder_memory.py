@@ -1,4 +1,4 @@
-"""What the decoder copies and what it keeps alive: counted in bytes, not in seconds."""
+"""The bytes that the decoder copies and those that it keeps alive, counted, not timed."""
 
 from __future__ import annotations
 

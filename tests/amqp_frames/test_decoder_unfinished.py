@@ -1,4 +1,4 @@
-"""What one connection may have begun to publish and not finished, over all its channels."""
+"""The limit on publishes that one connection has begun and not finished, over all its channels."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ NEARLY_FIELDS = st.lists(
 
 
 def outcome(function: Callable[[bytes, int, int], Table | None], data: bytes, end: int) -> Any:
-    """What decoding or checking makes of data[:end]: its value, or the error's code and text."""
+    """The result of decoding or checking data[:end]: its value, or the error's code and text."""
     try:
         return function(data, 0, end)
     except HardError as error:
@@ -102,7 +102,7 @@ def test_any_octets_are_a_table_or_a_syntax_error(fields: bytes, behind: bytes) 
 
 
 def check_damaged(data: bytes, draw: st.DataObject) -> None:
-    """What is left of a table is one, or a syntax error, whole or cut short."""
+    """A changed table is a table or a syntax error, whole or cut short."""
     damaged = bytearray(data[4:])
     for _ in range(draw.draw(st.integers(1, 3))):
         if damaged:

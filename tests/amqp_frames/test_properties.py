@@ -46,7 +46,7 @@ def wire(flags: int, values: str = "") -> bytes:
 
 
 def outcome(function: Callable[[bytes, int, int], Any], data: bytes, end: int) -> Any:
-    """What decoding or checking makes of data[:end]: its value, or the error's code and ids."""
+    """The result of decoding or checking data[:end]: its value, or the error's code and ids."""
     try:
         return function(data, 0, end)
     except HardError as error:

@@ -1,4 +1,4 @@
-"""What comes back undone comes back in its old place, as redelivered; what is acked is gone."""
+"""Requeued messages return to their old places, as redelivered; acked messages do not return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the confirm table says of messages that do not stay, and of channels that end.
+"""Confirms of messages that do not stay in a queue, and of channels that end.
 
 The rows of SEMANTICS, "When is the confirm sent", that have no test of their own beside their
 feature's; test_confirms_rows.py says where the others are.

@@ -1,4 +1,4 @@
-"""What a queue's window remembers is there after a restart, and after what it remembers is gone."""
+"""A queue's window survives a restart, and also the removal of the messages that it remembers."""
 
 from __future__ import annotations
 

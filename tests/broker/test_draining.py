@@ -1,4 +1,4 @@
-"""What becomes of the socket once connection.close has been said, by the client or the broker."""
+"""The end of a socket after connection.close, from the client or the broker."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_program_that_forgets_to_stop_its_broker_ends_all_the_same(tmp_path: P
 
 
 def output_of(program: str, directory: Path) -> str:
-    """What it prints; it must end by itself, with 0."""
+    """The program's output; it must end by itself, with 0."""
     finished = subprocess.run(
         [sys.executable, "-c", program],
         cwd=directory,

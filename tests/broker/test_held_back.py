@@ -1,4 +1,4 @@
-"""What comes in behind a command whose answer is awaited: no more of it than the window takes."""
+"""Input behind a command whose answer is awaited: never more than the window allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection had goes with it, at once: no cycle of references keeps it for the collector.
+"""A connection's objects go with it at once: no cycle of references keeps them for the collector.
 
 The collector of a broker runs seldom, and by objects that were made, not by their bytes, so what
 waits for it may fill the memory: 30 channels with 9,990 routes each, eight times in a row, took

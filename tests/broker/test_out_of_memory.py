@@ -154,7 +154,7 @@ def test_the_memory_of_a_broker_that_has_ended_is_its_host_s(
 
 
 def address_space(pid: int) -> int:
-    """What the process uses of it, in bytes."""
+    """The process's memory, in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
     return pages * resource.getpagesize()
 

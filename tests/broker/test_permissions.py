@@ -1,4 +1,4 @@
-"""What a user may do: for every method that needs access, refused without it, allowed with it."""
+"""Permissions: every method that needs access is refused without it, and allowed with it."""
 
 from __future__ import annotations
 

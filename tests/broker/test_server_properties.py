@@ -1,4 +1,4 @@
-"""What the broker says of itself in connection.start, before anything else."""
+"""The broker's properties in connection.start, its first frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What events and explanations say is the message's own, and says whose it is."""
+"""Events and explanations show the message's own facts, and its connection and user."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 def of_queue(lines: list[Line], queue: str = "queue") -> list[tuple[str, str]]:
-    """What that queue did with messages that were in it, in order: event and reason."""
+    """The queue's events about messages that were in it, in order: event and reason."""
     shown = ("message.expired", "message.evicted", "message.rejected", "message.settled")
     return [
         (line["event"], line["reason"])

@@ -138,14 +138,14 @@ def test_it_is_switched_changed_and_refused_under_load_and_nothing_is_lost(
 
 
 class Said:
-    """What commands printed, and what the broker, which is in this process, has logged."""
+    """The output of commands, and the log of the broker, which runs in this process."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self._log = ""
 
     def out(self) -> str:
-        """What was printed since the last look."""
+        """The output since the last look."""
         captured = self._capsys.readouterr()
         self._log += captured.err
         return captured.out

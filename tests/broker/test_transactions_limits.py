@@ -1,4 +1,4 @@
-"""What a transaction may hold, and transactions of real clients side by side."""
+"""The limits of a transaction, and transactions of real clients side by side."""
 
 from __future__ import annotations
 

@@ -58,13 +58,13 @@ def sized(bodies: Iterable[tuple[int, bool]]) -> Batch:
 
 
 def delivered_to(effects: Effects, consumer: Consumer) -> list[Delivery]:
-    """What the consumer gets, in one run or several."""
+    """Messages as the consumer gets them, in one run or several."""
     runs = [deliveries for each, deliveries in effects.delivered if each is consumer]
     return [delivery for run in runs for delivery in run]
 
 
 def message_of(batch: Batch, index: int) -> tuple[int, int, bytes, bytes, int]:
-    """What a message is, wherever it lies: its number, key, bytes, delivery mode."""
+    """A message's own facts, wherever it lies: its number, key, bytes, delivery mode."""
     place = index if batch.excerpted is None else batch.excerpted[index]
     content = batch.wire[batch.headers[index] : batch.ends[index]]
     key = batch.distinct[batch.keys[index]]

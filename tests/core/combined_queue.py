@@ -322,7 +322,7 @@ class NaiveQueue:
 
 
 class History:
-    """What happens to one queue, drawn from one seed."""
+    """The history of one queue, drawn from one seed."""
 
     def __init__(self, seed: object, choices: list[Arguments]) -> None:
         """`choices`: the arguments to begin with, and to change to."""

@@ -1,4 +1,4 @@
-"""What the tests of topology share: commands that are prepared and applied, and exact refusals."""
+"""Shared by the tests of topology: commands that are prepared and applied, and exact refusals."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Model:
     bindings: set[Binding] = field(default_factory=set)
 
     def durable_part(self) -> Model:
-        """What a restart keeps."""
+        """The part of the model that a restart keeps."""
         exchanges = {name: each for name, each in self.exchanges.items() if each.durable}
         queues = {name: True for name, durable in self.queues.items() if durable}
         kept = Model(exchanges, queues)

@@ -47,7 +47,7 @@ def read(number: int, body_bytes: int = 1_000) -> Batch:
 
 
 def take_in(queue: MessageQueue, batch: Batch, indexes: Indexes) -> list[Delivery]:
-    """What the queue's actor does with a publish; what is delivered."""
+    """Handle a publish as the queue's actor does; returns the deliveries."""
     effects = Effects()
     queue.publish(batch, indexes, effects)
     queue.sweep_if_due()
@@ -66,7 +66,7 @@ def consumer_of(queue: MessageQueue, no_ack: bool = False, tag: bytes = b"\1t") 
 
 
 def spans(queue: MessageQueue) -> list[tuple[Span, list[int]]]:
-    """What the queue holds, and the positions of it that are its own."""
+    """The batches that the queue holds, and its own positions in them."""
     rows = [*queue.ready, *(span for span, _ in queue.spent or ())]
     held: list[tuple[Span, list[int]]] = [(span, list(range(len(span)))) for span in rows]
     for delivery in queue.in_flight.deliveries():

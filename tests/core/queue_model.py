@@ -90,7 +90,7 @@ class ModelledQueue(RuleBasedStateMachine):
         return list(self.consumers.values())
 
     def order(self, entry: int) -> tuple[int, int]:
-        """What is lower leaves earlier."""
+        """The sort key of a message: lower leaves earlier."""
         return 0, entry
 
     def numbered_batch(self, persistent: list[bool], data: st.DataObject) -> Batch:
@@ -162,7 +162,7 @@ class ModelledQueue(RuleBasedStateMachine):
             assert ids(ranges) & self.known >= all_of_them & stored
 
     def without_withdrawn(self, entries: Iterable[int]) -> set[int]:
-        """What comes back, or is settled, of entries that nobody holds any more."""
+        """The entries without a holder that come back or are settled."""
         gone = self.withdrawn.intersection(entries)
         self.withdrawn -= gone
         for entry in gone:

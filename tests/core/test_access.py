@@ -1,4 +1,4 @@
-"""What a user may do in a vhost, by RabbitMQ's rules for patterns."""
+"""A user's permissions in a vhost, by RabbitMQ's rules for patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue keeps of the reads that its messages came in: little more than the messages.
+"""A queue keeps little more of the reads than its messages.
 
 That a sweep changes nothing else is shown by the models, with a sweep after every step.
 """

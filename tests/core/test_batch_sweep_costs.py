@@ -1,4 +1,4 @@
-"""What a sweep leaves alone: whole reads, what is young, and what others use, too."""
+"""A sweep does not copy whole reads, young messages, or reads that others use, too."""
 
 from __future__ import annotations
 

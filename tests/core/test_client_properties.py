@@ -1,4 +1,4 @@
-"""What is kept of what a client says of itself."""
+"""The client properties that the broker keeps."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from leveret.core.dead_letters.letters import (
 
 
 def left_over(rounds: DeadLetterRounds, coming: int, count: int, left: int = 0) -> list[int]:
-    """What each of `count` rounds leaves over if so many messages come before each of them."""
+    """The rest that each of `count` rounds leaves if so many messages arrive before each."""
     left_each = []
     for _ in range(count):
         left = max(0, left + coming - rounds.messages_max)

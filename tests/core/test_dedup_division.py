@@ -1,4 +1,4 @@
-"""What of a publish is new to a queue with a window, and what repeats."""
+"""A window divides a publish into new messages and repeats."""
 
 from __future__ import annotations
 

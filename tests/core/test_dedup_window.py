@@ -1,4 +1,4 @@
-"""What a window remembers: the last of so many identities, for so long."""
+"""A window remembers so many of the latest identities, for so long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two bindings one, and what goes to the catalog."""
+"""When two bindings are the same, and which changes go to the catalog."""
 
 from __future__ import annotations
 

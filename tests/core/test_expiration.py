@@ -1,4 +1,4 @@
-"""What is wrong with an expiration, in RabbitMQ's words."""
+"""Faults of an expiration, in RabbitMQ's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue has out."""
+"""A queue's messages in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a queue for its limits, or does not come in, and where it goes."""
+"""Messages that leave a queue, or do not enter it, because of its limits, and where they go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection has on its way out: closed past its bound, and nobody passed over forgotten."""
+"""A connection's outlet closes past its bound, and offers its room to all who found it closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker finds in the properties of a publish: keys in CC and BCC, and mistakes."""
+"""Properties of a publish that concern the broker: keys in CC and BCC, and mistakes."""
 
 from __future__ import annotations
 

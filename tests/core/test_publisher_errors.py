@@ -1,4 +1,4 @@
-"""What cannot be published: the words, and what becomes of the publishes before it."""
+"""Publishes that are refused: the words, and the confirms of the publishes before them."""
 
 from __future__ import annotations
 

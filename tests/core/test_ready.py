@@ -1,4 +1,4 @@
-"""What is deliverable, in the order of entry ids."""
+"""Ready messages, in the order of entry ids."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def is_match(type_name: str, pattern: str, key: str) -> bool:
 
 
 class Catalog:
-    """What a catalog would hold: the changes it was told, and no more."""
+    """A catalog's content: the changes that it was given, and no more."""
 
     def __init__(self) -> None:
         self.exchanges: dict[str, ExchangeDefinition] = {}

@@ -1,4 +1,4 @@
-"""What a transaction holds, and how it is checked, routed and numbered."""
+"""The publishes and acks of a transaction: their checks, routes and numbers."""
 
 from __future__ import annotations
 

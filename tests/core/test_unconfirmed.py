@@ -1,4 +1,4 @@
-"""What one channel's publishes still wait for: single cases."""
+"""The unconfirmed publishes of one channel: single cases."""
 
 from __future__ import annotations
 

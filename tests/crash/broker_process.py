@@ -69,7 +69,7 @@ class BrokerProcess:
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def log(self) -> str:
-        """What this process has logged."""
+        """The log of this process."""
         with self._log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")

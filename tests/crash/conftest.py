@@ -15,7 +15,7 @@ from broker_process import BrokerProcess
 
 @pytest.fixture
 def tmp_path(disk_directory: Path) -> Path:
-    """What is written and synced here is written to a disk."""
+    """A directory on a disk, not in memory, so that a sync reaches a device."""
     return disk_directory
 
 

@@ -71,7 +71,7 @@ class Rejecter(LoadThread):
 
 
 class Found(NamedTuple):
-    """What a check found: messages in all, those in their source, those in more than one place."""
+    """A check's counts: messages in all, in their source, in more than one place."""
 
     total: int
     in_source: int

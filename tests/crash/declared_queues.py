@@ -10,7 +10,7 @@ EXCHANGE = "amq.topic"
 
 
 class Declared:
-    """What a client knows of the queues `name`s it has made.
+    """A client's knowledge of the queues that it has declared.
 
     Per name: how many messages it may hold, or None among them if it may not be there.
     """

@@ -37,7 +37,7 @@ def identified(producer: int, number: int) -> bytes:
 
 
 class Producer:
-    """What one producer has published, through all rounds; `pending` is not confirmed yet."""
+    """One producer's publishes through all rounds; `pending` is not confirmed yet."""
 
     def __init__(self, name: int) -> None:
         self.name = name
@@ -194,7 +194,7 @@ class DedupRounds:
         return f"{len(expected)} ids, {self.repeated} published again: each once"
 
     def _bodies(self, queue: str) -> list[str]:
-        """What the queue holds ready; it is back there when this returns."""
+        """The queue's ready messages, which are back in it when this returns."""
         client = SocketClient(self._loop.broker.port)
         client.open_channel()
         count = client.declare(queue, passive=True)

@@ -1,4 +1,4 @@
-"""What all crash tests have in common: load on one data directory, kill -9 at a random moment.
+"""The loop of all crash tests: load on one data directory, kill -9 at a random moment.
 
 A scenario has the queues, the threads of clients, and what must be there behind a start. All that
 is random comes from one seed, which is printed; LEVERET_SEED repeats the choices (what the

@@ -226,5 +226,5 @@ class Purger(LoadThread):
 
 
 def failures(threads: Iterable[LoadThread]) -> list[str]:
-    """What went wrong in threads that have ended."""
+    """The errors of threads that have ended."""
     return [f"{thread.name}: {thread.failure!r}" for thread in threads if thread.failure]

@@ -29,7 +29,7 @@ def priority_of(key: int) -> int | None:
 
 
 def level_of(key: int) -> int:
-    """What it comes to in the queue."""
+    """The message's effective priority in the queue."""
     return min(priority_of(key) or 0, PRIORITY_MAX)
 
 

@@ -1,4 +1,4 @@
-"""What clients know of one queue, and so what must, may and must not be in it after a crash.
+"""The messages that must, may and must not be in one queue after a crash, by its clients.
 
 Threads of the load add to the sets while they run; each addition is one operation of a set. What
 a client sends (publishes, acks, purges) is noted before it is sent, what it learns afterwards, so
@@ -26,7 +26,7 @@ class Findings(NamedTuple):
 
 
 class QueueLedger:
-    """What is known of the queue `name`; `is_consumed` if the load consumes from it."""
+    """The clients' knowledge of the queue `name`; `is_consumed` if the load consumes from it."""
 
     def __init__(self, name: str, is_consumed: bool) -> None:
         self.name = name

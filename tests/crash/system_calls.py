@@ -1,4 +1,4 @@
-"""What a broker does, as strace sees it: its system calls, in the order in which they happened.
+"""A broker's system calls, as strace prints them, in the order in which they happened.
 
 strace stops the broker at the begin and at the end of every call and writes a line for each, so
 "this call had returned before that one began" can be read from the order of the lines. A call that

@@ -86,7 +86,7 @@ def compared(script: Script) -> Callable[[BothBrokers], None]:
 def transcript_of(
     script: Script, address: Address, context: ssl.SSLContext | None = None
 ) -> list[str]:
-    """What the broker answers to the script; nothing of it is left there."""
+    """The broker's answers to the script, which leaves nothing behind there."""
     port = address.port if context is None else address.tls_port
     session = Session(port, context, address.alarm)
     try:

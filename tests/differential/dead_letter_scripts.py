@@ -1,4 +1,4 @@
-"""What scripts about dead letters and quorum queues are made of."""
+"""Building blocks of scripts about dead letters and quorum queues."""
 
 from __future__ import annotations
 

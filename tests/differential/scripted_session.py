@@ -177,7 +177,7 @@ class Connection(CommandSocket):
         return command
 
     def end(self) -> None:
-        """What comes until the socket is closed, written down; the script ends here."""
+        """Write down all frames until the socket is closed; the script ends here."""
         while True:
             self.take(0)
 

@@ -1,4 +1,4 @@
-"""What a channel answers for itself: recover, flow, and the queue declared last."""
+"""Commands that a channel answers by itself: recover, flow, and the queue declared last."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ QUORUM: Table = {"x-queue-type": text("quorum")}
 
 
 def in_turn(*methods: Method) -> Script:
-    """What is asked on one channel; one that the broker closes is opened again."""
+    """Questions on one channel, which is opened again when the broker closes it."""
 
     def script(session: Session) -> None:
         session.channel().ask(*methods)
@@ -56,7 +56,7 @@ def in_turn(*methods: Method) -> Script:
 
 
 def sent(*what: bytes | Method) -> Script:
-    """What is sent on one channel, and all that comes of it."""
+    """The methods sent on one channel, and all their answers."""
 
     def script(session: Session) -> None:
         channel = session.channel()

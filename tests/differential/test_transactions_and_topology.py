@@ -1,4 +1,4 @@
-"""What changes between a publish in a transaction and its commit."""
+"""Topology that changes between a publish in a transaction and its commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker answered, as lines that can be compared, and the little that is made alike in them.
+"""A broker's answers as lines that can be compared, and the few values made alike in them.
 
 A line is the whole content of a method, header and body; one that does not encode back to the
 very bytes that came shows those bytes as well. So equal lines are equal bytes, except for:

@@ -1,4 +1,4 @@
-"""What can be seen of a broker from outside: its memory and its connections."""
+"""A broker seen from outside: its memory and its connections."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _transaction(channel: int) -> bytes:
 
 
 def _session() -> bytes:
-    """What a client sends that uses a bit of everything; its queue goes with its connection."""
+    """A client's session that uses a bit of everything; its queue goes with its connection."""
     capabilities = _table(capabilities=b"F" + _table(consumer_cancel_notify=b"t\1"))
     exclusive = b"\0\0" + wire.short("queue") + b"\x04" + wire.long(b"")
     unbind = b"\0\0" + wire.short("queue") + wire.short("amq.direct") + wire.short("key")

@@ -1,4 +1,4 @@
-"""What a client reads, as values that can be compared."""
+"""A client's answers and deliveries, as values that can be compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Content(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What basic.get brought; `left` messages are behind it."""
+    """The message of a basic.get; `left` messages are behind it."""
 
     delivery_tag: int
     redelivered: bool

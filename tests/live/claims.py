@@ -1,4 +1,4 @@
-"""What a test module claims: the names of its tests, and the strings that they compare with."""
+"""A test module's claims: the names of its tests, and the strings that they compare with."""
 
 from __future__ import annotations
 

@@ -21,6 +21,6 @@ def unpack(format_version: int, target: Path) -> Path:
 
 
 def held(format_version: int) -> dict[str, Any]:
-    """What that version itself recovered from it."""
+    """The content that that version itself recovered from it."""
     found: dict[str, Any] = json.loads((ARCHIVES / f"format-{format_version}.json").read_text())
     return found

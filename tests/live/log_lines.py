@@ -1,4 +1,4 @@
-"""What the broker under test has logged."""
+"""The log of the broker under test."""
 
 from __future__ import annotations
 

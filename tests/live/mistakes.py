@@ -1,4 +1,4 @@
-"""What a client must be told of its mistake, and how a test asks for it.
+"""A client's mistakes: the code and words of each, and how a test makes it.
 
 A Mistake is a conversation: what goes well before (each method answered by its -ok), the frames
 that are wrong, and the close that they bring, to the letter.

@@ -1,4 +1,4 @@
-"""What the data directories of earlier versions hold: filled by that version, checked by this one.
+"""The content of the data directories of earlier versions: they fill them, this one checks it.
 
 `tests/data/make_directories.py` runs a broker of an earlier version and calls `fill`; the tests
 start a broker of this version on the result and call `check`.
@@ -106,7 +106,7 @@ class Filling:
         assert client.ask(1, QueueDelete(queue="deleted")) == QueueDeleteOk(3)
 
     def second_run(self, host: str, port: int) -> Client:
-        """What is open when the broker is killed; the connection must outlive it."""
+        """Leave transactions and deliveries open for the kill; the connection must outlive it."""
         client = clerk(host, port)
         mixed = [3, 0, 5, 3, 1, 5]
         for number, priority in enumerate(mixed):

@@ -18,7 +18,7 @@ _LIMITS = {"file_bytes_max": 1 << 20, "file_age_seconds_max": 1_000, "files_max"
 
 
 class Disk:
-    """What a node says of room on its disk."""
+    """A node's free space on its disk."""
 
     free_bytes = 1 << 40
 

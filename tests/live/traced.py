@@ -57,7 +57,7 @@ def names(lines: list[Line]) -> list[str]:
 def explanation(
     directory: Path, capsys: pytest.CaptureFixture[str], publish_number: int = 1
 ) -> list[str]:
-    """What `leveret trace explain` says of the publish of that place in the trace."""
+    """The output of `leveret trace explain` for the publish at that place in the trace."""
     assembled = [line for line in trace_of(directory) if line["event"] == "command.assembled"]
     ids = [
         f"{line['boot']}-{line['batch']}-{place}"

@@ -20,7 +20,7 @@ SETTINGS = {"trace_one_of": 1, "trace_buffer_bytes_max": 512 << 20, "trace_files
 
 
 class Totals:
-    """What was checked in this session."""
+    """The counts of checks in this session."""
 
     traces = events = answered = 0
 
@@ -43,7 +43,7 @@ def trace_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faults_below(directory: Path) -> Iterator[str]:
-    """What must not be in any trace of any broker whose data is somewhere in this folder."""
+    """Faults in the traces of all brokers whose data is somewhere in this folder."""
     for traces in sorted(directory.rglob("traces")):
         try:
             files = trace_files([traces])

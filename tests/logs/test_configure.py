@@ -152,7 +152,7 @@ def test_a_terminal_that_is_held_with_ctrl_s_stops_nobody() -> None:
 
 
 def read_all(descriptor: int) -> bytes:
-    """What is there now."""
+    """The state of logging now."""
     told = b""
     with contextlib.suppress(BlockingIOError):
         while more := os.read(descriptor, 1 << 20):

@@ -1,4 +1,4 @@
-"""What the service log says of events that the trace could not keep."""
+"""The service log reports events that the trace could not keep."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def killed(tmp_path: Path) -> Callable[..., Path]:
 
 
 def events(directory: Path) -> list[object]:
-    """What readers find: batch numbers, and names of events that have none."""
+    """The events that readers find: batch numbers, or names if they have none."""
 
     def bad(*at: object) -> None:
         pytest.fail(f"{at} is no event")

@@ -1,4 +1,4 @@
-"""What `trace check` makes of hops that are not there: the trace was off, or they were dropped."""
+"""`trace check` and missing hops: the trace was off, or they were dropped."""
 
 from __future__ import annotations
 

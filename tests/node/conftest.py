@@ -1,4 +1,4 @@
-"""What the tests of HTTP control share."""
+"""Shared by the tests of HTTP control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a change of accounts, and before which one a person is asked."""
+"""The sentences about changes of accounts, and which of them ask a person first."""
 
 from __future__ import annotations
 

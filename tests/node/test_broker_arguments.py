@@ -1,4 +1,4 @@
-"""What `leveret.Broker` may be given: a mistake is a clear error, and a type error, too."""
+"""Arguments of `leveret.Broker`: a mistake is a clear error, also of a type checker."""
 
 from __future__ import annotations
 

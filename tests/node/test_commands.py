@@ -1,4 +1,4 @@
-"""What all commands of the command line have in common."""
+"""Rules that all commands of the command line keep."""
 
 from __future__ import annotations
 

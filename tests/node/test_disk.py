@@ -1,4 +1,4 @@
-"""What a node keeps of its disk, and when it says that there is room."""
+"""A node's reserve on its disk, and when it reports that there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says of itself: every command explains itself, and every example is one."""
+"""Help of the command line: every command explains itself, and every example works."""
 
 from __future__ import annotations
 

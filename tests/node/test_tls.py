@@ -1,4 +1,4 @@
-"""What is wrong with the files of TLS is said at the start, in one line that names the file."""
+"""A start reports a fault in TLS's files in one line that names the file."""
 
 from __future__ import annotations
 

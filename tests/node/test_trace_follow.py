@@ -110,7 +110,7 @@ def test_it_ends_without_a_word_when_nobody_reads_any_more(tmp_path: Path) -> No
 
 
 def shown(directory: Path, *arguments: str) -> list[Line]:
-    """What these arguments show of the trace of `work`."""
+    """The output of these arguments for the trace of `work`."""
     with following(directory, *arguments) as process:
         return read_until(process, "trace.stopped")
 

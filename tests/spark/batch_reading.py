@@ -1,4 +1,4 @@
-"""What Spark asks of a batch's source, asked without Spark."""
+"""Spark's calls to a batch's source, made without Spark."""
 
 from __future__ import annotations
 

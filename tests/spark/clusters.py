@@ -83,7 +83,7 @@ class Jobs:
         return sorted(found, key=psutil.Process.create_time)
 
     def log(self) -> str:
-        """What drivers said on standard error, its end."""
+        """The end of the drivers' standard error."""
         return self._log.read_text()[-4_000:]
 
     def kill(self) -> None:

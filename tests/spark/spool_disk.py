@@ -11,7 +11,7 @@ A, B, C = b"a" * 100, b"b" * 90, b"c" * 80
 
 
 class SpoolDisk(CrashingFiles):
-    """What a spool is on, in memory."""
+    """The files of a spool, in memory."""
 
     def ranges(self) -> list[str]:
         return [name for name in self.list_directory(DIRECTORY) if name.endswith(".arrow")]

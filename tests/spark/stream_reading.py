@@ -1,4 +1,4 @@
-"""What Spark asks of a stream's source, asked without Spark."""
+"""Spark's calls to a stream's source, made without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = {"n": 0}
 
 
 def rows(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[dict[str, Any]]:
-    """What the tasks of a batch would read."""
+    """The rows that the tasks of a batch would read."""
     return [
         row
         for partition in reader.partitions(start, end)

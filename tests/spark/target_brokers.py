@@ -23,7 +23,7 @@ WAIT_SECONDS_MAX = 60.0
 
 @dataclass
 class Message:
-    """What a queue held."""
+    """The messages of a queue."""
 
     body: bytes
     exchange: str

@@ -99,7 +99,7 @@ def test_several_brokers_are_all_read_and_one_that_is_away_is_passed_over(
 def test_two_addresses_of_one_cluster_do_not_take_from_each_other(
     source: SourceQueue, reader: ReaderOf
 ) -> None:
-    """What one has unacked could not be drained by the other, whose part it is."""
+    """A stream's unacked messages could not be drained by the task whose share they are."""
     source.publish(range(40))
     uri = f"amqp://127.0.0.1:{source.port},localhost:{source.port}"
     stream = reader(source, uri=uri, maxRecordsPerTrigger=2, prefetch=4)

@@ -14,7 +14,7 @@ from leveret.spark.header_values import field_from, texts, types
 
 
 def through_spark(headers: Table) -> Table:
-    """What a row that was read writes."""
+    """Write a row that was read."""
     kinds = dict(types(headers))
     return {name: field_from(text, kinds.get(name)) for name, text in texts(headers)}
 

@@ -1,4 +1,4 @@
-"""What reading holds is bounded in bytes, however large the messages are; see intake.py."""
+"""Reading holds a bounded number of bytes, however large the messages are; see intake.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def held_bytes(reader: StreamReader) -> int:
-    """What the process of Spark's source keeps of messages."""
+    """The messages' bytes that the process of Spark's source keeps."""
     consumers = reader.consume()
     with consumers.changed:
         return sum(map(consumers.ranges.held_bytes, consumers.ranges.channels))
@@ -73,7 +73,7 @@ def test_small_messages_are_bounded_by_the_prefetch_alone(
 def test_a_window_of_one_batch_gives_whole_batches_and_waits_for_nothing(
     source: SourceQueue, reader: ReaderOf
 ) -> None:
-    """What was let in before the sizes were known is made up for when it has been acked."""
+    """A first intake above the limit, before sizes were known, is made up for after its ack."""
     source.publish(range(800))
     stream = reader(source, maxRecordsPerTrigger=200, prefetch=200, pollTimeoutMs=600_000)
     start, batches = FIRST, []

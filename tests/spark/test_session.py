@@ -1,4 +1,4 @@
-"""What a session of the command line is started with."""
+"""The settings of the Spark session of the command line."""
 
 from __future__ import annotations
 

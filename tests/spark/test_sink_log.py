@@ -1,4 +1,4 @@
-"""What the driver says of a batch, without Spark running."""
+"""The driver's log of a batch, without Spark running."""
 
 from __future__ import annotations
 

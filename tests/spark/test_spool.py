@@ -69,7 +69,7 @@ def test_a_passed_range_that_somebody_removed_is_passed() -> None:
 
 
 def write_until_the_power_goes(spool: Spool) -> dict[tuple[int, int], bytes]:
-    """What `write` had returned from by then."""
+    """The bytes that `write` had returned from by then."""
     written = {}
     with suppress(PowerCut):
         for start, end, content in ((10, 15, B), (15, 16, C)):

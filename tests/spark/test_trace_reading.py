@@ -28,7 +28,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
 
 
 def as_line(row: Row) -> Line:
-    """What was written: fields that an event has not are null in a row."""
+    """The written events: a field that an event lacks is null in its row."""
     return {name: row[name] for name in KINDS if row[name] is not None}
 
 

@@ -54,7 +54,7 @@ class CrashingFiles:
         self.locks.clear()
 
     def cut_power(self, random: Random) -> None:
-        """What was not synced is lost, in part or whole, name by name and byte by byte."""
+        """Lose unsynced names and bytes, in part or whole, name by name and byte by byte."""
         self.kill()
         self.operations_left = None
         for path in sorted(self.names.keys() | self.synced_names.keys()):

@@ -1,4 +1,4 @@
-"""What a start found in a directory of an earlier version, as make_directories.py describes it."""
+"""A start's findings in a directory of an earlier version, as make_directories.py describes it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ BUFFERED, WRITTEN, SYNCED = 0, 1, 2
 
 @dataclass
 class Entry:
-    """What happened to one entry, each with how far it has got to the disk."""
+    """The history of one entry, with how far each step has got to the disk."""
 
     wire: bytes
     deadline: int = 0
@@ -40,7 +40,7 @@ Found = tuple[bytes, int, int]
 
 
 def check_queue(entries: dict[int, Entry], found: dict[int, Found], certain: int) -> None:
-    """What a start found of a queue, against what it must and may find."""
+    """Compare a start's findings about a queue with those that it must and may make."""
     for entry_id, (wire, attempts, deadline) in found.items():
         entry = entries[entry_id]
         assert (entry.wire, entry.deadline) == (wire, deadline)

@@ -1,4 +1,4 @@
-"""What dedup windows must remember after a crash, for the journal's model."""
+"""The identities that dedup windows must remember after a crash, for the journal's model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Windows:
             del known[entry_id]
 
     def check(self, queue_id: int, recovered: Recovered, found: set[int], certain: int) -> None:
-        """What a start remembers, beside the entries that it has found."""
+        """The identities that a start remembers, beside the entries that it has found."""
         remembered = _ids(recovered, queue_id)
         known = self._known[queue_id]
         for entry_id, entry in known.items():

@@ -168,7 +168,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
         self.doubt_deliveries()
 
     def levels(self) -> list[tuple[object, bool, int]]:
-        """What had happened by now to each entry: was it settled, how often delivered."""
+        """The state of each entry by now: was it settled, how often delivered."""
         return [
             (entry, entry.settled is not None, len(entry.delivered))
             for entries in self.queues.values()
@@ -176,7 +176,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
         ]
 
     def reach_only(self, levels: list[tuple[object, bool, int]], level: int) -> None:
-        """What had happened by then has got so far."""
+        """Mark all steps by then as having got so far."""
         for each, was_settled, deliveries in levels:
             entry: object = each
             entry.appended = max(entry.appended, level)  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ class Run:
                 )
 
     def wanted(self, lost: set[tuple[int, int]], later: int = 0) -> dict[tuple[int, int], bytes]:
-        """What is to be there; what was lost is there with other ids, if it is appended again."""
+        """The entries that must be there; a lost one has another id if it is appended again."""
         found = {(2, 1): message(self.first, 0)}
         for number, batch in enumerate(self.batches):
             for queue_id in (1, 2):

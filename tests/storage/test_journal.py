@@ -36,7 +36,7 @@ def contents(recovered: Recovered) -> dict[int, list[tuple[int, bytes, int]]]:
 
 
 def restarted(files: CrashingFiles, *queue_ids: int) -> dict[int, list[tuple[int, bytes, int]]]:
-    """What two starts in a row give back, the same both times."""
+    """The entries that two starts in a row recover, the same both times."""
     files.kill()
     journal, first = opened(files, *queue_ids)
     assert first.report == []

@@ -1,4 +1,4 @@
-"""What recovery makes of segments that come, go and are missing. Every start is done twice."""
+"""Recovery of segments that come, go and are missing. Every start is done twice."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_segment_of_a_newer_format_stops_the_start() -> None:
 
 
 def test_recovery_syncs_what_it_accepts_before_it_returns() -> None:
-    """What a killed broker wrote and did not sync may be in the page cache only."""
+    """Unsynced bytes of a killed broker may be in the page cache only."""
     files = CrashingFiles()
     journal, _ = opened(files)
     journal.append(1, batch_of([b"a", b"b"], 1), range(2), range(1, 3))

@@ -1,4 +1,4 @@
-"""What recovery makes of torn tails and damaged records. Every start is done twice."""
+"""Recovery of torn tails and damaged records. Every start is done twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Stages = list[tuple[int, Contents]]
 
 
 def without(held: Contents, what: str) -> Contents:
-    """What is left of everything when the record is lost."""
+    """The entries that remain when the record is lost."""
     if what.startswith("body"):
         batch_number = int(what.split()[1])
         return {key: wire for key, wire in held.items() if key[1] // 3 != batch_number}

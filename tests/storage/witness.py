@@ -124,7 +124,7 @@ class Evidence:
 
 
 def slots_of(file: Path, directory_id: bytes) -> list[tuple[int, ...]]:
-    """What the slots of `synced` say that verify: segment, end, entries twice, catalog change."""
+    """The verified slots of `synced`: segment, end, entries twice, catalog change."""
     if not file.is_file():
         return []
     content = file.read_bytes()
