@@ -191,6 +191,8 @@ def test_what_gathers_while_a_large_commit_meets_a_full_disk_is_unstored_with_it
     bench.files.release()
     gathered = bench.append(1, 1)
     bench.queues[1].wait_for(1)
+    # Behind the answers to the other queue.
+    bench.handled()
     told = [each for queue in bench.queues for each in queue.heard]
     stored = [each for one in told if isinstance(one, Persisted) for each in one.appends]
     unstored = [each for one in told if isinstance(one, Unstored) for each in one.appends]

@@ -18,8 +18,7 @@ from leveret.actors.messages import Append, DropQueue, Persisted, RecordDeliveri
 from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
 from leveret.storage.journal.journal import Journal
-
-TIMEOUT_SECONDS = 15
+from timeouts import TIMEOUT_SECONDS
 
 
 class Queue(pykka.ThreadingActor):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from timeouts import TIMEOUT_SECONDS
 
 from benchmarks import wire
 from benchmarks.many_publishers import Messages, Publisher
@@ -22,7 +23,7 @@ def ends() -> Iterator[tuple[Any, socket.socket]]:
     """A client, and the broker's end of its socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        theirs.settimeout(10)
+        theirs.settimeout(TIMEOUT_SECONDS)
         yield SimpleNamespace(socket=ours), theirs
 
 

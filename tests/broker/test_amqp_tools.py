@@ -7,6 +7,7 @@ import subprocess
 
 import leveret
 import pytest
+from timeouts import TIMEOUT_SECONDS
 
 TOOLS = ("amqp-declare-queue", "amqp-publish", "amqp-get", "amqp-consume", "amqp-delete-queue")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -22,7 +23,7 @@ def run(broker: leveret.Broker, tool: str, *arguments: str, text: str = "") -> s
         input=text,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert finished.returncode == 0, f"{tool}: {finished.stderr}"
@@ -59,7 +60,7 @@ def test_the_tools_bind_and_publish_through_an_exchange(broker: leveret.Broker) 
     # It says so when its own queue is bound.
     assert "amq.gen-" in consumer.stderr.readline()
     run(broker, "amqp-publish", "--exchange=amq.topic", "--routing-key=a.b", "--body=seen")
-    output, errors = consumer.communicate(timeout=30)
+    output, errors = consumer.communicate(timeout=TIMEOUT_SECONDS)
     assert (consumer.returncode, output) == (0, "seen"), errors
 
 
@@ -68,7 +69,7 @@ def test_get_of_an_empty_queue_says_so_by_its_exit_code(broker: leveret.Broker) 
     finished = subprocess.run(
         ["amqp-get", f"--url=amqp://{broker.host}:{broker.port}", "--queue=q"],
         capture_output=True,
-        timeout=30,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert finished.returncode == 2

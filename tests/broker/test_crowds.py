@@ -18,6 +18,7 @@ from gated_files import GatedFiles
 from insides import context_of, wait_until
 from leveret.amqp_frames.methods import ConnectionTune
 from log_lines import LogLines
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client, publish
 
 CROWD, OTHER, OWN = "127.0.0.2", "127.0.0.3", "127.0.0.1"
@@ -35,7 +36,7 @@ def silent() -> Iterator[Silent]:
         def connected(to_port: int, host: str, count: int) -> list[socket.socket]:
             made = []
             for _ in range(count):
-                each = socket.create_connection(("127.0.0.1", to_port), 15, (host, 0))
+                each = socket.create_connection(("127.0.0.1", to_port), TIMEOUT_SECONDS, (host, 0))
                 made.append(stack.enter_context(each))
             return made
 
@@ -96,12 +97,12 @@ class TestAmqp:
 
         def check(*_arguments: object) -> bool:
             checking.set()
-            return may_go_on.wait(15)
+            return may_go_on.wait(TIMEOUT_SECONDS)
 
         monkeypatch.setattr("leveret.actors.connection.logins.is_right_password", check)
         with Client(broker.host, broker.port) as client:
             client.offer()
-            assert checking.wait(15)
+            assert checking.wait(TIMEOUT_SECONDS)
             crowd = silent(broker.port, CROWD, 40)
             wait_until(lambda: sum(map(is_closed, crowd)) >= 20)
             may_go_on.set()

@@ -28,6 +28,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 
@@ -44,7 +45,7 @@ def declare(
 
 def get(client: Client, queue: str = "dead") -> tuple[BasicGetOk, Properties, bytes]:
     """The next message of the queue, once it is there."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not client.counts(queue)[0]:
         assert time.monotonic() < deadline, f"nothing comes into {queue}"
     answer = client.ask(1, BasicGet(queue=queue, no_ack=True))
@@ -125,7 +126,7 @@ def test_a_message_that_is_rejected_again_and_again_goes_round(client: Client) -
     declare(client, key="q")
     client.publish_all("q", b"1")
     for _ in range(3):
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while (got := client.get("q")) is None:
             assert time.monotonic() < deadline
         client.send_methods(1, BasicReject(got.delivery_tag, False))

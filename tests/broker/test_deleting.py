@@ -20,10 +20,10 @@ from leveret.amqp_frames.methods import (
     QueueDeleteOk,
 )
 from leveret.storage.catalog import Catalog
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
-TIMEOUT_SECONDS = 15
 
 
 class Gate:

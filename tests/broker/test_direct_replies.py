@@ -20,6 +20,7 @@ from leveret.amqp_frames.methods import (
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
 from replies import ASKING, REPLY_TO, asking, expect_reply, reply_name
+from timeouts import TIMEOUT_SECONDS
 from wire import Client, publish
 
 Connect = Callable[..., Client]
@@ -120,7 +121,9 @@ def test_pika_asks_and_is_answered(broker: leveret.Broker) -> None:
             channel = connection.channel()
             channel.queue_declare("rpc", exclusive=True)
             ready.set()
-            for method, properties, body in channel.consume("rpc", inactivity_timeout=15):
+            for method, properties, body in channel.consume(
+                "rpc", inactivity_timeout=TIMEOUT_SECONDS
+            ):
                 assert properties is not None
                 answer = pika.BasicProperties(correlation_id=properties.correlation_id)
                 channel.basic_publish("", properties.reply_to, body.upper(), answer)
@@ -130,7 +133,7 @@ def test_pika_asks_and_is_answered(broker: leveret.Broker) -> None:
 
     server = threading.Thread(target=serve)
     server.start()
-    assert ready.wait(15)
+    assert ready.wait(TIMEOUT_SECONDS)
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         answers = []
@@ -145,7 +148,7 @@ def test_pika_asks_and_is_answered(broker: leveret.Broker) -> None:
             properties = pika.BasicProperties(reply_to=REPLY_TO, correlation_id=str(number))
             channel.basic_publish("", "rpc", body, properties)
         while len(answers) < 3:
-            connection.process_data_events(15)
-    server.join(15)
+            connection.process_data_events(TIMEOUT_SECONDS)
+    server.join(TIMEOUT_SECONDS)
     assert not server.is_alive()
     assert answers == [("0", b"ONE"), ("1", b"TWO"), ("2", b"STOP")]

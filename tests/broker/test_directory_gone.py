@@ -9,7 +9,7 @@ from pathlib import Path
 
 import leveret
 import pytest
-from insides import failure_of
+from insides import failure_of, on_loop
 from leveret.amqp_frames.methods import BasicAck
 from leveret.storage.data_directory import DataDirectoryGone, DirectoryWatch
 from leveret.storage.files import OperatingSystemFiles
@@ -62,7 +62,8 @@ def test_a_broker_whose_directory_goes_away_ends_with_one_sentence(
         client.declare("orders", durable=True)
         client.send(publish("orders", b"kept", PERSISTENT))
         client.expect(1, BasicAck(1, False))
-        harm(directory)
+        # In one go, between two looks of the broker.
+        on_loop(broker, lambda: harm(directory))
         client.expect_closed()
     failure = failure_of(broker)
     assert isinstance(failure, DataDirectoryGone)

@@ -10,6 +10,7 @@ import leveret
 import pika
 import pytest
 from gated_files import GatedFiles
+from held_clock import HeldClock
 from insides import context_of, wait_until
 from leveret.amqp_frames.constants import FRAME_HEARTBEAT, HEARTBEAT_FRAME
 from leveret.amqp_frames.methods import (
@@ -156,19 +157,22 @@ def test_what_stands_behind_a_publish_that_waits_is_carried_out_behind_it(
     ]
 
 
-def test_a_blocked_client_is_not_blamed_for_its_silence(connect: Connect, fill: Fill) -> None:
-    client = publisher(connect, *AWARE, heartbeat_seconds=1)
+def test_a_blocked_client_is_not_blamed_for_its_silence(
+    connect: Connect, fill: Fill, files: GatedFiles, broker: leveret.Broker
+) -> None:
+    client = publisher(connect, *AWARE, heartbeat_seconds=10)
     client.declare("q")
     fill(True)
+    clock = HeldClock(broker)
     client.send(publish("q", b"1"))
     client.expect(0, ConnectionBlocked("low on disk"))
     # Longer than the two intervals of silence that are granted; what it sends is not read.
-    for _ in range(6):
-        assert client.read_frame().kind == FRAME_HEARTBEAT
-    fill(False)
-    method = client.read_frame()
-    while method.kind == FRAME_HEARTBEAT:
-        method = client.read_frame()
+    for _ in range(12):
+        clock.advance(5)
+    assert client.read_frame().kind == FRAME_HEARTBEAT
+    files.free = None
+    clock.advance(1)
+    client.expect(0, ConnectionUnblocked())
     client.expect(1, BasicAck(1, False))
     client.send(HEARTBEAT_FRAME)
     client.nothing_more()

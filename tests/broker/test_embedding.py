@@ -20,6 +20,7 @@ import structlog
 from insides import fail, queue_actor
 from leveret.amqp_frames.methods import BasicAck
 from leveret.broker import run_on_event_loop
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client, publish
 
 
@@ -100,7 +101,8 @@ def test_nothing_is_left_of_a_broker_that_has_stopped(tmp_path: Path) -> None:
         directory = tmp_path / str(number)
         with leveret.Broker(data_dir=directory, port=0, log_level="error") as broker:
             used(broker)
-    assert counts() == before
+    # What another test has left may go meanwhile.
+    assert all(now <= then for now, then in zip(counts(), before, strict=True))
 
 
 def test_two_brokers_in_one_process_are_two(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
         leveret.Broker(data_dir=tmp_path / "other", port=broker.port, log_level="error").start()
     with pytest.raises(leveret.StartError, match="in use by another broker"):
         leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error").start()
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     used(broker)
 
 
@@ -165,20 +167,20 @@ def test_a_stop_while_it_starts_is_not_forgotten(
 
     def late(main: Coroutine[Any, Any, None]) -> None:
         begun.set()
-        assert stopped.wait(15)
+        assert stopped.wait(TIMEOUT_SECONDS)
         run_on_event_loop(main)
 
     monkeypatch.setattr("leveret.broker.run_on_event_loop", late)
     broker = leveret.Broker(data_dir=tmp_path, port=0, log_level="error", password_hash_cost=10)
     starting = threading.Thread(target=broker.start, daemon=True)
     starting.start()
-    assert begun.wait(15)
+    assert begun.wait(TIMEOUT_SECONDS)
     stopping = threading.Thread(target=broker.stop, daemon=True)
     stopping.start()
     stopping.join(0.05)
     stopped.set()
     for thread in (starting, stopping):
-        thread.join(15)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -232,7 +234,7 @@ def output_of(program: str, directory: Path) -> str:
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
@@ -245,6 +247,10 @@ def test_importing_the_package_loads_neither_loop_nor_pykka(tmp_path: Path) -> N
         "print([name for name in ('pykka', 'uvloop', 'structlog') if name in sys.modules])\n"
     )
     finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=True,
     )
     assert finished.stdout == "[]\n"

@@ -78,8 +78,8 @@ def wait_until_it_reads_no_more(broker: leveret.Broker) -> None:
 def assert_all_is_handled(client: Client, broker: leveret.Broker) -> None:
     client.nothing_more()
     reader = readers(broker)[0]
-    wait_until(lambda: publish_window(reader).used_bytes == 0)
-    assert not reading_gate(reader).is_paused
+    window, gate = publish_window(reader), reading_gate(reader)
+    wait_until(lambda: window.used_bytes == 0 and not gate.is_paused)
 
 
 def test_acks_behind_a_purge_that_waits_for_the_disk_stop_the_reading_and_are_then_carried_out(

@@ -29,6 +29,7 @@ from leveret.logs.trace.trace import TraceFilter
 from leveret.storage.stores import Stores
 from log_lines import LogLines
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client, methods_of, publish
 
 MIB = 1 << 20
@@ -239,7 +240,7 @@ def test_a_host_under_a_limit_outlives_its_broker_and_has_the_memory(tmp_path: P
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr

@@ -13,14 +13,14 @@ import pika
 import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, UnroutableError
+from timeouts import TIMEOUT_SECONDS
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2, headers={"n": 1, "s": "text"})
 COUNT = 50
-TIMEOUT_SECONDS = 15
 
 
 def parameters(broker: leveret.Broker) -> pika.ConnectionParameters:
-    return pika.ConnectionParameters(broker.host, broker.port, heartbeat=10)
+    return pika.ConnectionParameters(broker.host, broker.port, heartbeat=round(TIMEOUT_SECONDS))
 
 
 def test_blocking_connection_publishes_with_confirms_and_consumes(broker: leveret.Broker) -> None:

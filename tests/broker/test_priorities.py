@@ -29,6 +29,7 @@ from leveret.amqp_frames.values.field_table import Field
 from leveret.core.queue.effects import Effects
 from leveret.core.queue.rules import MessageQueue
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 from wire import Client, publish
 
 Connect = Callable[..., Client]
@@ -207,7 +208,7 @@ def test_pika_publishes_with_priorities_and_consumes_in_their_order(
             properties = pika.BasicProperties(delivery_mode=2, priority=number % 15)
             channel.basic_publish("", "q", b"%d" % number, properties)
         got = []
-        for method, properties, body in channel.consume("q", inactivity_timeout=15):
+        for method, properties, body in channel.consume("q", inactivity_timeout=TIMEOUT_SECONDS):
             assert method is not None
             got.append((min(properties.priority, 10), int(body)))
             channel.basic_ack(method.delivery_tag)
@@ -276,7 +277,7 @@ def test_deadlines_stay_with_their_messages_whatever_their_priority(tmp_path: Pa
     with Served(tmp_path) as served, Client(served.host, served.port).log_in() as client:
         client.open_channel(1, confirms=True)
         client.declare("q", durable=True, arguments=priorities(9))
-        rows = ((1, "1"), (9, "60000"), (9, "1"), (1, None), (5, "1"), (9, None))
+        rows = ((1, "1"), (9, "3600000"), (9, "1"), (1, None), (5, "1"), (9, None))
         client.send(
             *(
                 publish(

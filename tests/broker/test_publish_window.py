@@ -34,13 +34,13 @@ def test_a_publisher_faster_than_the_disk_is_read_no_further_and_then_to_its_end
     client.declare("durable", durable=True)
     files.hold()
     count = 300
-    client.send(publish("durable", BODY, PERSISTENT) * count)
-    files.wait_until_syncing()
-    window = publish_window(readers(broker)[0])
-    wait_until(lambda: window.is_closed)
-    # One read more than the window holds, with a message that was cut by the read before.
-    assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000
-    files.release()
+    with client.sending(publish("durable", BODY, PERSISTENT) * count):
+        files.wait_until_syncing()
+        window = publish_window(readers(broker)[0])
+        wait_until(lambda: window.is_closed)
+        # One read more than the window holds, with a message that was cut by the read before.
+        assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000
+        files.release()
     acked = 0
     while acked < count:
         ack = client.expect_type(1, BasicAck)
@@ -48,7 +48,7 @@ def test_a_publisher_faster_than_the_disk_is_read_no_further_and_then_to_its_end
         assert ack.multiple or ack.delivery_tag == acked + 1
         acked = ack.delivery_tag
     assert client.counts("durable") == (count, 0)
-    assert window.used_bytes == 0
+    wait_until(lambda: window.used_bytes == 0)
 
 
 def test_what_a_failed_channel_never_looked_at_does_not_fill_the_window(
@@ -83,11 +83,11 @@ def test_publishes_outside_confirm_mode_are_held_back_by_the_window_too(
     client.open_channel()
     client.declare("durable", durable=True)
     files.hold()
-    client.send(publish("durable", BODY, PERSISTENT) * 100)
-    files.wait_until_syncing()
-    window = publish_window(readers(broker)[0])
-    wait_until(lambda: window.is_closed)
-    files.release()
+    with client.sending(publish("durable", BODY, PERSISTENT) * 100):
+        files.wait_until_syncing()
+        window = publish_window(readers(broker)[0])
+        wait_until(lambda: window.is_closed)
+        files.release()
     client.wait_for_counts("durable", (100, 0))
 
 
@@ -97,11 +97,12 @@ def test_a_closed_window_stops_no_other_connection(
     client.declare("durable", durable=True)
     client.declare("q")
     files.hold()
-    client.send(publish("durable", BODY, PERSISTENT) * 100)
-    files.wait_until_syncing()
-    window = publish_window(readers(broker)[0])
-    wait_until(lambda: window.is_closed)
-    other = connect()
-    other.open_channel(1, confirms=True)
-    other.send(publish("q"))
-    other.expect(1, BasicAck(1, False))
+    with client.sending(publish("durable", BODY, PERSISTENT) * 100):
+        files.wait_until_syncing()
+        window = publish_window(readers(broker)[0])
+        wait_until(lambda: window.is_closed)
+        other = connect()
+        other.open_channel(1, confirms=True)
+        other.send(publish("q"))
+        other.expect(1, BasicAck(1, False))
+        files.release()

@@ -60,8 +60,8 @@ def opened(broker: leveret.Broker, login: ConnectionStartOk, vhost: str = "/") -
     return client
 
 
-def refused_sessions(broker: leveret.Broker) -> int:
-    """Logins that are none, and one that has no such vhost; how many."""
+def refused_sessions(broker: leveret.Broker, log: io.StringIO) -> int:
+    """Logins that are none, and one that has no such vhost; how many, when all are refused."""
     wrong = [
         begun(broker, methods_of(0, plain(f"{SECRET}-wrong"))),
         begun(broker, methods_of(0, amqplain(f"{SECRET}-wrong"))),
@@ -72,6 +72,7 @@ def refused_sessions(broker: leveret.Broker) -> int:
         begun(broker, frame(9, 0, f"\0guest\0{SECRET}".encode())),
         opened(broker, plain(f"{SECRET}-guest"), URI),
     ]
+    wait_until(lambda: log.getvalue().count("connection.refused") == len(wrong))
     for client in wrong:
         client.drop()
     return len(wrong)
@@ -103,7 +104,7 @@ def test_no_password_gets_into_the_log_or_the_trace(
     settings |= {"log_level": "debug", "log_format": form, "trace_one_of": 1}
     settings |= {"http_listener": "on", "http_port": 0}
     with leveret.Broker(data_dir=tmp_path, port=0, **settings) as broker:
-        refused_count = refused_sessions(broker)
+        refused_count = refused_sessions(broker, stream)
         good_sessions(broker)
         assert asked(broker, password=f"{SECRET}-wrong").status == 401
         assert asked(broker, "PUT", password=password).status == 200

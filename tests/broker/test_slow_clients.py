@@ -11,6 +11,7 @@ import pytest
 from insides import readers, reading_gate, transport_of, wait_until
 from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicGet, BasicGetOk, BasicReturn
+from timeouts import TIMEOUT_SECONDS
 from wire import Client, publish
 
 Connect = Callable[..., Client]
@@ -118,7 +119,7 @@ def test_a_publisher_that_does_not_read_its_returns_is_read_no_further(
     assert sent_bytes < 100 * MIB, "the broker goes on reading"
     assert transport_of(readers(broker)[0]).get_write_buffer_size() < 4 * MIB
     assert psutil.Process().memory_info().rss - before < 50 * MIB
-    client.socket.settimeout(15)
+    client.socket.settimeout(TIMEOUT_SECONDS)
     for _ in range(sent_bytes // len(wire)):
         client.expect(1, BasicReturn(312, "NO_ROUTE", "", "nowhere"))
         assert client.read_content(1).body == body(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import leveret
@@ -10,6 +11,7 @@ import pytest
 from certificates import Certificates, Stranger
 from insides import readers, transport_of, wait_until
 from leveret.actors.connection.transport import taken_bytes
+from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.amqp_frames.methods import BasicDeliver
 from log_lines import LogLines
 from wire import Client
@@ -52,9 +54,12 @@ def start(
     return started
 
 
-def fill(client: Client) -> None:
+def fill(client: Client, consumer: Client) -> None:
+    """Publish more than the consumer's socket takes; it reads nothing, but says that it lives."""
     for number in range(COUNT):
         client.publish_all("q", b"%08d" % number + bytes(BODY_BYTES - 8))
+        with suppress(OSError):
+            consumer.send(HEARTBEAT_FRAME)
 
 
 def test_a_client_that_takes_nothing_for_two_heartbeat_intervals_is_dropped(
@@ -62,7 +67,7 @@ def test_a_client_that_takes_nothing_for_two_heartbeat_intervals_is_dropped(
 ) -> None:
     client.declare("q")
     stuck = start(1)
-    fill(client)
+    fill(client, stuck)
     wait_until(lambda: log.reasons("connection.closed")[:1] == [STALLED])
     wait_until(lambda: len(readers(broker)) == 1)
     # Of what it had been handed nothing is kept for it; the rest is for others.
@@ -75,8 +80,8 @@ def test_a_client_that_reads_again_in_time_gets_all(
 ) -> None:
     client.declare("q")
     # The interval is longer than the test.
-    slow = start(60)
-    fill(client)
+    slow = start(3600)
+    fill(client, slow)
     transport = transport_of(readers(broker)[1])
     before = taken_bytes(transport, 0)
     for number in range(COUNT):

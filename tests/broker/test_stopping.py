@@ -17,17 +17,24 @@ from gated_files import GatedFiles
 from leveret.storage.files import OperatingSystemFiles
 from log_lines import LogLines
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client, publish
 
-# A stop that waited for a client as long as it once did would need this.
-TOO_LONG_SECONDS = 8.0
+# What a stop must not wait for would take longer.
+TOO_LONG_SECONDS = TIMEOUT_SECONDS / 2
+LONG_MS = 3_600_000
 
 
 def test_a_client_that_does_not_answer_holds_an_embedded_broker_up_for_a_moment_only(
     tmp_path: Path,
 ) -> None:
     broker = leveret.Broker(
-        data_dir=tmp_path / "data", port=0, password_hash_cost=10, log_level="error"
+        data_dir=tmp_path / "data",
+        port=0,
+        password_hash_cost=10,
+        log_level="error",
+        drain_timeout_ms=LONG_MS,
+        stop_timeout_ms=LONG_MS,
     )
     with broker:
         # Nobody calls its process_data_events from here on, as after a test that failed.
@@ -92,7 +99,7 @@ def test_a_directory_whose_disk_hangs_is_not_given_back_before_the_last_write(
     assert broker.node is not None
     closed = broker.node.open_files.closed
     assert closed is not None
-    closed.result(15)
+    closed.result(TIMEOUT_SECONDS)
     with again, Client(again.host, again.port).log_in() as client:
         client.open_channel(1)
         got = client.get("durable", no_ack=True)

@@ -13,6 +13,7 @@ from insides import publish_window, readers, transport_of, wait_until
 from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.amqp_frames.methods import BasicDeliver
 from pika.exceptions import UnroutableError
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, publish
 
 MIB = 1 << 20
@@ -53,7 +54,7 @@ def test_pika_publishes_with_confirms_and_consumes(
         with pytest.raises(UnroutableError):
             channel.basic_publish("", "nowhere", b"lost", persistent, mandatory=True)
         bodies = []
-        for method, _properties, body in channel.consume("q", inactivity_timeout=15):
+        for method, _properties, body in channel.consume("q", inactivity_timeout=TIMEOUT_SECONDS):
             channel.basic_ack(method.delivery_tag)
             bodies.append(body)
             if len(bodies) == count:
@@ -113,12 +114,12 @@ def test_a_publisher_faster_than_the_disk_is_read_no_further_and_then_to_its_end
     client.declare("durable", durable=True)
     files.hold()
     count = 300
-    client.send(publish("durable", bytes(10_000), PERSISTENT) * count)
-    files.wait_until_syncing()
-    window = publish_window(readers(broker)[0])
-    wait_until(lambda: window.is_closed)
-    # One read more than the window holds, with a message that was cut by the read before.
-    assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000
-    files.release()
+    with client.sending(publish("durable", bytes(10_000), PERSISTENT) * count):
+        files.wait_until_syncing()
+        window = publish_window(readers(broker)[0])
+        wait_until(lambda: window.is_closed)
+        # One read more than the window holds, with a message that was cut by the read before.
+        assert window.used_bytes < WINDOW_BYTES + READ_BYTES_MAX + 20_000
+        files.release()
     client.expect_acks(range(1, count + 1))
     assert client.counts("durable") == (count, 0)

@@ -90,7 +90,7 @@ def test_octets_that_are_no_tls_end_an_open_connection_and_no_other(
     # Past the TLS of the client's socket.
     os.write(client.socket.fileno(), b"no TLS record" * 100)
     wait_until(lambda: len(readers(broker)) == 1)
-    assert len(log.of("connection.closed")) == 1
+    wait_until(lambda: len(log.of("connection.closed")) == 1)
     assert_serves(other)
 
 
@@ -177,10 +177,9 @@ def test_a_stop_gives_up_handshakes_that_go_on(broker: leveret.Broker) -> None:
         client.expect_closed()
 
 
-@pytest.mark.parametrize(("timeout_ms", "handshakes_max"), [(500, 2)])
+@pytest.mark.parametrize("handshakes_max", [2])
 def test_handshakes_are_begun_for_so_many_at_once_and_others_wait(
     certificates: Certificates,
-    timeout_ms: int,
     handshakes_max: int,
     broker: leveret.Broker,
     log: LogLines,

@@ -25,6 +25,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.core.channel.transaction import TransactionMemory
 from pika.exceptions import ChannelClosedByBroker
+from timeouts import TIMEOUT_SECONDS
 from transactions import COMMIT, bodies, commit, transactional
 from wire import Client, publish
 
@@ -192,7 +193,7 @@ def test_two_connections_commit_at_the_same_time(broker: leveret.Broker) -> None
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive()
     with Client(broker.host, broker.port) as client:
         client.log_in().open_channel(2)

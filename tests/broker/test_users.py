@@ -25,6 +25,7 @@ from leveret.amqp_frames.methods import (
     ConnectionTuneOk,
 )
 from leveret.core.users.login_checks import PasswordCheck
+from timeouts import TIMEOUT_SECONDS
 from wire import Client, methods_of
 
 CHECKED = ("authentication_failure_close",)
@@ -41,7 +42,7 @@ class SlowChecks:
 
     def __call__(self, password: str, stored: str) -> bool:
         self.passwords.append(password)
-        assert self.gate.wait(30)
+        assert self.gate.wait(TIMEOUT_SECONDS)
         return self._check(password, stored)
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[1] / "build" / "node" / "node_modules"
-STOP_SECONDS_MAX = 30
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -97,7 +97,7 @@ def celery_worker(name: str, directory: Path) -> Iterator[None]:
         finally:
             worker.terminate()
             try:
-                worker.wait(STOP_SECONDS_MAX)
+                worker.wait(TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from timeouts import TIMEOUT_SECONDS
+
 Start = Callable[[int], "subprocess.Popen[str]"]
-RESULT_SECONDS_MAX = 60
 MESSAGES = 2_000
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
-    output, errors = process.communicate(timeout=RESULT_SECONDS_MAX)
+    output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 0, errors
     return output
 
@@ -42,13 +43,13 @@ def test_a_c_client_publishes_with_confirms_and_consumes(c_program: Start) -> No
 def test_a_celery_task_returns_its_result_by_rpc(workers: Path) -> None:
     from celery_application import add
 
-    assert add.delay(20, 22).get(timeout=RESULT_SECONDS_MAX) == 42
+    assert add.delay(20, 22).get(timeout=TIMEOUT_SECONDS) == 42
 
 
 def test_a_celery_task_that_fails_is_tried_again(workers: Path) -> None:
     from celery_application import fails_twice
 
-    assert fails_twice.delay().get(timeout=RESULT_SECONDS_MAX) == 2
+    assert fails_twice.delay().get(timeout=TIMEOUT_SECONDS) == 2
 
 
 def test_a_celery_task_with_an_eta_waits_for_it(workers: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_celery_task_with_an_eta_waits_for_it(workers: Path) -> None:
 
     not_before = time.time() + 1
     result = started_at.apply_async(countdown=1)
-    assert result.get(timeout=RESULT_SECONDS_MAX) >= not_before - 0.01
+    assert result.get(timeout=TIMEOUT_SECONDS) >= not_before - 0.01
 
 
 def test_a_celery_task_is_not_held_up_by_delayed_ones_before_it(workers: Path) -> None:
@@ -65,14 +66,14 @@ def test_a_celery_task_is_not_held_up_by_delayed_ones_before_it(workers: Path) -
 
     for _ in range(6):
         # None of them is due before the test has failed.
-        started_at.apply_async(countdown=10 * RESULT_SECONDS_MAX)
-    assert add.delay(1, 2).get(timeout=RESULT_SECONDS_MAX) == 3
+        started_at.apply_async(countdown=10 * TIMEOUT_SECONDS)
+    assert add.delay(1, 2).get(timeout=TIMEOUT_SECONDS) == 3
 
 
 def test_a_celery_task_acked_late_comes_back_when_its_process_dies(workers: Path) -> None:
     from celery_application import dies_at_first
 
-    assert dies_at_first.delay().get(timeout=RESULT_SECONDS_MAX) is True
+    assert dies_at_first.delay().get(timeout=TIMEOUT_SECONDS) is True
 
 
 def test_a_celery_chord_gathers_results_from_queues(workers: Path) -> None:
@@ -80,7 +81,7 @@ def test_a_celery_chord_gathers_results_from_queues(workers: Path) -> None:
     from celery_application import square, total
 
     result = chord([square.s(number) for number in range(10)])(total.s())
-    assert result.get(timeout=RESULT_SECONDS_MAX) == sum(number**2 for number in range(10))
+    assert result.get(timeout=TIMEOUT_SECONDS) == sum(number**2 for number in range(10))
 
 
 def test_all_of_them_at_once(node: Start, c_program: Start, workers: Path) -> None:
@@ -90,7 +91,7 @@ def test_all_of_them_at_once(node: Start, c_program: Start, workers: Path) -> No
     running_node, running_c = node(5 * MESSAGES), c_program(5 * MESSAGES)
     chords = [chord([square.s(number), square.s(2)])(total.s()) for number in range(3)]
     sums = [add.delay(number, number) for number in range(50)]
-    assert [each.get(timeout=RESULT_SECONDS_MAX) for each in sums] == list(range(0, 100, 2))
-    assert [each.get(timeout=RESULT_SECONDS_MAX) for each in chords] == [4, 5, 8]
+    assert [each.get(timeout=TIMEOUT_SECONDS) for each in sums] == list(range(0, 100, 2))
+    assert [each.get(timeout=TIMEOUT_SECONDS) for each in chords] == [4, 5, 8]
     assert_all_went_well_in_node(output_of(running_node), 5 * MESSAGES)
     assert output_of(running_c).startswith(f"confirmed {5 * MESSAGES} consumed {5 * MESSAGES} ")

@@ -13,9 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-
-START_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 30
+from timeouts import TIMEOUT_SECONDS
 
 # What a log must never hold, whatever clients do: an exception that nobody expected.
 FAULTS = ("actor.failed", "Traceback", "exception was never", "connection.failed", "queue.failed")
@@ -96,11 +94,11 @@ class BrokerProcess:
 
     def wait(self) -> int:
         """Return when it has ended by itself; the exit code."""
-        code = self.process.wait(STOP_SECONDS_MAX)
+        code = self.process.wait(TIMEOUT_SECONDS)
         self._end()
         return code
 
     def _end(self) -> None:
-        self.process.wait(STOP_SECONDS_MAX)
+        self.process.wait(TIMEOUT_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()

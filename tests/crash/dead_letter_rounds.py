@@ -18,10 +18,10 @@ from load_threads import LoadThread, Publisher
 from numbered_messages import key_in
 from queue_ledger import QueueLedger
 from socket_client import Delivery, SocketClient, raise_if_close
+from timeouts import TIMEOUT_SECONDS
 
 LOAD_SECONDS = (0.1, 1.0)
 # Until what was under way when the broker started, or came back to its queue, is where it goes.
-SETTLE_SECONDS_MAX = 30
 DEAD = "dead"
 TO_DEAD: dict[str, str | int] = {
     "x-dead-letter-exchange": "",
@@ -148,7 +148,7 @@ class DeadLetterRounds:
         for name in SOURCES:
             found += self._read(client, name)
         in_source = len(found)
-        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         client.ask(wire.consume(1, DEAD, DEAD), wire.CONSUME_OK)
         while True:
             found += self._deliveries(client, DEAD)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 from broker_process import BrokerProcess
 from load_threads import LoadThread, failures
+from timeouts import TIMEOUT_SECONDS
 
 SEGMENT_BYTES_MAX = 1 << 20
-_JOIN_SECONDS_MAX = 30
 
 
 class KillLoop:
@@ -52,7 +52,7 @@ class KillLoop:
         threading.Event().wait(seconds)
         self.broker.kill()
         for thread in threads:
-            thread.join(_JOIN_SECONDS_MAX)
+            thread.join(TIMEOUT_SECONDS)
             assert not thread.is_alive(), f"{thread.name} did not notice the end"
         assert not failures(threads), failures(threads)
         assert self.broker.faults() == []

@@ -7,8 +7,7 @@ import struct
 
 import frames_by_hand as wire
 from frames_by_hand import Frame, Ids
-
-ANSWER_SECONDS_MAX = 20
+from timeouts import TIMEOUT_SECONDS
 
 
 class RefusedError(Exception):
@@ -50,7 +49,7 @@ class SocketClient:
         self.socket = socket.socket()
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self.socket.settimeout(ANSWER_SECONDS_MAX)
+        self.socket.settimeout(TIMEOUT_SECONDS)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""

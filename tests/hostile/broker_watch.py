@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 import psutil
 from broker_process import BrokerProcess
+from timeouts import TIMEOUT_SECONDS
 
 MIB = 1 << 20
-WAIT_SECONDS_MAX = 20.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
     """Look again and again, as another process tells nobody; AssertionError if it never holds."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         threading.Event().wait(0.01)

@@ -13,33 +13,31 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
 
 from broker_process import BrokerProcess
-from broker_watch import until
-from bystander import Bystander
-from socket_client import EndedError, SocketClient
-
-
-def can_log_in(port: int) -> bool:
-    """Whether its first login, which has the password checked, was faster than its impatience."""
-    try:
-        SocketClient(port).close()
-    except EndedError:
-        return False
-    return True
+from bystander import Bystander, logged_in
+from timeouts import TIMEOUT_SECONDS
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for a module's tests, impatient; none of them may make it fail in any part."""
+def handshake_timeout_ms() -> int:
+    """As long as any other time that a test waits; a test module may be impatient."""
+    return round(1000 * TIMEOUT_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def attacked(
+    tmp_path_factory: pytest.TempPathFactory, handshake_timeout_ms: int
+) -> Iterator[BrokerProcess]:
+    """One broker for a module's tests; none of them may make it fail in any part."""
     broker = BrokerProcess(
         tmp_path_factory.mktemp("attacked"),
-        handshake_timeout_ms=1000,
+        handshake_timeout_ms=handshake_timeout_ms,
         password_hash_cost=10,
         drain_timeout_ms=1000,
         publish_window_bytes_max=4 << 20,
         routes_kept_bytes_max=4 << 20,
     ).listening()
     # From here on the password is known, and a login needs no thread to have its turn in time.
-    until(lambda: can_log_in(broker.port), "no login is in time")
+    logged_in(broker.port).close()
     yield broker
     faults = broker.faults()
     broker.kill()

@@ -21,6 +21,7 @@ from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.errors import HardError
 from mutations import SESSION, mutated
 from socket_client import SocketClient
+from timeouts import TIMEOUT_SECONDS
 
 # So many sessions at the same time.
 AT_ONCE = 32
@@ -30,7 +31,9 @@ INTERNAL_ERROR = 541
 
 def exchange(control: SocketClient, port: int, sessions: list[bytes]) -> list[bytes]:
     """Send each session on a connection of its own; all that came back on each."""
-    sockets = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in sessions]
+    sockets = [
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) for _ in sessions
+    ]
     for each, session in zip(sockets, sessions, strict=True):
         try:
             each.sendall(session)

@@ -14,6 +14,7 @@ import pytest
 from broker_process import BrokerProcess
 from broker_watch import MIB, memory_bounded
 from socket_client import EndedError, SocketClient
+from timeouts import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.usefixtures("bystander")
 
@@ -83,7 +84,7 @@ def test_deliveries_from_many_queues_that_are_not_read_stop(attacked: BrokerProc
         client.send(b"".join(wire.consume(1, queue, queue) for queue in queues))
         flood(client, b"", 1)
         # Once it reads, it gets everything.
-        client.socket.settimeout(20)
+        client.socket.settimeout(TIMEOUT_SECONDS)
         received = 0
         while received < 6_000:
             received += not isinstance(client.delivery(), wire.Frame)

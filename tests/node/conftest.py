@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import leveret
 import pytest
 from asking_http import port
+from timeouts import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def socket_to(broker: leveret.Broker) -> Iterator[Callable[[], socket.socket]]:
 
         def connected() -> socket.socket:
             return stack.enter_context(
-                socket.create_connection(("127.0.0.1", port(broker)), timeout=15)
+                socket.create_connection(("127.0.0.1", port(broker)), timeout=TIMEOUT_SECONDS)
             )
 
         yield connected

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from leveret.commands.command_line import main
+from timeouts import TIMEOUT_SECONDS
 
 LAST_ADMINISTRATOR = "user 'guest' is the last administrator"
 DEFAULT_VHOST = "vhost '/' is the one of clients that name none"
@@ -78,7 +79,7 @@ def test_at_a_terminal_a_person_is_asked(terminal: Terminal, typed: str, code: i
         stdin=theirs,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     os.close(ours)

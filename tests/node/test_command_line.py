@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from leveret.commands.command_line import SWITCH_INTERVAL_SECONDS, main
 from leveret.commands.control_client import NoBrokerError, ask_broker
+from timeouts import TIMEOUT_SECONDS
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
 
@@ -36,7 +37,7 @@ def serve(
 
 def refused(process: subprocess.Popen[str], code: int) -> str:
     """The one line that a broker which cannot start says."""
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     lines = [line for line in errors.splitlines() if not line.startswith("{")]
     assert output == ""
     assert process.returncode == code
@@ -96,9 +97,9 @@ def test_a_bad_setting_is_said_in_one_line_and_exits_with_2(
 def test_it_says_where_it_listens_and_ends_with_0_on_sigterm_and_sigint(tmp_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         process = serve("--port", "0", "--data-dir", "data", cwd=tmp_path)
-        socket.create_connection(("127.0.0.1", port_of(process)), timeout=10).close()
+        socket.create_connection(("127.0.0.1", port_of(process)), timeout=TIMEOUT_SECONDS).close()
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 0, errors
         assert "broker.stopped" in errors
 
@@ -107,7 +108,7 @@ def test_the_listening_line_comes_at_every_log_level(tmp_path: Path) -> None:
     process = serve("--port", "0", "--data-dir", "data", "--log-level", "error", cwd=tmp_path)
     port_of(process)
     process.terminate()
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert errors == ""
 
 
@@ -116,7 +117,7 @@ def test_it_runs_and_ends_without_any_standard_stream(tmp_path: Path) -> None:
     arguments = f"{sys.executable} -m leveret serve --port 0 --data-dir data <&- >&- 2>&-"
     process = subprocess.Popen(["/bin/sh", "-c", f"exec {arguments}"], cwd=tmp_path, env=CLEAN)
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     status = None
     while status is None:
         assert process.poll() is None
@@ -124,7 +125,7 @@ def test_it_runs_and_ends_without_any_standard_stream(tmp_path: Path) -> None:
         with suppress(NoBrokerError):
             status = ask_broker(tmp_path / "data", "status", {})
     process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_data_directory_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     port_of(first)
     line = refused(serve("--port", "0", "--data-dir", "data", cwd=tmp_path), 1)
     first.terminate()
-    first.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_SECONDS)
     assert line == "leveret: data directory data is in use by another broker"
 
 
@@ -164,7 +165,7 @@ def test_variables_that_are_no_settings_are_warned_of_in_the_log(tmp_path: Path)
     )
     port_of(process)
     process.terminate()
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     lines = [json.loads(line) for line in errors.splitlines()]
     reasons = [each["reason"] for each in lines if each["event"] == "configuration.passed_over"]
     assert process.returncode == 0
@@ -209,7 +210,7 @@ def test_the_limit_of_files_that_is_needed_is_a_setting(tmp_path: Path) -> None:
     process = serve("--config", "leveret.toml", cwd=tmp_path, preexec=lower)
     port_of(process)
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 0
 
 

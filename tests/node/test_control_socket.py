@@ -15,6 +15,7 @@ import pytest
 from leveret.actors.control import control
 from leveret.commands.control_client import NoBrokerError, RequestError, ask_broker
 from leveret.listening.control_socket import CONTROL_SOCKET_NAME, control_path
+from timeouts import TIMEOUT_SECONDS
 
 
 def directory_of(broker: leveret.Broker) -> Path:
@@ -24,7 +25,7 @@ def directory_of(broker: leveret.Broker) -> Path:
 @contextmanager
 def opened(broker: leveret.Broker) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(15)
+        connection.settimeout(TIMEOUT_SECONDS)
         with control_path(directory_of(broker)) as path:
             connection.connect(path)
         yield connection

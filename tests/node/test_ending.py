@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from timeouts import TIMEOUT_SECONDS
 
 LAST_LINE = {"level": "error", "event": "broker.failed", "error": "out of memory"}
 
@@ -64,7 +65,7 @@ def test_a_log_that_nobody_reads_does_not_keep_it_from_ending() -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", program], stderr=writing)
     try:
-        assert process.wait(30) == 1
+        assert process.wait(TIMEOUT_SECONDS) == 1
     finally:
         process.kill()
         process.wait()

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from leveret.configuration import Configuration
 from leveret.listening.http import PORTS_ABOVE, port_of
 from log_lines import LogLines
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client
 
 
@@ -144,13 +145,25 @@ def test_a_port_that_is_taken_is_one_clear_line_and_nothing_is_left(tmp_path: Pa
             pass
 
 
+@contextmanager
+def only_its_http_port_taken() -> Iterator[int]:
+    """A port for AMQP that is free while the one that goes with it is not."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1] - PORTS_ABOVE
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+            except OSError:
+                # Somebody else's, at the moment.
+                continue
+            yield port
+            return
+
+
 def test_a_port_that_goes_with_amqp_s_is_said_to_move_with_it(tmp_path: Path) -> None:
     """As for who has RabbitMQ with its management on this machine, and so both ports taken."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
-        port = taken - PORTS_ABOVE
-        with pytest.raises(leveret.StartError) as refused:
-            leveret.Broker(data_dir=tmp_path, port=port, http_listener="on").start()
+    with only_its_http_port_taken() as port, pytest.raises(leveret.StartError) as refused:
+        leveret.Broker(data_dir=tmp_path, port=port, http_listener="on").start()
     assert "; another `port` brings another here, LEVERET_HTTP_LISTENER=off" in str(refused.value)
 
 
@@ -184,7 +197,7 @@ def test_it_is_closed_when_the_broker_stops(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"data_dir": tmp_path, "port": 0, "log_level": "error"}
     with leveret.Broker(http_listener="on", http_port=0, **settings) as broker:
         address = "127.0.0.1", port(broker)
-        waiting = socket.create_connection(address, timeout=15)
+        waiting = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         wait_until(lambda: len(open_connections(broker)) == 1)
     with pytest.raises(OSError):
         socket.create_connection(address, timeout=1)
@@ -249,7 +262,7 @@ def test_the_command_serves_it_unless_it_is_off(tmp_path: Path) -> None:
     with Served(tmp_path, log_level="error"):
         address = ask_broker(tmp_path / "data", "status", {})["http_address"]
         host, _, number = address.partition(":")
-        with socket.create_connection((host, int(number)), timeout=15) as connection:
+        with socket.create_connection((host, int(number)), timeout=TIMEOUT_SECONDS) as connection:
             connection.sendall(b"GET /api/health/live HTTP/1.1\r\nhost: h\r\n\r\n")
             assert read_all(connection).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
     with Served(tmp_path, log_level="error", http_listener="off"):
@@ -266,7 +279,7 @@ def test_the_command_ends_with_one_line_when_the_port_is_taken(tmp_path: Path) -
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     assert (ended.returncode, ended.stdout) == (1, "")

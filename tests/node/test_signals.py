@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from insides import wait_until
 from served import Served
+from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client
 
 HARMLESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -64,7 +65,7 @@ def test_standard_output_on_a_full_device_does_not_stop_the_start(tmp_path: Path
         assert any("broker.unheard" in line and "No space left" in line for line in lines)
         process.terminate()
         assert "broker.stopped" in process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

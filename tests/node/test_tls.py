@@ -15,6 +15,7 @@ from certificates import Certificates
 from leveret.configuration import Configuration
 from leveret.errors import StartError
 from leveret.listening.tls import tls_context
+from timeouts import TIMEOUT_SECONDS
 
 
 def fault(**settings: Any) -> str:
@@ -121,7 +122,7 @@ def test_the_line_that_says_listening_tells_both_ports(
         assert process.stdout is not None
         line = process.stdout.readline()
         process.terminate()
-        _rest, log = process.communicate(timeout=30)
+        _rest, log = process.communicate(timeout=TIMEOUT_SECONDS)
     words = r"leveret [0-9.]+ listening on 127\.0\.0\.1:(\d+), TLS on 127\.0\.0\.1:(\d+)\n"
     found = re.fullmatch(words, line)
     assert found, line
@@ -136,7 +137,7 @@ def test_the_command_says_the_fault_in_one_line_and_ends_with_1(
 ) -> None:
     settings = certificates.settings(tls_key="missing.pem")
     with command(cwd=tmp_path, settings=settings) as process:
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     lines = [line for line in errors.splitlines() if not line.startswith("{")]
     assert output == ""
     words = "leveret: tls_key: missing.pem: cannot be read: No such file or directory"

@@ -16,6 +16,7 @@ from leveret.configuration import Configuration
 from leveret.core.connection.waiting_peers import Crowds
 from leveret.listening.tls import tls_context
 from leveret.listening.tls_server import TlsServer
+from timeouts import TIMEOUT_SECONDS
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
@@ -50,7 +51,7 @@ def serve(
         )
         await server.open("127.0.0.1", 0)
         try:
-            await asyncio.wait_for(client(server.port, log), 20)
+            await asyncio.wait_for(client(server.port, log), TIMEOUT_SECONDS)
         finally:
             server.close()
 
@@ -73,7 +74,7 @@ def test_a_client_reads_why_its_certificate_is_refused(
     context.maximum_version = ssl.TLSVersion[version]
 
     def connect(port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port), 20) as plain:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as plain:
             client = context.wrap_socket(plain, server_hostname="127.0.0.1")
             # With TLS 1.3 the client has shaken hands and speaks. It reads the alert all the same,
             # because what it sends does not reset the connection.
@@ -98,12 +99,12 @@ def test_a_client_that_does_not_close_behind_the_alert_is_closed(
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
     def connect(port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port), 20) as plain:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as plain:
             kept = plain.dup()
             with pytest.raises(ssl.SSLError, match="certificate expired"):
                 context.wrap_socket(plain, server_hostname="127.0.0.1")
         # Still open, by another descriptor, until the server closes and resets what is sent then.
-        kept.settimeout(20)
+        kept.settimeout(TIMEOUT_SECONDS)
         with kept, pytest.raises(ConnectionError):
             send_for_ever(kept)
 

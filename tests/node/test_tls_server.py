@@ -14,6 +14,7 @@ from certificates import Certificates
 from leveret.core.connection.waiting_peers import Crowds
 from leveret.listening import tls_server
 from leveret.listening.tls_server import TlsServer
+from timeouts import TIMEOUT_SECONDS
 
 
 class Listener:
@@ -64,7 +65,7 @@ def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
         _reader, writer = await asyncio.open_connection(
             "127.0.0.1", server.port, ssl=certificates.client(), server_hostname="127.0.0.1"
         )
-        await asyncio.wait_for(listener.made.wait(), 15)
+        await asyncio.wait_for(listener.made.wait(), TIMEOUT_SECONDS)
         writer.transport.abort()
         server.close()
 

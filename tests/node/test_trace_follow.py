@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from insides import wait_until
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.commands.command_line import main
+from timeouts import TIMEOUT_SECONDS
 from traced import client_of, traced
 from wire import PERSISTENT, TRANSIENT, Client, publish
 
 Line = dict[str, Any]
-SECONDS_MAX = 20
 
 
 def _heed_ctrl_c() -> None:
@@ -63,7 +64,7 @@ def read_until(process: subprocess.Popen[bytes], event: str) -> list[Line]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    _, error = process.communicate(timeout=SECONDS_MAX)
+    _, error = process.communicate(timeout=TIMEOUT_SECONDS)
     return process.returncode, error
 
 
@@ -91,7 +92,7 @@ def test_it_shows_what_a_broker_writes_over_rotations_and_ends_on_ctrl_c(tmp_pat
             client.declare("queue", durable=True)
             client.publish_all("queue", b"x", b"y", b"z", properties=PERSISTENT)
             seen += read_until(process, "confirm.sent")
-        assert len(list((tmp_path / "data" / "traces").glob("*.gz"))) >= 1
+        wait_until(lambda: bool(list((tmp_path / "data" / "traces").glob("*.gz"))))
         process.send_signal(signal.SIGINT)
         assert ended(process) == (0, b"")
     assert len({(line["t_ns"], line["event"], str(line)) for line in seen}) == len(seen)
@@ -104,7 +105,7 @@ def test_it_ends_without_a_word_when_nobody_reads_any_more(tmp_path: Path) -> No
         assert process.stdout is not None
         process.stdout.close()
         # Not at the next event: at once.
-        assert process.wait(SECONDS_MAX) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
 
