@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from ..amqp_frames.constants import PRECONDITION_FAILED, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.errors import SoftError
-from ..amqp_frames.values.field_table import Field, FieldValue, Table, decode_text, encode_text
+from ..amqp_frames.values.field_table import Field, FieldValue, Table, encode_text
 from .erlang_terms import as_text
 
 # The largest `x-dedup-window`, unless the settings say otherwise.
@@ -195,14 +195,6 @@ class RemoveBinding(NamedTuple):
 
 
 Change = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
-
-
-def name_of(field: Field | None) -> str | None:
-    """A longstr as the names of queues and exchanges are kept: any octets in a str."""
-    if field is None or field.kind != "longstr":
-        return None
-    value = field.value
-    return decode_text(value) if isinstance(value, bytes) else str(value)
 
 
 # The arguments that queues can have, in the order in which a second declaration is compared with

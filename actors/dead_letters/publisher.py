@@ -8,9 +8,11 @@ to settle the original: the dead letter is safe before the original goes. Parent
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from ...core.dead_letters.letters import Dead, DeadLetterRounds, DeadLetters
+from ...amqp_frames.messages.batch import Batch
+from ...core.dead_letters.letters import Dead, DeadLetterRounds, DeadLetters, Stranded
 from ...core.definitions import QueueDefinition
 from ...core.queue.span import ranges_of
 from ..messages import (
@@ -21,13 +23,75 @@ from ..messages import (
     PublishDead,
     Ref,
     Reject,
+    WakeAt,
     Woken,
 )
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
 from ..runtime.wall_clock import now_seconds
 from ..tracing.dead_letters import DeadLetterTracing
-from .stranded import StrandedLetters
+
+# How often the actor looks whether the queue is still there.
+LOOK_SECONDS: Final = 1.0
+_LOOK: Final = "look for stranded letters"
+
+
+class StrandedLetters:
+    """Originals that wait until their failed queue is deleted. `actor` is woken to look.
+
+    A queue that has failed is down until the node starts again, and a start brings the originals
+    back by itself; but a client that deletes the queue, and declares it anew, need not wait for a
+    start. Then each original is routed again, to all queues of its key: a queue that has the dead
+    letter already may get it twice.
+    """
+
+    def __init__(self, context: NodeContext, actor: Ref) -> None:
+        self._context = context
+        self._actor = actor
+        self._kept: list[Stranded] = []
+        # What these keep.
+        self._batches: set[Batch] = set()
+        self._kept_bytes = 0
+        self._is_waiting = False
+
+    def add(self, stranded: Sequence[Stranded]) -> None:
+        """Keep these, as many as there is room for; the rest waits in its journal for a start."""
+        count_max = self._context.stranded_letters_max
+        bytes_max = self._context.stranded_letters_bytes_max
+        for each in stranded:
+            # A message keeps all of its batch, which may be much larger.
+            batch = each.dead[0].batch
+            more_bytes = 0 if batch in self._batches else len(batch.wire)
+            if len(self._kept) < count_max and self._kept_bytes + more_bytes <= bytes_max:
+                self._kept.append(each)
+                self._batches.add(batch)
+                self._kept_bytes += more_bytes
+        self._wait()
+
+    def woken(self) -> None:
+        """The ticker has rung."""
+        self._is_waiting = False
+
+    def freed(self) -> Iterator[tuple[QueueDefinition, Dead]]:
+        """Take out those whose queue is no more, but for those whose source has gone, too."""
+        table_of = self._context.vhosts.table_of
+        targets = {each.target for each in self._kept}
+        gone = {target for target in targets if table_of(target) is None}
+        if gone:
+            kept, self._kept = self._kept, []
+            self._batches.clear()
+            self._kept_bytes = 0
+            self.add([each for each in kept if each.target not in gone])
+            for each in kept:
+                if each.target in gone and table_of(each.source) is not None:
+                    yield each.source, each.dead
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._kept and not self._is_waiting:
+            self._is_waiting = True
+            when = self._context.runtime.scheduler.time() + LOOK_SECONDS
+            tell(self._context.ticker, WakeAt(when, self._actor, _LOOK))
 
 
 class DeadLetterPublisher(LoopActor):
@@ -36,7 +100,7 @@ class DeadLetterPublisher(LoopActor):
     def __init__(self, context: NodeContext) -> None:
         super().__init__()
         self._context = context
-        self._letters = DeadLetters(context.vhosts.find_table, context.next_batch_number)
+        self._letters = DeadLetters(context.vhosts.tables.get, context.next_batch_number)
         self._tracing = DeadLetterTracing(context.trace)
         self._waiting: deque[tuple[QueueDefinition, Dead]] = deque()
         self.waiting_count = 0
@@ -51,16 +115,19 @@ class DeadLetterPublisher(LoopActor):
         if isinstance(message, PublishDead):
             # First, because the queue will report these refusals, too, and that report is no
             # answer any more.
-            letters.refused(message.queue, message.dead)
+            refused = [dead for dead in message.dead if not dead[0].first_entry_id]
+            if refused:
+                letters.refused(message.queue, refused)
             for dead in message.dead:
                 self._waiting.append((message.queue, dead))
-                self.waiting_count += len(dead[0])
+                self.waiting_count += len(dead[0].indexes)
             if not self._is_scheduled:
                 self._publish_some()
         elif isinstance(message, Confirm):
             for batch, indexes in message.items:
                 heard = letters.confirm(message.queue, batch, indexes)
-                self._tracing.confirmed(batch, heard)
+                if self._tracing.owed:
+                    self._tracing.confirmed(batch, heard)
         elif isinstance(message, Reject):
             for batch, indexes in message.items:
                 if message.is_for_now:
@@ -86,17 +153,18 @@ class DeadLetterPublisher(LoopActor):
 
     def on_idle(self) -> None:
         """Have the safe originals settled, one tell for each queue."""
-        self._tracing.answered_for(self._letters.answered)
+        if self._letters.answered:
+            self._tracing.answered_for(self._letters.answered)
         safe = self._tracing.safe
         if self._letters.settled:
             for source, entry_ids in self._letters.settled.items():
                 traced = safe.pop(source, ())
-                tell(_handle(source), DeadLettersSafe(ranges_of(entry_ids), traced))
+                tell(source.handle, DeadLettersSafe(ranges_of(entry_ids), traced))
             self._letters.settled.clear()
         while safe:
             # Those that the journal does not know.
             source, transient = safe.popitem()
-            tell(_handle(source), DeadLettersSafe((), transient))
+            tell(source.handle, DeadLettersSafe((), transient))
         while self._letters.cycles:
             vhost, name, target = self._letters.cycles.pop()
             self.runtime.log.warning(
@@ -115,14 +183,15 @@ class DeadLetterPublisher(LoopActor):
             dead: list[Dead] = []
             while waiting and room > 0 and room_bytes > 0 and waiting[0][0] is source:
                 span, reason = waiting.popleft()[1]
-                fitting = room_bytes * len(span) // span.wire_bytes()
-                count = max(1, min(room, fitting))
-                if count < len(span):
-                    waiting.appendleft((source, (span.part(count, len(span)), reason)))
-                    span = span.part(0, count)
-                self.waiting_count -= len(span)
-                room -= len(span)
-                room_bytes -= span.wire_bytes()
+                count, size_bytes = len(span.indexes), span.wire_bytes()
+                fitting = max(1, min(room, room_bytes * count // size_bytes))
+                if fitting < count:
+                    waiting.appendleft((source, (span.part(fitting, count), reason)))
+                    span = span.part(0, fitting)
+                    count, size_bytes = fitting, span.wire_bytes()
+                self.waiting_count -= count
+                room -= count
+                room_bytes -= size_bytes
                 dead.append((span, reason))
             self._publish(source, dead)
         self._rounds.ended(self.waiting_count)
@@ -135,14 +204,14 @@ class DeadLetterPublisher(LoopActor):
 
     def _publish(self, source: QueueDefinition, dead: list[Dead]) -> None:
         # State before effects: what queues owe is noted before they are told.
-        origins = self._tracing.wants_origins(dead)
+        origins = self._tracing.wants_origins(dead) if self._context.trace.is_on else None
         letters = self._letters.publish(source, dead, now_seconds(), origins)
         if origins is not None:
             self._tracing.published(source, letters, origins)
         if letters is None:
             return
         for queue, indexes in letters.told.items():
-            if not tell(_handle(queue), Publish(self.actor_ref, letters.batch, indexes)):
+            if not tell(queue.handle, Publish(self.actor_ref, letters.batch, indexes)):
                 self._rejected(queue, letters.batch, indexes)
 
     def _wait_for_room(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
@@ -157,7 +226,7 @@ class DeadLetterPublisher(LoopActor):
     def _rejected(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:
         """A queue will not have these: it is full or deleted, or it has failed."""
         has_failed = (
-            not _handle(queue).is_alive() and self._context.vhosts.table_of(queue) is not None
+            not queue.handle.is_alive() and self._context.vhosts.table_of(queue) is not None
         )
         letters, tracing = self._letters, self._tracing
         if has_failed:
@@ -181,8 +250,3 @@ class DeadLetterPublisher(LoopActor):
     def on_failure(self, *exception: Any) -> None:
         """Its originals would be neither here nor there until a restart: the node ends."""
         self._context.on_fatal("dead letter publisher", exception[1])
-
-
-def _handle(queue: QueueDefinition) -> Ref:
-    handle: Ref = queue.handle
-    return handle

@@ -40,17 +40,18 @@ class _Owed:
 class DeadLetterTracing:
     """For the one publisher of a node.
 
-    `safe` collects, by queue, the originals that may be settled there.
+    `safe` collects, by queue, the originals that may be settled there. `owed` has the traced
+    letters that queues still owe: without any, no answer of a queue concerns the trace.
     """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._owed: dict[Batch, dict[int, _Owed]] = {}
+        self.owed: dict[Batch, dict[int, _Owed]] = {}
         self.safe: dict[QueueDefinition, list[tuple[Batch, Indexes, str]]] = {}
 
     def wants_origins(self, dead: Sequence[Dead]) -> list[Origin] | None:
         """A list for what becomes of these messages, if any of them is traced."""
-        if self._trace.is_on and any(span.batch.traced is not None for span, _reason in dead):
+        if any(span.batch.traced is not None for span, _reason in dead):
             return []
         return None
 
@@ -84,7 +85,7 @@ class DeadLetterTracing:
         self, source: QueueDefinition, letters: Batch, made: list[tuple[Origin, int]]
     ) -> None:
         mark(letters, [number for _origin, number in made])
-        owed = self._owed[letters] = {}
+        owed = self.owed[letters] = {}
         for origin, number in made:
             if origin.is_entry:
                 owed[number] = _Owed(len(origin.queues), (source, origin.batch, origin.place))
@@ -125,11 +126,11 @@ class DeadLetterTracing:
 
     def failed(self, letters: Batch, indexes: Sequence[int]) -> None:
         """A queue has failed owing these: their originals stay."""
-        owed = self._owed.get(letters, {})
+        owed = self.owed.get(letters, {})
         for index in indexes:
             owed.pop(index, None)
         if not owed:
-            self._owed.pop(letters, None)
+            self.owed.pop(letters, None)
 
     def answered_for(self, letters: list[tuple[Letter, bool]]) -> None:
         """Take out refused letters, because the letters made of them are safe, or stranded."""
@@ -138,7 +139,7 @@ class DeadLetterTracing:
             (self.confirmed if is_safe else self.failed)(batch, (index,))
 
     def _answered(self, letters: Batch, indexes: Sequence[int], reason: str) -> None:
-        owed = self._owed.get(letters)
+        owed = self.owed.get(letters)
         if owed is None:
             return
         for index in indexes:
@@ -150,7 +151,7 @@ class DeadLetterTracing:
                     del owed[index]
                     self._is_safe(letter.original, letter.reason)
         if not owed:
-            del self._owed[letters]
+            del self.owed[letters]
 
     def _is_safe(self, original: _Original, reason: str) -> None:
         source, batch, index = original

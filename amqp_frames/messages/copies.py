@@ -26,7 +26,8 @@ from ..constants import (
     FRAME_HEADER_BYTES,
     FRAME_METHOD,
 )
-from ..properties import PERSISTENT, check_properties, must_look
+from ..properties import PERSISTENT, Properties, encode_properties, must_look
+from ..values.field_table import encode_short_string
 from .batch import Batch, Indexes
 from .contents import column, frame, reframe_content
 from .publishes import PUBLISH_IDS
@@ -149,6 +150,17 @@ class NewHead(NamedTuple):
     key: bytes
     # Flags and values, as on the wire.
     properties: bytes
+    is_persistent: bool
+    # Must the broker look at the properties (`Batch.flagged`)?
+    is_flagged: bool
+
+
+def new_head(exchange: str, routing_key: str, properties: Properties) -> NewHead:
+    """The head of a message that is neither mandatory nor immediate; ValueError as encoding it."""
+    octets = encode_properties(properties)
+    key = encode_short_string(exchange) + encode_short_string(routing_key) + b"\0"
+    mode = properties.delivery_mode or 0
+    return NewHead(key, octets, mode == PERSISTENT, must_look(octets, mode))
 
 
 class BatchOfCopies:
@@ -163,7 +175,7 @@ class BatchOfCopies:
     def add(self, batch: Batch, index: int, head: NewHead) -> None:
         """Add the message with this body of the batch; its frames are as large as they were."""
         made = self._made
-        key, properties = head
+        key, properties, is_persistent, is_flagged = head
         number = self._numbers.setdefault(key, len(self._numbers))
         if number == len(made.distinct):
             made.distinct.append(key)
@@ -172,15 +184,14 @@ class BatchOfCopies:
         content = reframe_content(
             batch.wire, batch.headers[index], batch.ends[index], made.channel_number, 0, properties
         )
-        mode = check_properties(properties, 0, len(properties))
-        if must_look(properties, mode):
+        if is_flagged:
             made.flagged = [*(made.flagged or ()), len(made)]
         made.starts.append(self._end)
         made.headers.append(self._end + len(method))
         self._end += len(method) + len(content)
         made.ends.append(self._end)
         made.keys.append(number)
-        made.persistent.append(mode == PERSISTENT)
+        made.persistent.append(is_persistent)
         header_bytes = EMPTY_FRAME_BYTES + CONTENT_HEADER_BYTES + len(properties)
         made.frame_bytes_max = max(made.frame_bytes_max, batch.frame_bytes_max, header_bytes)
         self._pieces += (method, content)

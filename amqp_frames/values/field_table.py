@@ -328,6 +328,14 @@ def encode_table(table: Mapping[str, Plain]) -> bytes:
     return _encode_fields(table, 1)
 
 
+def text_of(field: Field | None) -> str | None:
+    """The text of a longstr, any octets in a str as `decode_text` has them; else None."""
+    if field is None or field.kind != "longstr":
+        return None
+    value = field.value
+    return decode_text(value) if isinstance(value, bytes) else str(value)
+
+
 def table_of(values: Mapping[str, Plain]) -> Table:
     """A table of plain values, each with the kind that RabbitMQ's clients would choose."""
     return {name: field_of(value) for name, value in values.items()}

@@ -12,6 +12,18 @@ What becomes of a dead letter that a queue will not have:
   letter stands for the old one, and answers for it when its own queues have it;
 - its target has failed: nothing is settled. The message is stranded: it is made a dead letter anew
   once that queue has been deleted, and a restart brings the original back to its queue.
+
+A dead letter's headers list the deaths of its message, as RabbitMQ 3.10 writes them:
+
+    x-death  array of tables, newest first, one for each queue and reason:
+             count long, reason, queue, time timestamp (seconds), exchange, routing-keys array,
+             original-expiration if the message had an expiration
+    x-first-death-reason, x-first-death-queue, x-first-death-exchange  never changed afterwards
+
+A death that is there already is counted up and moves to the front, its other fields as they were.
+Facts from rabbit_dead_letter:make_msg, update_x_death_header, group_by_queue_and_reason and
+is_cycle. Clients may send what they like under these names: an x-death that is no array is
+replaced, and entries of one queue and reason are merged, as RabbitMQ does.
 """
 
 from __future__ import annotations
@@ -21,15 +33,164 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...amqp_frames.messages.copies import BatchOfCopies, NewHead
-from ...amqp_frames.properties import Properties, decode_properties, encode_properties
-from ...amqp_frames.values.field_table import Table, decode_text, encode_short_string
-from ..definitions import QueueDefinition, name_of
+from ...amqp_frames.messages.copies import BatchOfCopies, NewHead, new_head
+from ...amqp_frames.properties import Properties, decode_properties
+from ...amqp_frames.values.field_table import (
+    Field,
+    Table,
+    decode_text,
+    encode_text,
+    text_of,
+)
+from ..definitions import QueueDefinition
 from ..exchanges.table import ExchangeTable, carry_out
 from ..publishing.routes import durable_indexes
 from ..queue.effects import REJECTED
 from ..queue.span import Span
-from .death_headers import Death, headers_of_dead, is_cycle, names_in
+
+_COUNT_MAX: Final = 2**63 - 1
+
+
+class Death(NamedTuple):
+    """One death: where the message was, why it left, when (seconds since 1970), how it had come.
+
+    `routing_keys`: the one that it was published with, then those of its CC header.
+    """
+
+    reason: str
+    queue: str
+    time_seconds: int
+    exchange: str
+    routing_keys: Sequence[str]
+    original_expiration: str | None
+
+
+def names_in(headers: Table | None, name: str) -> list[str]:
+    """The longstrs of an array among the headers, such as CC."""
+    listed = (headers or {}).get(name)
+    if listed is None or not isinstance(listed.value, list):
+        return []
+    return [each for each in map(text_of, listed.value) if each is not None]
+
+
+def headers_of_dead(headers: Table | None, death: Death) -> Table:
+    """The headers with one more death among them, sorted by name as RabbitMQ's are."""
+    headers = dict(headers or {})
+    known = headers.get("x-death")
+    if known is None:
+        headers["x-first-death-reason"] = _longstr(death.reason)
+        headers["x-first-death-queue"] = _longstr(death.queue)
+        headers["x-first-death-exchange"] = _longstr(death.exchange)
+    newest, others = _entry_of(death), []
+    if known is not None and isinstance(known.value, list):
+        entries = _merged(known.value)
+        same = [entry for entry in entries if _is_of(entry, death)]
+        others = [entry for entry in entries if not _is_of(entry, death)]
+        # RabbitMQ sorts the fields of any but the first.
+        newest = _sorted(_counted_up(same[0]) if same else newest)
+    headers["x-death"] = Field("array", [Field("table", newest), *others])
+    return _sorted(headers)
+
+
+def is_cycle(queue: str, headers: Table) -> bool:
+    """Has the message died in this queue before, and not been rejected by anyone since?
+
+    Then nobody but the broker moves it about, and it would never come to rest.
+    """
+    deaths = headers["x-death"].value
+    assert isinstance(deaths, list)
+    for entry in deaths:
+        if not isinstance(entry.value, dict):
+            # A client has put it there.
+            return False
+        if text_of(entry.value.get("reason")) == REJECTED:
+            return False
+        if text_of(entry.value.get("queue")) == queue:
+            return True
+    return False
+
+
+def _entry_of(death: Death) -> Table:
+    entry: Table = {
+        "count": Field("long", 1),
+        "reason": _longstr(death.reason),
+        "queue": _longstr(death.queue),
+        "time": Field("timestamp", death.time_seconds),
+        "exchange": _longstr(death.exchange),
+        "routing-keys": Field("array", [_longstr(key) for key in death.routing_keys]),
+    }
+    if death.original_expiration is not None:
+        entry["original-expiration"] = _longstr(death.original_expiration)
+    return entry
+
+
+def _counted_up(entry: Field) -> Table:
+    table = entry.value
+    assert isinstance(table, dict)
+    counted = table.get("count")
+    count = 0
+    if counted is not None and isinstance(counted.value, int):
+        count = counted.value
+    return {**table, "count": Field("long", min(count + 1, _COUNT_MAX))}
+
+
+def _merged(entries: list[Field]) -> list[Field]:
+    """The first entry of each queue and reason; without a count, with that of such entries.
+
+    Only clients send several. RabbitMQ leaves an entry that stands alone as it is.
+    """
+    if len(entries) < 2:
+        return entries
+    alike: dict[object, list[Field]] = {}
+    for position, entry in enumerate(entries):
+        table = entry.value
+        key = _key(table) if isinstance(table, dict) else position
+        alike.setdefault(key, []).append(entry)
+    return [_with_count(same[0], len(same)) for same in alike.values()]
+
+
+def _with_count(entry: Field, count: int) -> Field:
+    if not isinstance(entry.value, dict) or "count" in entry.value:
+        return entry
+    return Field("table", {"count": Field("long", count), **entry.value})
+
+
+def _key(entry: Table) -> tuple[object, object]:
+    """Queue and reason as RabbitMQ compares them: by their values in Erlang, without AMQP's types.
+
+    Both kinds of octets are one type there, and so are integers of all sizes.
+    """
+    return _compared(entry.get("queue")), _compared(entry.get("reason"))
+
+
+def _compared(field: Field | None) -> object:
+    value = None if field is None else field.value
+    if isinstance(value, str):
+        return encode_text(value)
+    # In Python, 1, 1.0 and True are equal.
+    return value if isinstance(value, bytes) or value is None else (type(value), repr(value))
+
+
+def _sorted(table: Table) -> Table:
+    return dict(sorted(table.items(), key=_octets))
+
+
+def _is_of(entry: Field, death: Death) -> bool:
+    table = entry.value
+    return isinstance(table, dict) and _key(table) == (
+        encode_text(death.queue),
+        encode_text(death.reason),
+    )
+
+
+def _octets(item: tuple[str, Field]) -> bytes:
+    # As `encode_text`, which would be called for every field of every table.
+    return item[0].encode("utf-8", "surrogateescape")
+
+
+def _longstr(text: str) -> Field:
+    return Field("longstr", text)
+
 
 # At about 10 microseconds each, and so many bytes to copy; one at the least.
 DEAD_LETTERS_PER_ROUND_MIN: Final = 256
@@ -49,18 +210,11 @@ class DeadLetterRounds:
     def __init__(self) -> None:
         # In smallest rounds.
         self._size = 1
+        # Of the next round, and their bytes as they came in.
+        self.messages_max = DEAD_LETTERS_PER_ROUND_MIN
+        self.bytes_max = DEAD_LETTER_BYTES_PER_ROUND_MIN
         # The most that was left over by a round since nothing was.
         self._left_max = 0
-
-    @property
-    def messages_max(self) -> int:
-        """Messages of a round."""
-        return self._size * DEAD_LETTERS_PER_ROUND_MIN
-
-    @property
-    def bytes_max(self) -> int:
-        """Bytes of these, as they came in."""
-        return self._size * DEAD_LETTER_BYTES_PER_ROUND_MIN
 
     def ended(self, left: int) -> None:
         """A round has left over so many messages."""
@@ -70,6 +224,8 @@ class DeadLetterRounds:
             if self._left_max:
                 self._size += 1 + self._size // 4
             self._left_max = left
+        self.messages_max = self._size * DEAD_LETTERS_PER_ROUND_MIN
+        self.bytes_max = self._size * DEAD_LETTER_BYTES_PER_ROUND_MIN
 
 
 # Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
@@ -152,14 +308,54 @@ class PendingLetters:
         raise AssertionError(f"dead letter {index} has no original")
 
 
-class OwedLetters:
-    """All dead letters that some queue owes, and what becomes of their originals.
+# In the frames of dead letters; a consumer's channel with this number gets them as they are.
+CHANNEL_NUMBER: Final = 1
+
+# Cycles of queues of which an operator is told; past this many nobody reads them.
+CYCLES_KNOWN_MAX: Final = 1_000
+
+
+class Origin(NamedTuple):
+    """A message of which a dead letter was made, unless there are no queues for one.
+
+    `is_entry`: it was in its queue, not refused by it.
+    """
+
+    batch: Batch
+    place: int
+    reason: str
+    queues: tuple[QueueDefinition, ...]
+    is_entry: bool
+
+
+class DeadBatch(NamedTuple):
+    """New publishes: tell each queue its indexes."""
+
+    batch: Batch
+    told: dict[QueueDefinition, Indexes]
+
+
+class _Rewritten(NamedTuple):
+    """The letters made of dead messages that have one key and the same properties."""
+
+    # None if there are no queues.
+    head: NewHead | None
+    queues: tuple[QueueDefinition, ...]
+
+
+class DeadLetters:
+    """All dead letters that are on their way; each stays in its queue's vhost.
 
     `settled` collects, by source queue, the entry ids whose messages are safe elsewhere or
     dropped; the actor that tells the queues takes them out.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        find_table: Callable[[str], ExchangeTable | None],
+        next_batch_number: Callable[[], int],
+    ) -> None:
+        """`find_table` gives the routing table of a vhost, None if there is no such vhost."""
         self._pending: dict[Batch, PendingLetters] = {}
         self.settled: dict[QueueDefinition, array[int]] = {}
         # Originals whose letters a failed queue owes; the actor that retries them takes them out.
@@ -169,6 +365,128 @@ class OwedLetters:
         self.answered: list[tuple[Letter, bool]] = []
         # Refused letters that are to be answered for, because the letters made of them are safe.
         self._safe: list[Letter] = []
+        self._find_table = find_table
+        self._next_batch_number = next_batch_number
+        # Vhost, source and target in which a message was dropped because it goes round; each once.
+        self.cycles: list[tuple[str, str, str]] = []
+        self._cycles_known: set[tuple[str, str, str]] = set()
+
+    def publish(
+        self,
+        source: QueueDefinition,
+        dead: Sequence[Dead],
+        time_seconds: int,
+        origins: list[Origin] | None = None,
+    ) -> DeadBatch | None:
+        """Make and route the dead letters of messages that left `source`; None if none is left.
+
+        `origins` is given what becomes of each message, in the order of the letters.
+        """
+        pending = PendingLetters(source, dead)
+        place = -1
+        copies = BatchOfCopies(CHANNEL_NUMBER)
+        told: dict[QueueDefinition, array[int]] = {}
+        for span, reason in dead:
+            is_letter = not span.first_entry_id and span.batch in self._pending
+            for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
+                queues = rewritten.queues
+                place += 1
+                if origins is not None:
+                    is_entry = span.first_entry_id > 0
+                    origins.append(Origin(span.batch, index, reason, queues, is_entry))
+                refused = (span.batch, index) if is_letter else None
+                if rewritten.head is None:
+                    self._is_over(source, entry_id, refused)
+                    continue
+                for queue in queues:
+                    told.setdefault(queue, array("I")).append(len(pending.owed))
+                pending.add(place, entry_id, len(queues), refused)
+                copies.add(span.batch, index, rewritten.head)
+        self._answer_for_refused()
+        letters = copies.batch()
+        if letters is None:
+            return None
+        letters.number = self._next_batch_number()
+        indexes: dict[QueueDefinition, Indexes] = dict(told)
+        letters.durable = durable_indexes(letters, indexes, len(letters.starts))
+        pending.told(indexes, len(letters.starts))
+        self.owe(letters, pending)
+        return DeadBatch(letters, indexes)
+
+    # --- One message's new form and way
+
+    def _rewritten(
+        self, source: QueueDefinition, span: Span, reason: str, time_seconds: int
+    ) -> Iterator[tuple[int, int, _Rewritten]]:
+        """Each message's index, its entry id (0 if not journalled), and what becomes of it."""
+        batch = span.batch
+        wire = batch.wire
+        # Messages of one batch are much alike.
+        known: dict[tuple[int, bytes], _Rewritten] = {}
+        for position, index in enumerate(span.indexes):
+            header = batch.headers[index]
+            size = int.from_bytes(wire[header + 3 : header + 7], "big")
+            shape = batch.keys[index], wire[header + 19 : header + 7 + size]
+            rewritten = known.get(shape)
+            if rewritten is None:
+                key = batch.distinct[shape[0]]
+                properties = decode_properties(shape[1], 0, len(shape[1]))
+                rewritten = self._rewrite(source, key, properties, reason, time_seconds)
+                known[shape] = rewritten
+            yield index, span.first_entry_id + position if span.stored else 0, rewritten
+
+    def _rewrite(
+        self,
+        source: QueueDefinition,
+        key: bytes,
+        properties: Properties,
+        reason: str,
+        time_seconds: int,
+    ) -> _Rewritten:
+        """As rabbit_dead_letter:make_msg: one more death, and no expiration any more."""
+        exchange_end = 1 + key[0]
+        exchange = decode_text(key[1:exchange_end])
+        routing_key = decode_text(key[exchange_end + 1 : -1])
+        keys = [routing_key, *names_in(properties.headers, "CC")]
+        death = Death(reason, source.name, time_seconds, exchange, keys, properties.expiration)
+        headers = headers_of_dead(properties.headers, death)
+        target = text_of(source.arguments["x-dead-letter-exchange"]) or ""
+        new_key = text_of(source.arguments.get("x-dead-letter-routing-key"))
+        if new_key is not None:
+            keys = [new_key]
+            headers.pop("CC", None)
+        queues = self._route(source.vhost, target, keys, headers)
+        if reason != REJECTED:
+            queues = self._without_cycles(source, queues, headers)
+        if not queues:
+            return _Rewritten(None, ())
+        properties = properties._replace(headers=headers, expiration=None)
+        return _Rewritten(new_head(target, keys[0], properties), queues)
+
+    def _without_cycles(
+        self, source: QueueDefinition, queues: tuple[QueueDefinition, ...], headers: Table
+    ) -> tuple[QueueDefinition, ...]:
+        """Those of the queues that the message has not come from, with nobody's doing."""
+        kept = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
+        for queue in queues:
+            cycle = source.vhost, source.name, queue.name
+            if queue in kept or cycle in self._cycles_known:
+                continue
+            if len(self._cycles_known) < CYCLES_KNOWN_MAX:
+                self._cycles_known.add(cycle)
+                self.cycles.append(cycle)
+        return kept
+
+    def _route(
+        self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table
+    ) -> tuple[QueueDefinition, ...]:
+        """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
+        table = self._find_table(vhost)
+        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
+            return ()
+        return carry_out(table.route_message(exchange_name, keys, headers))
+
+    # --- What queues owe, and what becomes of the originals
 
     def __len__(self) -> int:
         """How many dead letters some queue still owes."""
@@ -261,175 +579,3 @@ class OwedLetters:
             self.settled.setdefault(source, array("Q")).append(entry_id)
         elif refused is not None:
             self._safe.append(refused)
-
-
-# In the frames of dead letters; a consumer's channel with this number gets them as they are.
-CHANNEL_NUMBER: Final = 1
-
-# Cycles of queues of which an operator is told; past this many nobody reads them.
-CYCLES_KNOWN_MAX: Final = 1_000
-
-
-class Origin(NamedTuple):
-    """A message of which a dead letter was made, unless there are no queues for one.
-
-    `is_entry`: it was in its queue, not refused by it.
-    """
-
-    batch: Batch
-    place: int
-    reason: str
-    queues: tuple[QueueDefinition, ...]
-    is_entry: bool
-
-
-class DeadBatch(NamedTuple):
-    """New publishes: tell each queue its indexes."""
-
-    batch: Batch
-    told: dict[QueueDefinition, Indexes]
-
-
-class _Rewritten(NamedTuple):
-    """The letters made of dead messages that have one key and the same properties."""
-
-    head: NewHead
-    queues: tuple[QueueDefinition, ...]
-
-
-class DeadLetters(OwedLetters):
-    """All dead letters that are on their way; each stays in its queue's vhost."""
-
-    def __init__(
-        self,
-        find_table: Callable[[str], ExchangeTable | None],
-        next_batch_number: Callable[[], int],
-    ) -> None:
-        """`find_table` gives the routing table of a vhost, None if there is no such vhost."""
-        super().__init__()
-        self._find_table = find_table
-        self._next_batch_number = next_batch_number
-        # Vhost, source and target in which a message was dropped because it goes round; each once.
-        self.cycles: list[tuple[str, str, str]] = []
-        self._cycles_known: set[tuple[str, str, str]] = set()
-
-    def publish(
-        self,
-        source: QueueDefinition,
-        dead: Sequence[Dead],
-        time_seconds: int,
-        origins: list[Origin] | None = None,
-    ) -> DeadBatch | None:
-        """Make and route the dead letters of messages that left `source`; None if none is left.
-
-        `origins` is given what becomes of each message, in the order of the letters.
-        """
-        pending = PendingLetters(source, dead)
-        place = -1
-        copies = BatchOfCopies(CHANNEL_NUMBER)
-        told: dict[QueueDefinition, array[int]] = {}
-        for span, reason in dead:
-            is_letter = not span.first_entry_id and span.batch in self._pending
-            for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
-                queues = rewritten.queues
-                place += 1
-                if origins is not None:
-                    is_entry = span.first_entry_id > 0
-                    origins.append(Origin(span.batch, index, reason, queues, is_entry))
-                refused = (span.batch, index) if is_letter else None
-                if not queues:
-                    self._is_over(source, entry_id, refused)
-                    continue
-                for queue in queues:
-                    told.setdefault(queue, array("I")).append(len(pending.owed))
-                pending.add(place, entry_id, len(queues), refused)
-                copies.add(span.batch, index, rewritten.head)
-        self._answer_for_refused()
-        letters = copies.batch()
-        if letters is None:
-            return None
-        letters.number = self._next_batch_number()
-        indexes: dict[QueueDefinition, Indexes] = dict(told)
-        letters.durable = durable_indexes(letters, indexes, len(letters.starts))
-        pending.told(indexes, len(letters.starts))
-        self.owe(letters, pending)
-        return DeadBatch(letters, indexes)
-
-    # --- One message's new form and way
-
-    def _rewritten(
-        self, source: QueueDefinition, span: Span, reason: str, time_seconds: int
-    ) -> Iterator[tuple[int, int, _Rewritten]]:
-        """Each message's index, its entry id (0 if not journalled), and what becomes of it."""
-        batch = span.batch
-        wire = batch.wire
-        # Messages of one batch are much alike.
-        known: dict[tuple[int, bytes], _Rewritten] = {}
-        for position, index in enumerate(span.indexes):
-            header = batch.headers[index]
-            size = int.from_bytes(wire[header + 3 : header + 7], "big")
-            shape = batch.keys[index], wire[header + 19 : header + 7 + size]
-            rewritten = known.get(shape)
-            if rewritten is None:
-                key = batch.distinct[shape[0]]
-                properties = decode_properties(shape[1], 0, len(shape[1]))
-                rewritten = self._rewrite(source, key, properties, reason, time_seconds)
-                known[shape] = rewritten
-            yield index, span.first_entry_id + position if span.stored else 0, rewritten
-
-    def _rewrite(
-        self,
-        source: QueueDefinition,
-        key: bytes,
-        properties: Properties,
-        reason: str,
-        time_seconds: int,
-    ) -> _Rewritten:
-        """As rabbit_dead_letter:make_msg: one more death, and no expiration any more."""
-        exchange_end = 1 + key[0]
-        exchange = decode_text(key[1:exchange_end])
-        routing_key = decode_text(key[exchange_end + 1 : -1])
-        keys = [routing_key, *names_in(properties.headers, "CC")]
-        death = Death(reason, source.name, time_seconds, exchange, keys, properties.expiration)
-        headers = headers_of_dead(properties.headers, death)
-        target = name_of(source.arguments["x-dead-letter-exchange"]) or ""
-        new_key = name_of(source.arguments.get("x-dead-letter-routing-key"))
-        if new_key is not None:
-            keys = [new_key]
-            headers.pop("CC", None)
-        queues = self._route(source.vhost, target, keys, headers)
-        if reason != REJECTED:
-            queues = self._without_cycles(source, queues, headers)
-        if not queues:
-            return _Rewritten(NewHead(b"", b""), ())
-        return _Rewritten(
-            NewHead(
-                # Neither mandatory nor immediate.
-                encode_short_string(target) + encode_short_string(keys[0]) + b"\0",
-                encode_properties(properties._replace(headers=headers, expiration=None)),
-            ),
-            queues,
-        )
-
-    def _without_cycles(
-        self, source: QueueDefinition, queues: tuple[QueueDefinition, ...], headers: Table
-    ) -> tuple[QueueDefinition, ...]:
-        """Those of the queues that the message has not come from, with nobody's doing."""
-        kept = tuple(queue for queue in queues if not is_cycle(queue.name, headers))
-        for queue in queues:
-            cycle = source.vhost, source.name, queue.name
-            if queue in kept or cycle in self._cycles_known:
-                continue
-            if len(self._cycles_known) < CYCLES_KNOWN_MAX:
-                self._cycles_known.add(cycle)
-                self.cycles.append(cycle)
-        return kept
-
-    def _route(
-        self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table
-    ) -> tuple[QueueDefinition, ...]:
-        """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
-        table = self._find_table(vhost)
-        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
-            return ()
-        return carry_out(table.route_message(exchange_name, keys, headers))

@@ -680,6 +680,8 @@ class Vhosts:
         self._random_octets = random_octets
         self._limits = limits
         self._topologies: dict[str, Topology] = {}
+        # The routing table of each.
+        self.tables: dict[str, ExchangeTable] = {}
         for name in names:
             self.add(name)
 
@@ -705,14 +707,15 @@ class Vhosts:
     def add(self, name: str) -> Topology:
         """A new vhost, with the exchanges that each has."""
         assert name not in self._topologies, name
-        self._topologies[name] = Topology(
-            self._next_queue_id, self._random_octets, name, self._limits
-        )
-        return self._topologies[name]
+        topology = Topology(self._next_queue_id, self._random_octets, name, self._limits)
+        self._topologies[name] = topology
+        self.tables[name] = topology.table
+        return topology
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""
         self._topologies.pop(name).is_deleted = True
+        del self.tables[name]
 
     def __getitem__(self, name: str) -> Topology:
         return self._topologies[name]
@@ -724,11 +727,6 @@ class Vhosts:
     def find(self, name: str) -> Topology | None:
         """The vhost, if there is one."""
         return self._topologies.get(name)
-
-    def find_table(self, name: str) -> ExchangeTable | None:
-        """The vhost's routing table, if there is such a vhost."""
-        topology = self._topologies.get(name)
-        return None if topology is None else topology.table
 
     def table_of(self, queue: QueueDefinition) -> ExchangeTable | None:
         """The routing table that leads to the queue; None if the queue is no more."""

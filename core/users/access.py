@@ -37,7 +37,8 @@ from ...amqp_frames.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from ..definitions import name_of, resource
+from ...amqp_frames.values.field_table import text_of
+from ..definitions import resource
 from ..exchanges.table import BUILT_TYPES
 from ..topology.topology import RESERVED_PREFIX, Plan, Topology, stripped
 from .accounts import IMPERSONATOR, Accounts
@@ -151,9 +152,9 @@ def check_planned(access: Access, method: Method, plan: Plan) -> None:
             dead_letter = method.arguments.get(_DEAD_LETTER)
             if plan.changes and dead_letter is not None:
                 access.check(READ, "queue", name)
-                access.check(WRITE, "exchange", name_of(dead_letter) or "")
+                access.check(WRITE, "exchange", text_of(dead_letter) or "")
         case ExchangeDeclare() if plan.changes and plan.exchange is not None:
             alternate = method.arguments.get(_ALTERNATE)
             if alternate is not None:
                 access.check(READ, "exchange", plan.exchange.name)
-                access.check(WRITE, "exchange", name_of(alternate) or "")
+                access.check(WRITE, "exchange", text_of(alternate) or "")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leveret.actors.dead_letters import stranded as stranded_letters
-from leveret.actors.dead_letters.stranded import LOOK_SECONDS, StrandedLetters
+from leveret.actors.dead_letters import publisher
+from leveret.actors.dead_letters.publisher import LOOK_SECONDS, StrandedLetters
 from leveret.actors.messages import WakeAt
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.core.dead_letters.letters import Stranded
@@ -36,7 +36,7 @@ def stranded(
 def wishes(monkeypatch: pytest.MonkeyPatch) -> list[WakeAt]:
     """The wishes that the ticker gets."""
     told: list[WakeAt] = []
-    monkeypatch.setattr(stranded_letters, "tell", lambda _ticker, wish: told.append(wish))
+    monkeypatch.setattr(publisher, "tell", lambda _ticker, wish: told.append(wish))
     return told
 
 

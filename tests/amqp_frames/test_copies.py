@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.messages.copies import BatchOfCopies, NewHead
+from leveret.amqp_frames.messages.copies import BatchOfCopies, new_head
 from leveret.amqp_frames.messages.publishes import decode_publishes
-from leveret.amqp_frames.properties import Properties, encode_properties
-from leveret.amqp_frames.values.field_table import encode_short_string, table_of
+from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
 from wire import PERSISTENT, TRANSIENT, publish
 
 PROPERTIES = st.fixed_dictionaries(
@@ -32,8 +32,7 @@ def test_a_batch_of_copies_is_what_decoding_its_bytes_gives(
     for key, size, is_persistent, properties in messages:
         sent = PERSISTENT if is_persistent else TRANSIENT
         original = decode_publishes(publish("first", b"-") + publish(key, b"x" * size, sent))
-        name = encode_short_string("exchange") + encode_short_string(key) + b"\0"
-        copies.add(original, 1, NewHead(name, encode_properties(properties)))
+        copies.add(original, 1, new_head("exchange", key, properties))
     made = copies.batch()
     assert made is not None
     decoded = decode_publishes(made.wire)

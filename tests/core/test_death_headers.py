@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.dead_letters.death_headers import Death, headers_of_dead, is_cycle, names_in
+from leveret.core.dead_letters.letters import Death, headers_of_dead, is_cycle, names_in
 
 FIRST = Death("rejected", "q", 1_700_000_000, "x", ["k", "cc"], None)
 

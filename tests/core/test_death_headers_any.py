@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveret.amqp_frames.properties import Properties, decode_properties, encode_properties
-from leveret.amqp_frames.values.field_table import Field
-from leveret.core.dead_letters.death_headers import Death, headers_of_dead, is_cycle
-from leveret.core.definitions import name_of
+from leveret.amqp_frames.values.field_table import Field, text_of
+from leveret.core.dead_letters.letters import Death, headers_of_dead, is_cycle
 
 NAMES = st.sampled_from(["q", "r", ""])
 REASONS = st.sampled_from(["rejected", "expired", "maxlen", "delivery_limit"])
@@ -54,14 +53,14 @@ def test_deaths_can_be_added_to_any_headers(headers, deaths) -> None:
         decoded = decode_properties(encoded, 0, len(encoded)).headers
         assert encode_properties(Properties(headers=decoded)) == encoded
         newest = decoded["x-death"].value[0].value
-        assert (name_of(newest["queue"]), name_of(newest["reason"])) == (death.queue, death.reason)
+        assert (text_of(newest["queue"]), text_of(newest["reason"])) == (death.queue, death.reason)
         # Its last death is in this queue: a cycle, unless somebody rejected.
         assert is_cycle(death.queue, decoded) == (death.reason != "rejected")
         same = [
             entry
             for entry in decoded["x-death"].value
             if isinstance(entry.value, dict)
-            and name_of(entry.value.get("queue")) == death.queue
-            and name_of(entry.value.get("reason")) == death.reason
+            and text_of(entry.value.get("queue")) == death.queue
+            and text_of(entry.value.get("reason")) == death.reason
         ]
         assert len(same) == 1

@@ -9,7 +9,7 @@ import pytest
 from batches import batch_of
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.dead_letters.letters import DeadLetters, Letter, OwedLetters, PendingLetters
+from leveret.core.dead_letters.letters import DeadLetters, Letter, PendingLetters
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.span import RefusedSpan, Span
 from wire import publish
@@ -84,24 +84,23 @@ def test_what_a_failed_queue_owes_of_what_another_refused_strands_the_first_orig
     assert len(letters) == 0
 
 
-def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, source) -> None:
+def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, letters, source) -> None:
     full = commands.declare_queue("full")
-    owed = OwedLetters()
     batches: list[Batch] = []
     refused: Letter | None = None
     for _ in range(2_000):
         batch = batch_of(publish("k"))
         pending = PendingLetters(source, [])
-        owed.owe(batch, pending)
+        letters.owe(batch, pending)
         batches.append(batch)
         pending.add(0, 0 if refused else 11, 1, refused)
         pending.told({full: range(1)}, 1)
         refused = batch, 0
     for each in batches[:-1]:
-        owed.refused(full, [(RefusedSpan(each, range(1)), "maxlen")])
-    assert owed.confirm(full, batch, [0]) == [0]
-    assert list(owed.settled.pop(source)) == [11]
-    assert len(owed) == 0
+        letters.refused(full, [(RefusedSpan(each, range(1)), "maxlen")])
+    assert letters.confirm(full, batch, [0]) == [0]
+    assert list(letters.settled.pop(source)) == [11]
+    assert len(letters) == 0
 
 
 def test_no_part_of_what_a_queue_refused_has_an_entry() -> None:

@@ -47,7 +47,7 @@ def test_a_vhost_that_was_removed_is_not_the_one_that_has_its_name_now() -> None
     queue = declare(old, "q")
     assert vhosts.table_of(queue) is old.table
     vhosts.remove("v")
-    assert vhosts.find("v") is vhosts.find_table("v") is vhosts.table_of(queue) is None
+    assert vhosts.find("v") is vhosts.tables.get("v") is vhosts.table_of(queue) is None
     vhosts.add("v")
     assert old.is_deleted
     assert not vhosts["v"].is_deleted
