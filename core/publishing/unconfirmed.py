@@ -132,7 +132,7 @@ class _Pending:
 
 
 class Unconfirmed:
-    """The publishes of one channel that queues owe a confirm, and those it may answer now.
+    """The publishes that queues owe a confirm for, and those that their channel may answer now.
 
     `confirmed` and `rejected` are ranges of seq_nos to be answered; the channel takes and clears
     them. `released_bytes` counts the wire bytes of batches that no queue owes any of.
