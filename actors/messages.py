@@ -619,7 +619,7 @@ class Abandon(NamedTuple):
     """Node -> Listener and Readers: drop the connection without a word."""
 
 
-class GiveWay(NamedTuple):
+class Evict(NamedTuple):
     """Listener -> Reader: another client needs the place, unless the vhost is open by now."""
 
     limit: str

@@ -113,7 +113,7 @@ def is_whole_ack(data: bytes, position: int) -> bool:
     return end <= len(data) and data[end - 1] == FRAME_END
 
 
-def take_acks(acks: Acks, data: bytes, position: int) -> int:
+def decode_acks(acks: Acks, data: bytes, position: int) -> int:
     """Take the whole basic.ack at `position` and those of its channel behind it; return the end."""
     size = len(data)
     prefix = data[position : position + 11]
@@ -323,7 +323,7 @@ class Decoder:
         channel_input = self._input(channel_number)
         if channel_input.acks is None:
             channel_input.acks = Acks()
-        return take_acks(channel_input.acks, data, position)
+        return decode_acks(channel_input.acks, data, position)
 
     def _input(self, channel_number: int) -> ChannelInput:
         channel_input = self._open.get(channel_number)

@@ -48,15 +48,15 @@ class Confirms:
         if first < 0:
             return
         last = data.rfind(marker, first, end)
-        if self._take_run(data, first, last):
+        if self._count_run(data, first, last):
             return
         place = first
         while place >= 0:
             tag, multiple = _unpack_answer(data, place + _TAG)
-            self._take(tag, bool(multiple))
+            self._count(tag, bool(multiple))
             place = data.find(marker, place + ACK_FRAME_BYTES, end)
 
-    def _take_run(self, data: bytes, first: int, last: int) -> bool:
+    def _count_run(self, data: bytes, first: int, last: int) -> bool:
         tag, _ = _unpack_answer(data, last + _TAG)
         found = tag - self.base
         if not _RUN_MIN <= found <= _RUN_MAX or self._singles:
@@ -78,7 +78,7 @@ class Confirms:
         self.base = tag
         return True
 
-    def _take(self, tag: int, multiple: bool) -> None:
+    def _count(self, tag: int, multiple: bool) -> None:
         if multiple:
             if tag > self.base:
                 self.base = tag

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from benchmarks import wire
 from benchmarks.client import Client
-from benchmarks.poll import STALLED_SECONDS, Poll, plain_socket, received, send_all, taken
+from benchmarks.poll import STALLED_SECONDS, Poll, drain_samples, plain_socket, received, send_all
 
 _ACK_HEAD = wire.answer_marker(1, wire.ACK)
 _ack_frame = struct.Struct(">11sQ?B")
@@ -115,7 +115,7 @@ class ManyPublishers:
 
     def latencies(self) -> list[float]:
         """Give the times from a publish to its confirm since this was asked last."""
-        return taken([each.latencies for each in self._publishers])
+        return drain_samples([each.latencies for each in self._publishers])
 
     def run(self, seconds: float) -> None:
         """Publish for this long."""

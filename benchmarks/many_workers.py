@@ -14,7 +14,7 @@ from time import perf_counter
 from benchmarks import wire
 from benchmarks.client import Client
 from benchmarks.load import LoadedConnection
-from benchmarks.poll import STALLED_SECONDS, Poll, plain_socket, received, send_all, taken
+from benchmarks.poll import STALLED_SECONDS, Poll, drain_samples, plain_socket, received, send_all
 
 _frame_head = struct.Struct(">BHI")
 _DELIVER_IDS = struct.pack(">HH", 60, 60)
@@ -88,7 +88,7 @@ class ManyWorkers:
 
     def latencies(self) -> list[float]:
         """Give the times from an ack to the next delivery since this was asked last."""
-        return taken([each.latencies for each in self._workers])
+        return drain_samples([each.latencies for each in self._workers])
 
     def run(self, seconds: float) -> None:
         """Consume for this long."""

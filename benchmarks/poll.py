@@ -50,7 +50,7 @@ class Poll:
             self.turn(left)
 
 
-def taken(samples: Sequence[list[float]]) -> list[float]:
+def drain_samples(samples: Sequence[list[float]]) -> list[float]:
     """Take all samples out of these lists."""
     taken = [sample for each in samples for sample in each]
     for each in samples:

@@ -163,13 +163,13 @@ class _Room:
 
     def is_there(self) -> bool:
         """Also if it is known that it takes nothing any more: it says so itself."""
-        if self._descriptor is None or _takes(self._descriptor, 0):
+        if self._descriptor is None or _accepts_writes(self._descriptor, 0):
             return True
         now = time.monotonic()
         if now - self._waited_at < _WAITS_APART_SECONDS:
             return False
         self._waited_at = now
-        return _takes(self._descriptor, _WAIT_MS)
+        return _accepts_writes(self._descriptor, _WAIT_MS)
 
 
 def _stallable(stream: TextIO) -> int | None:
@@ -183,7 +183,7 @@ def _stallable(stream: TextIO) -> int | None:
     return None if is_file else descriptor
 
 
-def _takes(descriptor: int, wait_ms: int) -> bool:
+def _accepts_writes(descriptor: int, wait_ms: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(wait_ms))

@@ -244,7 +244,7 @@ def load(
     values.update(_from_environment(environment, warn))
     for name, value in flags.items():
         if value is not None:
-            values[name] = _taken(name, "--" + name.replace("_", "-"), value)
+            values[name] = _checked(name, "--" + name.replace("_", "-"), value)
     return Configuration(**values)
 
 
@@ -266,7 +266,7 @@ def _from_file(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise ConfigurationError(f"{file}: not valid TOML: {fault}") from None
     check_names(content, str(file))
-    return {name: _taken(name, f"{name} in {file}", value) for name, value in content.items()}
+    return {name: _checked(name, f"{name} in {file}", value) for name, value in content.items()}
 
 
 def _from_environment(environment: Mapping[str, str], warn: Warn) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _from_environment(environment: Mapping[str, str], warn: Warn) -> dict[str, A
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name in names and not (name.endswith("port") and _SERVICE_ADDRESS.match(text)):
-            values[name] = _taken(name, variable, _parsed(name, variable, text))
+            values[name] = _checked(name, variable, _parsed(name, variable, text))
         elif name in names:
             of_services.append(f"{variable}={text}")
         elif _SERVICE_VARIABLE.search(variable):
@@ -327,7 +327,7 @@ def _parsed(name: str, variable: str, text: str) -> Any:
     return text
 
 
-def _taken(name: str, source: str, value: Any) -> Any:
+def _checked(name: str, source: str, value: Any) -> Any:
     """Check a value from a source, so that the fault names the source; give it in our type."""
     kind = _kind(name)
     if kind is Path and isinstance(value, str) and value:

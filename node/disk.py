@@ -65,7 +65,7 @@ class Disk:
     def room_to_start(self) -> Iterator[None]:
         """Writes within this block may use up the reserve: a broker that cannot start frees
         nothing."""
-        self.files.make_room = partial(self.reserve.give_up, Purpose.START)
+        self.files.make_room = partial(self.reserve.release_step, Purpose.START)
         try:
             yield
         finally:
@@ -80,7 +80,7 @@ class Disk:
             try:
                 return call()
             except NoSpaceError:
-                if not self.reserve.give_up(Purpose.START):
+                if not self.reserve.release_step(Purpose.START):
                     raise
 
     def _seek(self, free_bytes: int) -> bool:

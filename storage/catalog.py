@@ -525,7 +525,7 @@ class Catalog:
         if number:
             execute("INSERT INTO marks VALUES (?)", (f"{SEGMENT_MARK}{number}",))
 
-    def go_beyond(self, queue_id: int, change_number: int) -> None:
+    def raise_numbers(self, queue_id: int, change_number: int) -> None:
         """Give out no id up to this one, and count changes on from at least this one."""
         self.change_number = max(self.change_number, change_number)
         with errors_named(self._path):

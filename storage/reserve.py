@@ -60,7 +60,7 @@ class Reserve:
         """The bytes that the reserve lacks and may claim from the free space."""
         return max(0, self._step_bytes * STEPS - self.size_bytes)
 
-    def give_up(self, purpose: Purpose) -> bool:
+    def release_step(self, purpose: Purpose) -> bool:
         """Free a step for this purpose; false if the rest is for others.
 
         An OSError of the file itself counts as nothing left: there is nothing in it to be lost.

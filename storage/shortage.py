@@ -65,7 +65,7 @@ class Shortage:
             known = self._ranges[kind, queue_id] = _Ranges()
         known.add(ranges)
 
-    def take_ranges(self) -> Iterator[tuple[int, int, list[EntryRange]]]:
+    def pop_ranges(self) -> Iterator[tuple[int, int, list[EntryRange]]]:
         """Take all ranges out, in pieces of a record each: kind, queue id, ranges."""
         taken, self._ranges = self._ranges, {}
         for (kind, queue_id), ranges in taken.items():

@@ -80,7 +80,7 @@ class Stores:
         )
         if self._proofs:
             # What the journal speaks of must not come to be of a new queue.
-            catalog.go_beyond(self._found.queue_id_max, self._found.catalog_change)
+            catalog.raise_numbers(self._found.queue_id_max, self._found.catalog_change)
         if self._claims.newest_segment >= self._recovery.next_segment_number:
             # The operator, or the report, knows of it: it must not be a contradiction again after
             # a crash.

@@ -97,7 +97,7 @@ class HeldBack:
     def put(self, message: Incoming) -> None:
         """It came in last."""
         if isinstance(message, Input):
-            let_go_of_the_rest(message.channel_input)
+            release_unused_bytes(message.channel_input)
         self._window.add(_keep_bytes(message))
         self._waiting.append(message)
 
@@ -119,7 +119,7 @@ def _keep_bytes(message: Incoming) -> int:
     return INPUT_BYTES if acks is None else INPUT_BYTES + ACK_BYTES * len(acks.tags)
 
 
-def let_go_of_the_rest(channel_input: ChannelInput) -> None:
+def release_unused_bytes(channel_input: ChannelInput) -> None:
     """Few messages must not keep a whole read in memory, as where a transaction holds them."""
     batch = channel_input.batch
     if batch is not None and len(batch.wire) > 2 * batch.wire_bytes + INPUT_BYTES:
@@ -276,11 +276,11 @@ class Channel(LoopActor):
             count = unconfirmed.reject
             if message.is_for_now and self.transaction is not None:
                 self.transaction.why_refused = message.reason
-        heard = answers.hearing(message, unconfirmed) if self._context.trace.is_on else None
+        before = answers.counts_before(message, unconfirmed) if self._context.trace.is_on else None
         for batch, indexes in message.items:
             count(message.queue, batch, indexes)
-        if heard is not None:
-            answers.heard(heard, unconfirmed)
+        if before is not None:
+            answers.received(before, unconfirmed)
 
     def _answer(self) -> None:
         unconfirmed = self._publisher.unconfirmed
@@ -356,7 +356,7 @@ class Channel(LoopActor):
     def _input(self, channel_input: ChannelInput) -> None:
         if self._context.routing_turns.waiting:
             # Its routing, too, may have to wait.
-            let_go_of_the_rest(channel_input)
+            release_unused_bytes(channel_input)
         if channel_input.batch is not None:
             self._publish(channel_input.batch)
             if self._waiting.state is not State.FREE:

@@ -182,7 +182,7 @@ class Commands:
             elif isinstance(message, (ConsumerAdded, ConsumerRemoved)):
                 self._consuming.answered(method, message)
             elif isinstance(message, GetAnswer):
-                self._consuming.got(message)
+                self._consuming.answer_get(message)
                 if self._consuming.deliveries.is_outlet_closed():
                     self._waiting.wait_for_outlet()
                     return

@@ -223,9 +223,9 @@ class Consuming:
                 tracing.consumer_removed(gone.name, tag, "cancelled by the client")
             self._client.answer(method, BasicCancelOk(tag))
 
-    def got(self, message: GetAnswer) -> None:
+    def answer_get(self, message: GetAnswer) -> None:
         """A queue has answered the basic.get that was awaited."""
-        self.deliveries.got(message, self._get_no_ack)
+        self.deliveries.answer_get(message, self._get_no_ack)
 
     def cancelled_by_queue(self, consumer_tag: bytes) -> None:
         """The queue is gone: tell clients that understand it."""

@@ -103,7 +103,7 @@ class Deliveries:
             WriteDeliveries(frames, written, window_bytes, queue.handle, sent),
         )
 
-    def got(self, message: GetAnswer, no_ack: bool) -> None:
+    def answer_get(self, message: GetAnswer, no_ack: bool) -> None:
         """Encode what basic.get brought, or that there was nothing."""
         delivery = message.delivery
         if delivery is None:
@@ -191,7 +191,7 @@ class Deliveries:
         parts = self.outstanding.remove_all()
         if self._tracing.trace.is_on:
             self._tracing.acked(parts, _REASONS[Requeue])
-        self.give_back(parts, Requeue)
+        self.report(parts, Requeue)
 
     def transaction_ended(self, is_rolled_back: bool) -> None:
         """Acks are final by a commit, or never were by a rollback."""
@@ -204,17 +204,17 @@ class Deliveries:
         if self._tracing.trace.is_on:
             self._tracing.acked(parts, _REASONS[message])
         if self.transaction is None:
-            self.give_back(parts, message)
+            self.report(parts, message)
         elif parts:
             self.transaction.hold_acks(message, parts)
 
-    def give_back(
+    def report(
         self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
     ) -> None:
         """Tell the queues which messages are settled or requeued, and free their credit."""
         if not parts:
             return
-        by_queue, offered = self.outstanding.give_back(parts)
+        by_queue, offered = self.outstanding.return_parts(parts)
         for queue, own in by_queue.items():
             tell(cast("QueueDefinition", queue).handle, message(self._channel, own))
         # Behind that: a queue takes back its own messages before it uses the credit of others'.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...amqp_frames.methods import Method
 from ...core.channel.waiting import Waiting
 from ...core.definitions import QueueDefinition
-from ...core.topology.topology import gone
+from ...core.topology.topology import queue_gone_error
 from ..messages import Ref
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
@@ -27,7 +27,7 @@ class Questions:
     def ask_queue(self, method: Method, queue: QueueDefinition, question: object) -> None:
         """Put `method`'s question to a queue; 404 if the queue has ended."""
         if not self.could_ask(method, queue, question):
-            raise gone(queue, self._context.vhosts.table_of(queue) is not None)
+            raise queue_gone_error(queue, self._context.vhosts.table_of(queue) is not None)
 
     def could_ask(self, method: Method, queue: QueueDefinition, question: object) -> bool:
         """Put `method`'s question to a queue; False if the queue has ended."""

@@ -69,7 +69,7 @@ class ChannelRouting:
             self._tracing.published(routed, self._publisher.unconfirmed)
         if routed.frames:
             tell(self._client.writer, routed.frames)
-        for queue, indexes in routed.told.items():
+        for queue, indexes in routed.by_queue.items():
             if not tell(queue.handle, Publish(self._channel, batch, indexes)):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self._tracing.rejected(queue, batch, indexes, "the queue was gone")

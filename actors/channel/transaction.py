@@ -133,7 +133,7 @@ class ChannelTransaction:
             self._tell("transaction.failed", self._publish_count, text)
             raise SoftError(PRECONDITION_FAILED, text, *ids)
         for kind, parts in self._held.acks:
-            self._deliveries.give_back(parts, kind)
+            self._deliveries.report(parts, kind)
         self._deliveries.transaction_ended(is_rolled_back=False)
         self._client.write(TxCommitOk())
         self._tell("transaction.committed", self._publish_count)

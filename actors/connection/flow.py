@@ -138,7 +138,7 @@ class ConnectionFlow:
             if not alarm or not isinstance(event, ChannelInput) or event.batch is None:
                 return False
             self.gate.is_alarmed = True
-            self._say(ConnectionBlocked(alarm), writer)
+            self._notify_client(ConnectionBlocked(alarm), writer)
             self.balance()
         self.held_back.append(event)
         return True
@@ -154,7 +154,7 @@ class ConnectionFlow:
         elif self.gate.is_alarmed and not self._context.alarm:
             self.gate.is_alarmed = False
             released, self.held_back = self.held_back, []
-            self._say(ConnectionUnblocked(), writer)
+            self._notify_client(ConnectionUnblocked(), writer)
         self.balance()
         return released
 
@@ -169,7 +169,7 @@ class ConnectionFlow:
             event = "flow.paused" if reason else "flow.resumed"
             self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
 
-    def _say(self, method: Method, writer: Ref) -> None:
+    def _notify_client(self, method: Method, writer: Ref) -> None:
         knows = self._opening.handshake.capability("connection.blocked")
         if knows and self._phase.now is Phase.RUNNING:
             tell(writer, encode_method(0, method))

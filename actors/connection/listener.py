@@ -12,7 +12,7 @@ from ..messages import (
     AlarmCleared,
     ConnectionLost,
     Down,
-    GiveWay,
+    Evict,
     Ref,
     Shutdown,
     WriteBuffer,
@@ -94,7 +94,7 @@ class Listener(LoopActor):
             if not context.crowds.make_room(peer.host, self.runtime.scheduler.time(), limit):
                 return False
         else:
-            silent = context.unopened.give_way(peer.host, self.runtime.scheduler.time())
+            silent = context.unopened.evict(peer.host, self.runtime.scheduler.time())
             if silent is None:
                 return False
             _abandon(silent, limit)
@@ -135,7 +135,7 @@ class Listener(LoopActor):
 
 
 def _abandon(reader: Ref, limit: str) -> None:
-    tell(reader, GiveWay(limit))
+    tell(reader, Evict(limit))
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -31,10 +31,10 @@ _NICENESS = 5
 
 def login_threads(count: int) -> ThreadPoolExecutor:
     """The threads for so many password checks at once."""
-    return ThreadPoolExecutor(count, "leveret-login", initializer=_give_way)
+    return ThreadPoolExecutor(count, "leveret-login", initializer=_lower_priority)
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     # To Linux a thread's own niceness is that of a process; elsewhere it may not be set so.
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -50,10 +50,12 @@ class Opening:
             context.limits, context.server_names, self._log_in, self._open, peer, phase
         )
 
-    def heard(self) -> None:
-        """The client has done its part of the handshake; the next one is its turn again."""
+    def note_progress(self) -> None:
+        """The client has sent its next part of the handshake, and must send another."""
         if self._phase.now is not Phase.SECURING:
-            self._context.unopened.heard_from(self._reader, self._context.runtime.scheduler.time())
+            self._context.unopened.note_progress(
+                self._reader, self._context.runtime.scheduler.time()
+            )
 
     def release(self) -> None:
         """The connection has ended."""

@@ -46,7 +46,7 @@ from ..messages import (
     ConnectionDown,
     ConnectionLost,
     Down,
-    GiveWay,
+    Evict,
     Input,
     LoginAnswer,
     OversizedPublish,
@@ -253,7 +253,7 @@ class Reader(LoopActor):
             self._shut_down(message.reason)
         elif isinstance(message, Abandon):
             self._end.abort()
-        elif isinstance(message, GiveWay):
+        elif isinstance(message, Evict):
             if self._phase.is_before_open():
                 self._log.warning("connection.refused", reason=f"gave way: {message.limit}")
                 self._transport.abort()
@@ -288,7 +288,7 @@ class Reader(LoopActor):
             return
         if rest is not None:
             self._phase.start()
-            self._opening.heard()
+            self._opening.note_progress()
             self._write(0, self._handshake.start())
             if rest:
                 self._received(rest)
@@ -323,7 +323,7 @@ class Reader(LoopActor):
         if self._phase.is_handshake():
             handshake = self._handshake
             answer = handshake.receive(method)
-            self._opening.heard()
+            self._opening.note_progress()
             if self._phase.now is Phase.OPENING:
                 self._decoder.set_frame_max(handshake.limits.frame_max_bytes)
                 self._clock.start_heartbeats(handshake.limits.heartbeat_seconds, self._writer)
@@ -348,7 +348,7 @@ class Reader(LoopActor):
     def _logged_in(self, result: LoginResult) -> None:
         try:
             self._write(0, self._handshake.logged_in(result))
-            self._opening.heard()
+            self._opening.note_progress()
             self._flow.balance()
         except AmqpError as error:
             self._fail(error)

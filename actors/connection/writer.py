@@ -82,11 +82,11 @@ class Writer(LoopActor):
             self._frames = []
             self._has_written = True
         if self._unsent and not self._is_full:
-            self._give_back_windows()
+            self._open_windows()
         if self._is_closing:
             self._transport.close()
 
-    def _give_back_windows(self) -> None:
+    def _open_windows(self) -> None:
         outlet = self._unsent[0].outlet.outlet
         for sent in self._unsent:
             sent.outlet.remove(sent.window_bytes)

@@ -55,7 +55,7 @@ class Control(LoopActor):
             connection = cast("ControlConnection", message.token)
             connection.answer({"error": message.error} if message.error else {"result": None})
         elif isinstance(message, (Status, ChannelReport, Refused, Woken)):
-            self._reporter.hear(message)
+            self._reporter.receive(message)
 
     def _carry_out(
         self, connection: ControlConnection, name: str, arguments: dict[str, object]

@@ -177,7 +177,7 @@ class HttpConnection(LoopActor):
         else:
             # It may still be sending, and a closed socket would take the answer from it.
             self._transport.write_eof()
-            self._waiting.heard_from(self._transport, self.runtime.scheduler.time())
+            self._waiting.note_progress(self._transport, self.runtime.scheduler.time())
         self._wake()
 
     def _time_is_over(self) -> None:
@@ -226,7 +226,7 @@ class HttpListener:
         """Whether there is room for one more, or another one gives way to it."""
         kept, now = self.context.file_descriptors_kept, self.context.runtime.scheduler.time()
         if len(self._waiting) >= count_max:
-            slow = self._waiting.give_way(host, now)
+            slow = self._waiting.evict(host, now)
             if slow is None:
                 return False
             slow.abort()

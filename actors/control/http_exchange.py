@@ -84,9 +84,9 @@ class HttpExchange:
                 if event is h11.NEED_DATA or event is h11.PAUSED:
                     return None
                 if isinstance(event, h11.Request):
-                    self._take_head(event)
+                    self._read_head(event)
                 elif isinstance(event, h11.Data):
-                    self._take_data(event)
+                    self._read_data(event)
                 elif isinstance(event, h11.EndOfMessage):
                     return self._request()
         except h11.RemoteProtocolError as error:
@@ -94,7 +94,7 @@ class HttpExchange:
             text = _HEAD_TOO_LARGE if status == 431 else f"bad request: {error}"
             raise HttpError(status, text) from None
 
-    def _take_head(self, head: h11.Request) -> None:
+    def _read_head(self, head: h11.Request) -> None:
         self._head = head
         # h11 bounds only what it has to wait for.
         if len(head.target) + sum(map(len, chain(*head.headers))) > HEAD_BYTES_MAX:
@@ -106,7 +106,7 @@ class HttpExchange:
             # h11 has seen to it that it is a number.
             self._check_size(int(length))
 
-    def _take_data(self, data: h11.Data) -> None:
+    def _read_data(self, data: h11.Data) -> None:
         self._body += data.data
         self._check_size(len(self._body))
         self._chunk_count += data.chunk_end

@@ -71,7 +71,7 @@ class Reporter:
             self._waiting.append((name, answer))
             self._next()
 
-    def hear(self, message: Status | ChannelReport | Refused | Woken) -> None:
+    def receive(self, message: Status | ChannelReport | Refused | Woken) -> None:
         """Take an answer; late ones, to a report that was made without them, do no harm."""
         if isinstance(message, Status):
             counts: Row = {
@@ -79,9 +79,9 @@ class Reporter:
                 "unacked": message.unacked_count,
                 "consumers": message.consumer_count,
             }
-            self._heard(message.queue, counts)
+            self._add_counts(message.queue, counts)
         elif isinstance(message, ChannelReport):
-            self._heard(message.channel, message.counts)
+            self._add_counts(message.channel, message.counts)
         elif isinstance(message, Refused):
             # By a queue that has gone, whose name is not said.
             self._refused_count += 1
@@ -89,7 +89,7 @@ class Reporter:
             self._open.clear()
         self._finish()
 
-    def _heard(self, who: object, counts: Row) -> None:
+    def _add_counts(self, who: object, counts: Row) -> None:
         if who in self._rows:
             self._rows[who].update(counts)
             self._open.discard(who)

@@ -136,7 +136,7 @@ class DeadLetterPublisher(LoopActor):
                     self._rejected(message.queue, batch, indexes)
         elif isinstance(message, Woken):
             self._stranded.woken()
-            self._take_back()
+            self._retry_freed()
         elif isinstance(message, AlarmCleared):
             self._publish_waiting()
         elif message is None:
@@ -210,7 +210,7 @@ class DeadLetterPublisher(LoopActor):
             self._tracing.published(source, letters, origins)
         if letters is None:
             return
-        for queue, indexes in letters.told.items():
+        for queue, indexes in letters.by_queue.items():
             if not tell(queue.handle, Publish(self.actor_ref, letters.batch, indexes)):
                 self._rejected(queue, letters.batch, indexes)
 
@@ -236,7 +236,7 @@ class DeadLetterPublisher(LoopActor):
         self._stranded.add(self._letters.stranded)
         self._letters.stranded.clear()
 
-    def _take_back(self) -> None:
+    def _retry_freed(self) -> None:
         """Make dead letters anew of messages stranded by a queue that is deleted."""
         for source, dead in self._stranded.freed():
             self._waiting.append((source, dead))

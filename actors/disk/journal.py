@@ -204,7 +204,7 @@ class JournalActor(ThreadActor):
                 done.append(each.commit)
             elif isinstance(each, _MetFullDisk):
                 self._at_disk = None
-                self._go_back(each.work, each.error)
+                self._roll_back(each.work, each.error)
             elif isinstance(each, WatchedBy):
                 self._watch = each.watch
             elif isinstance(each, SeekRoom):
@@ -233,7 +233,7 @@ class JournalActor(ThreadActor):
             try:
                 work.carry_out(self._trace)
             except NoSpaceError as error:
-                self._go_back(work, error)
+                self._roll_back(work, error)
                 self._make_do()
             else:
                 self._wrote(commit)
@@ -248,12 +248,12 @@ class JournalActor(ThreadActor):
 
     # --- While the disk is full
 
-    def _go_back(self, work: _Work, error: NoSpaceError) -> None:
+    def _roll_back(self, work: _Work, error: NoSpaceError) -> None:
         """A commit has met a full disk: its unwritten records are nacked, or wait.
 
         So are all records handed over meanwhile, because they would meet the same full disk.
         """
-        lost = self._journal.go_back(work.commit)
+        lost = self._journal.roll_back(work.commit)
         # First: dead letters that are refused wait from then on.
         self._tell_watch(DiskFull(str(error)))
         for waiting in (work.appends, self._appends):
@@ -305,8 +305,8 @@ class JournalActor(ThreadActor):
             try:
                 commit.run()
             except NoSpaceError:
-                journal.go_back(commit)
-                if room is None or not room.reserve.give_up(purpose):
+                journal.roll_back(commit)
+                if room is None or not room.reserve.release_step(purpose):
                     return False
                 continue
             self._discard(commit)
@@ -354,7 +354,7 @@ class JournalActor(ThreadActor):
         work = self._at_disk
         if work is not None and work.commit.no_space is not None:
             # What the disk's thread has said of it is behind the stop.
-            self._go_back(work, work.commit.no_space)
+            self._roll_back(work, work.commit.no_space)
         if self._journal.is_usable:
             self._is_held_due, self._is_stuck = True, False
             self._commit(math.inf)

@@ -28,7 +28,7 @@ from ...core.definitions import QueueDefinition
 from ...core.queue.dedup import Deduplication
 from ...core.queue.effects import Deduplicated, Effects
 from ...core.queue.rules import MessageQueue
-from ...core.topology.topology import gone
+from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ..messages import (
     AddConsumer,
@@ -427,7 +427,7 @@ class Queue(LoopActor):
             messages.dispatch(effects)
         elif isinstance(message, ChannelDown):
             self._answers.forget(message.channel)
-            self._tracing.given_back(messages, message.channel)
+            self._tracing.channel_ended(messages, message.channel)
             had_consumers = messages.channel_down(message.channel, effects)
             self._check_unused(bool(had_consumers))
         else:
@@ -489,7 +489,7 @@ class Queue(LoopActor):
                 self._tracing.not_acked(deliveries)
             tell(consumer.channel, Deliver(consumer, deliveries))  # type: ignore[arg-type]
         sweep = self._messages.sweep
-        if sweep.taken_bytes + sweep.gone_bytes > sweep.interval_bytes:
+        if sweep.arrived_bytes + sweep.departed_bytes > sweep.interval_bytes:
             self._messages.sweep_if_due()
 
     def _record(self, effects: Effects) -> None:
@@ -521,7 +521,7 @@ class Queue(LoopActor):
         elif isinstance(message, Get):
             got = Effects()
             delivery = messages.get(message.channel, message.no_ack, got)
-            self._tracing.got(delivery, message.no_ack)
+            self._tracing.get_answered(delivery, message.no_ack)
             self._carry_out(got)
             self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
@@ -604,7 +604,11 @@ class Queue(LoopActor):
         for message in (self._at_hand, *self._held_back, *self.actor_inbox.drain()):
             if isinstance(message, Delete):
                 self._is_deleted = True
-            refuse(message, answers, gone(self._definition, has_crashed=not self._is_deleted))
+            refuse(
+                message,
+                answers,
+                queue_gone_error(self._definition, has_crashed=not self._is_deleted),
+            )
         answers.send()
         self._tracing.ended(self._messages, self._is_deleted)
         for consumer in self._messages.consumers.all():

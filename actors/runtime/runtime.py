@@ -133,7 +133,7 @@ class Runtime:
         self._in_round = True
         # What other threads have told is not left waiting behind a row of reads: an event loop may
         # call back for many before it looks at what woke it.
-        self._take_arrived()
+        self._queue_arrived()
         tell(actor_ref, message)
         self._round()
 
@@ -141,11 +141,11 @@ class Runtime:
         """Give turns to the actors that other threads have told something; on the event loop."""
         # First: an actor that arrives from here on wakes the loop again.
         self._woken = False
-        self._take_arrived()
+        self._queue_arrived()
         if self._runnable:
             self._round()
 
-    def _take_arrived(self) -> None:
+    def _queue_arrived(self) -> None:
         arrived = self._arrived
         while arrived:
             self._runnable.append(arrived.popleft())
@@ -157,7 +157,7 @@ class Runtime:
             for _turn in range(TURNS_PER_ROUND_MAX):
                 if not runnable:
                     break
-                runnable.popleft().take_turn()
+                runnable.popleft().run_turn()
         finally:
             self._in_round = False
         if runnable and not self._scheduled:
@@ -255,7 +255,7 @@ class LoopActor(UnlistedActor):
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
-    def take_turn(self) -> None:
+    def run_turn(self) -> None:
         """Handle what the inbox holds, up to a bound; called by the runtime."""
         inbox = self.actor_inbox
         envelopes = inbox.envelopes
@@ -279,14 +279,14 @@ class LoopActor(UnlistedActor):
             except BaseException:
                 self.handle_failure(*sys.exc_info())
         if stopped():
-            self._let_go()
+            self._drop_references()
             inbox.close()
         inbox.is_runnable = False
         if envelopes and not inbox.is_closed:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
-    def _let_go(self) -> None:
+    def _drop_references(self) -> None:
         """A stopped actor holds nothing, so that its references do not keep its messages alive."""
         for name in set(vars(self)) - _KEPT_WHEN_STOPPED:
             delattr(self, name)

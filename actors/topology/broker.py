@@ -22,7 +22,7 @@ from ...core.definitions import AddQueue, QueueDefinition, RemoveQueue
 from ...core.queue.construction import make_queue, refill
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
-from ...core.topology.topology import Plan, Topology, gone, plan_method
+from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_error
 from ...core.users.access import Access, check_planned
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
@@ -198,7 +198,7 @@ class BrokerActor(LoopActor):
         queue = plan.queue
         assert queue is not None
         if queue in self._failed:
-            raise gone(queue, has_crashed=True)
+            raise queue_gone_error(queue, has_crashed=True)
         check_planned(access, method, plan)
         if not plan.changes and "x-expires" in queue.arguments:
             # Before it can be asked whether it is unused.
@@ -215,7 +215,7 @@ class BrokerActor(LoopActor):
                 message_count, consumer_count = status.message_count, status.consumer_count
             elif method.if_empty or method.if_unused:
                 # It has failed: its messages are in the journal, and nobody can say how many.
-                raise gone(queue, has_crashed=True)
+                raise queue_gone_error(queue, has_crashed=True)
         try:
             plan = topology.prepare_delete_queue(
                 method.queue,

@@ -96,7 +96,7 @@ class CatalogActor(ThreadActor):
             except NoSpaceError as error:
                 if self._watch is not None:
                     tell(self._watch, DiskFull(str(error)))
-                if self._reserve is None or not self._reserve.give_up(purpose):
+                if self._reserve is None or not self._reserve.release_step(purpose):
                     raise
 
     def on_stop(self) -> None:

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...core.publishing.unconfirmed import SeqRange, Unconfirmed, coalesce, merge, taken
+from ...core.publishing.unconfirmed import SeqRange, Unconfirmed, coalesce, merge, split_answered
 from ...logs.trace.sampling import among, ranges
 from ..messages import Confirm, Reject
 from .channel import ChannelEvents
 from .marks import mark_late
 
 
-class Heard(NamedTuple):
-    """How things stood before the channel took in what a queue has answered."""
+class CountsBefore(NamedTuple):
+    """The channel's counts before it handled a queue's answers."""
 
     message: Confirm | Reject
     # How many ranges there were to be answered.
@@ -43,9 +43,9 @@ class AnswerTracing:
         """These publishes, above all earlier ones, are traced and await their answers."""
         self.open += [(first, last) for first, last in numbers]
 
-    def hearing(self, message: Confirm | Reject, unconfirmed: Unconfirmed) -> Heard:
-        """A queue's answers have reached the channel, which is to take them in."""
-        return Heard(
+    def counts_before(self, message: Confirm | Reject, unconfirmed: Unconfirmed) -> CountsBefore:
+        """The counts to pass to `received` when the channel has handled the queue's answers."""
+        return CountsBefore(
             message,
             len(unconfirmed.confirmed),
             len(unconfirmed.rejected),
@@ -55,12 +55,12 @@ class AnswerTracing:
             ],
         )
 
-    def heard(self, heard: Heard, unconfirmed: Unconfirmed) -> None:
-        """The channel has taken them in."""
-        message = heard.message
-        rejected = merge(unconfirmed.rejected[heard.rejected :])
+    def received(self, before: CountsBefore, unconfirmed: Unconfirmed) -> None:
+        """Write what the queue's answers changed: the channel has handled them."""
+        message = before.message
+        rejected = merge(unconfirmed.rejected[before.rejected :])
         for (batch, indexes), (first_seq_no, open_count) in zip(
-            message.items, heard.batches, strict=True
+            message.items, before.batches, strict=True
         ):
             if isinstance(message, Reject):
                 self._rejected(message, batch, indexes, first_seq_no, rejected)
@@ -68,8 +68,8 @@ class AnswerTracing:
                 self._of_queue("confirm.received", message, batch, indexes)
             if open_count and not unconfirmed.open_count(batch):
                 self._judge_slow(batch, first_seq_no)
-        confirmed = merge(unconfirmed.confirmed[heard.confirmed :])
-        recorded, _left = taken(self.open, merge([*confirmed, *rejected]))
+        confirmed = merge(unconfirmed.confirmed[before.confirmed :])
+        recorded, _left = split_answered(self.open, merge([*confirmed, *rejected]))
         if recorded:
             self._events.write("confirm.recorded", seq_no=[list(each) for each in recorded])
 
@@ -102,8 +102,8 @@ class AnswerTracing:
             numbers = [(first_seq_no + a, first_seq_no + b) for a, b in ranges(traced)]
             fields["seq_no"] = [list(each) for each in numbers]
             # `expect` has not heard of publishes whose trace began when the queue refused them.
-            nacked, _others = taken(numbers, rejected)
-            known, _left = taken(nacked, self.open)
+            nacked, _others = split_answered(numbers, rejected)
+            known, _left = split_answered(nacked, self.open)
             if known != nacked:
                 fields["late"] = True
                 self.open = merge([*self.open, *nacked])
@@ -143,7 +143,7 @@ class AnswerTracing:
             ("confirm.sent", confirmed, rejected),
             ("confirm.nacked", rejected, confirmed),
         ):
-            traced, self.open = taken(self.open, said)
+            traced, self.open = split_answered(self.open, said)
             if not traced:
                 continue
             # One for all of them is the reason of each; else their queues have said theirs.
@@ -168,7 +168,7 @@ class AnswerTracing:
         if self.open:
             self._reasons[f"queue '{queue}': {reason}"] = None
 
-    def give_up(self) -> list[list[int]]:
-        """The channel ends: the numbers that it never answers."""
-        given_up, self.open = self.open, []
-        return [list(each) for each in given_up]
+    def abandon(self) -> list[list[int]]:
+        """The channel ends: the numbers that it will never answer."""
+        abandoned, self.open = self.open, []
+        return [list(each) for each in abandoned]

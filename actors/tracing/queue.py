@@ -138,12 +138,12 @@ class QueueTracing:
                     self.step("message.settled", span.batch, span.indexes, reason=reason)
                 self.settled(messages.in_flight.parts(), reason)
 
-    def given_back(self, messages: MessageQueue, channel: object) -> None:
+    def channel_ended(self, messages: MessageQueue, channel: object) -> None:
         """A channel ends: its messages in flight come back."""
         if self._trace.is_on:
             self.requeued(messages.in_flight.parts_of(channel), "its channel ended")
 
-    def got(self, delivery: Delivery | None, no_ack: bool) -> None:
+    def get_answered(self, delivery: Delivery | None, no_ack: bool) -> None:
         """Report the message that basic.get has taken, if there was any."""
         if no_ack and delivery is not None:
             self.not_acked([delivery])

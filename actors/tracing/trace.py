@@ -44,7 +44,7 @@ class ChannelTracing(ChannelEvents):
     def published(self, routed: Routed, unconfirmed: Unconfirmed) -> None:
         """A batch was routed; before its queues are told."""
         batch = routed.batch
-        queues = [queue.name for queue in routed.told]
+        queues = [queue.name for queue in routed.by_queue]
         chosen = self.trace.choose(
             batch.number, routed.message_count, self.connection, self.user, queues
         )
@@ -71,8 +71,10 @@ class ChannelTracing(ChannelEvents):
         self._numbered("command.assembled", routed, chosen, client, **fields)
         exchanges = _exchanges_of(batch, chosen)
         self.write_about("permission.granted", batch, chosen, user=self.user, exchanges=exchanges)
-        told = {queue.name: among(chosen, indexes) for queue, indexes in routed.told.items()}
-        by_queues = self._routed(batch, chosen, told)
+        by_queue = {
+            queue.name: among(chosen, indexes) for queue, indexes in routed.by_queue.items()
+        }
+        by_queues = self._routed(batch, chosen, by_queue)
         unrouted = by_queues.pop((), ())
         acked: set[int] = set()
         if unrouted or routed.replies:
@@ -95,7 +97,7 @@ class ChannelTracing(ChannelEvents):
     def _late_returns(self, routed: Routed) -> None:
         """Trace returned messages from here on, though the sampling has not chosen them."""
         batch = routed.batch
-        there: set[int] = set().union(*routed.told.values())
+        there: set[int] = set().union(*routed.by_queue.values())
         returned = [
             index
             for index in range(routed.message_count)
@@ -120,20 +122,20 @@ class ChannelTracing(ChannelEvents):
     def _of_filter(self, routed: Routed, chosen: Indexes) -> Indexes:
         """Of these, the messages that go to the queues that the filter names."""
         names = self.trace.filter.queues
-        asked = [indexes for queue, indexes in routed.told.items() if queue.name in names]
+        asked = [indexes for queue, indexes in routed.by_queue.items() if queue.name in names]
         parts = [among(chosen, indexes) for indexes in asked]
         return parts[0] if len(parts) == 1 else array("I", sorted(set().union(*parts)))
 
     def _routed(
-        self, batch: Batch, chosen: Indexes, told: Mapping[str, Indexes]
+        self, batch: Batch, chosen: Indexes, by_queue: Mapping[str, Indexes]
     ) -> dict[tuple[str, ...], Sequence[int]]:
         """One event for each key and row of queues; returns the messages of each row."""
         rows: dict[tuple[int, tuple[str, ...]], Sequence[int]] = {}
-        if len(batch.distinct) == 1 and all(len(each) == len(chosen) for each in told.values()):
-            rows[0, tuple(told)] = chosen
+        if len(batch.distinct) == 1 and all(len(each) == len(chosen) for each in by_queue.values()):
+            rows[0, tuple(by_queue)] = chosen
         else:
             queues_of: dict[int, tuple[str, ...]] = dict.fromkeys(chosen, ())
-            for name, own in told.items():
+            for name, own in by_queue.items():
                 for index in own:
                     queues_of[index] += (name,)
             mixed: dict[tuple[int, tuple[str, ...]], list[int]] = {}
@@ -252,7 +254,7 @@ class ChannelTracing(ChannelEvents):
         if self.answers.open or self.trace.is_on:
             self.write(
                 "channel.closed",
-                seq_no=self.answers.give_up(),
+                seq_no=self.answers.abandon(),
                 reply_code=reply_code,
                 reason=masked(reason),
             )

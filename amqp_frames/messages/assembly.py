@@ -65,7 +65,7 @@ class UnfinishedPublishes:
             )
             raise HardError(RESOURCE_ERROR, text, *_IDS)
 
-    def give_back(self, byte_count: int) -> None:
+    def release(self, byte_count: int) -> None:
         """So many are part of a whole message now, or dropped."""
         self.used_bytes -= byte_count
         assert self.used_bytes >= 0
@@ -112,7 +112,7 @@ class Assembly:
         self._drop()
 
     def _drop(self) -> None:
-        self._unfinished.give_back(len(self._wire))
+        self._unfinished.release(len(self._wire))
         self._is_kept = False
         self._wire.clear()
 
@@ -180,7 +180,7 @@ class Assembly:
 
     def batch(self, channel_number: int) -> Batch:
         """The whole message as a batch of one; nothing of it is unfinished any more."""
-        self._unfinished.give_back(len(self._wire))
+        self._unfinished.release(len(self._wire))
         batch = Batch(bytes(self._wire), channel_number)
         batch.starts.append(0)
         batch.headers.append(self._header_at)

@@ -84,7 +84,7 @@ class Outstanding:
         """A transaction was rolled back: its acknowledgements never were."""
         self._unacked.put_back(parts)
 
-    def give_back(self, parts: list[Part]) -> Returned:
+    def return_parts(self, parts: list[Part]) -> Returned:
         """Return parts that are held no longer to their queues, and free their credit.
 
         Each queue gets its parts in one go: a consumer would be handed a first part again before

@@ -58,8 +58,8 @@ class WaitingPeers(Generic[Socket]):
         self._silent.setdefault(address, {})[socket] = now
         self._count(address, 1)
 
-    def heard_from(self, socket: Socket, now: float) -> None:
-        """It has said something, and what it asked for is done: it is silent from now on."""
+    def note_progress(self, socket: Socket, now: float) -> None:
+        """The client has sent something, and the broker has answered it: silent from now on."""
         address = self._addresses.get(socket)
         if address is not None:
             silent = self._silent[address]
@@ -67,7 +67,7 @@ class WaitingPeers(Generic[Socket]):
             silent[socket] = now
 
     def is_served(self, socket: Socket) -> None:
-        """It waits for the broker, until `heard_from`."""
+        """It waits for the broker, until `note_progress`."""
         address = self._addresses.get(socket)
         if address is not None:
             self._silent[address].pop(socket, None)
@@ -79,7 +79,7 @@ class WaitingPeers(Generic[Socket]):
             self._silent[address].pop(socket, None)
             self._count(address, -1)
 
-    def give_way(self, host: str, now: float) -> Socket | None:
+    def evict(self, host: str, now: float) -> Socket | None:
         """Take out the socket that gives way to one more from this address; None if none does."""
         address = network_of(host)
         own_count = self._counts.get(address, 0) + 1
@@ -128,7 +128,7 @@ class Crowds:
     def make_room(self, host: str, now: float, limit: str) -> bool:
         """Have one give way to a socket from this address: of the largest crowd that can."""
         for waiting, abandon in sorted(self._crowds, key=_size, reverse=True):
-            socket = waiting.give_way(host, now)
+            socket = waiting.evict(host, now)
             if socket is not None:
                 abandon(socket, limit)
                 return True

@@ -246,8 +246,9 @@ class PendingLetters:
     """One batch of dead letters: per message its original's entry id and how many queues owe it.
 
     0 as the id: the journal does not know the original. -1 as the count: one of its queues failed.
-    `owing` has an octet per message for each queue, 1 while that queue owes it: a queue that
-    speaks twice is heard once. `places` are those of the originals, counted through `dead`.
+    `owing` has an octet per message for each queue, 1 while that queue owes it, so that a
+    second answer of one queue does not count. `places` are those of the originals, counted through
+    `dead`.
     `stands_for` has the originals that are letters themselves, which their source has refused.
     """
 
@@ -280,23 +281,23 @@ class PendingLetters:
         self.entry_ids.append(entry_id)
         self.owed.append(queue_count)
 
-    def told(self, told: Mapping[QueueDefinition, Indexes], letter_count: int) -> None:
-        """All are made, and each queue will be told its own."""
+    def record_owed(self, by_queue: Mapping[QueueDefinition, Indexes], letter_count: int) -> None:
+        """All letters are made; each queue will get its own, and owes a confirm for them."""
         self.open_count = letter_count
-        for queue, indexes in told.items():
+        for queue, indexes in by_queue.items():
             owing = self.owing[queue] = bytearray(letter_count)
             for index in indexes:
                 owing[index] = 1
 
-    def heard(self, queue: QueueDefinition, indexes: Indexes) -> list[int]:
-        """Those of the messages that the queue has owed until now."""
+    def remove_owed(self, queue: QueueDefinition, indexes: Indexes) -> list[int]:
+        """Those of the messages that the queue has owed until now; it owes them no more."""
         owing = self.owing.get(queue)
         if owing is None:
             return []
-        heard = [index for index in indexes if owing[index]]
-        for index in heard:
+        answered = [index for index in indexes if owing[index]]
+        for index in answered:
             owing[index] = 0
-        return heard
+        return answered
 
     def original(self, index: int) -> Dead:
         """The message of which a dead letter was made."""
@@ -332,7 +333,7 @@ class DeadBatch(NamedTuple):
     """New publishes: tell each queue its indexes."""
 
     batch: Batch
-    told: dict[QueueDefinition, Indexes]
+    by_queue: dict[QueueDefinition, Indexes]
 
 
 class _Rewritten(NamedTuple):
@@ -385,7 +386,7 @@ class DeadLetters:
         pending = PendingLetters(source, dead)
         place = -1
         copies = BatchOfCopies(CHANNEL_NUMBER)
-        told: dict[QueueDefinition, array[int]] = {}
+        by_queue: dict[QueueDefinition, array[int]] = {}
         for span, reason in dead:
             is_letter = not span.first_entry_id and span.batch in self._pending
             for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
@@ -399,7 +400,7 @@ class DeadLetters:
                     self._is_over(source, entry_id, refused)
                     continue
                 for queue in queues:
-                    told.setdefault(queue, array("I")).append(len(pending.owed))
+                    by_queue.setdefault(queue, array("I")).append(len(pending.owed))
                 pending.add(place, entry_id, len(queues), refused)
                 copies.add(span.batch, index, rewritten.head)
         self._answer_for_refused()
@@ -407,9 +408,9 @@ class DeadLetters:
         if letters is None:
             return None
         letters.number = self._next_batch_number()
-        indexes: dict[QueueDefinition, Indexes] = dict(told)
+        indexes: dict[QueueDefinition, Indexes] = dict(by_queue)
         letters.durable = durable_indexes(letters, indexes, len(letters.starts))
-        pending.told(indexes, len(letters.starts))
+        pending.record_owed(indexes, len(letters.starts))
         self.owe(letters, pending)
         return DeadBatch(letters, indexes)
 
@@ -504,10 +505,10 @@ class DeadLetters:
         pending = self._pending.get(batch)
         if pending is None:
             return []
-        heard = pending.heard(queue, indexes)
-        self._confirmed(batch, pending, heard)
+        answered = pending.remove_owed(queue, indexes)
+        self._confirmed(batch, pending, answered)
         self._answer_for_refused()
-        return heard
+        return answered
 
     def _confirmed(self, batch: Batch, pending: PendingLetters, indexes: Sequence[int]) -> None:
         owed = pending.owed
@@ -529,7 +530,7 @@ class DeadLetters:
         for span, _reason in dead:
             pending = None if span.first_entry_id else self._pending.get(span.batch)
             if pending is not None:
-                pending.heard(queue, span.indexes)
+                pending.remove_owed(queue, span.indexes)
 
     def _answer_for_refused(self) -> None:
         """Confirm refused letters whose new letters are safe, as if the queue had taken them."""
@@ -548,10 +549,10 @@ class DeadLetters:
         pending = self._pending.get(batch)
         if pending is None:
             return []
-        heard = pending.heard(queue, indexes)
-        for index in heard:
+        answered = pending.remove_owed(queue, indexes)
+        for index in answered:
             self._strand(queue, (batch, index))
-        return heard
+        return answered
 
     def _strand(self, queue: QueueDefinition, letter: Letter | None) -> None:
         """Strand the first original, of which this letter was made on whatever way."""

@@ -89,7 +89,7 @@ class Routed(NamedTuple):
     batch: Batch
     message_count: int
     first_seq_no: int
-    told: dict[QueueDefinition, Indexes]
+    by_queue: dict[QueueDefinition, Indexes]
     frames: bytes
     error: AmqpError | None
     # Names of reply consumers and the indexes that are theirs, at most once.
@@ -190,8 +190,8 @@ class Publisher:
         if self.confirm_mode or self.transactional:
             first_seq_no = self._next_seq_no
             self._next_seq_no += count
-        told, unrouted = divide(keys, [route.queues for route in routes], count)
-        batch.durable = durable_indexes(batch, told, count)
+        by_queue, unrouted = divide(keys, [route.queues for route in routes], count)
+        batch.durable = durable_indexes(batch, by_queue, count)
         frames = b""
         unconfirmed = self.unconfirmed
         if unrouted:
@@ -209,10 +209,10 @@ class Publisher:
             if self.confirm_mode and len(mandatory) < len(unrouted):
                 dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
-        unconfirmed.insert(batch, first_seq_no, told)
+        unconfirmed.insert(batch, first_seq_no, by_queue)
         numbered_from = first_seq_no if self.confirm_mode else 0
         replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
-        return Routed(batch, count, numbered_from, told, frames, error, replies)
+        return Routed(batch, count, numbered_from, by_queue, frames, error, replies)
 
     def set_reply_name(self, name: str) -> None:
         """The secret name of the channel's reply consumer; "" if it has none."""

@@ -45,18 +45,20 @@ def divide(
     rows: list[list[int]] = [[] for _ in routes]
     for index, number in enumerate(keys[:count]):
         rows[number].append(index)
-    by_queue: dict[QueueDefinition, list[list[int]]] = {}
+    rows_by_queue: dict[QueueDefinition, list[list[int]]] = {}
     unrouted: list[list[int]] = []
     for queues, row in zip(routes, rows, strict=True):
         if row:
             if not queues:
                 unrouted.append(row)
             for queue in queues:
-                by_queue.setdefault(queue, []).append(row)
-    told: dict[QueueDefinition, Indexes] = {}
-    for queue, parts in by_queue.items():
-        told[queue] = everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
-    return told, _in_order(unrouted) if unrouted else ()
+                rows_by_queue.setdefault(queue, []).append(row)
+    by_queue: dict[QueueDefinition, Indexes] = {}
+    for queue, parts in rows_by_queue.items():
+        by_queue[queue] = (
+            everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
+        )
+    return by_queue, _in_order(unrouted) if unrouted else ()
 
 
 def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
@@ -64,14 +66,14 @@ def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
 
 
 def durable_indexes(
-    batch: Batch, told: dict[QueueDefinition, Indexes], count: int
+    batch: Batch, by_queue: dict[QueueDefinition, Indexes], count: int
 ) -> Indexes | None:
     """The persistent messages that reach a durable queue; None if these are all."""
     persistent = batch.persistent
     persistent_count = persistent.count(1)
     if not persistent_count:
         return range(0)
-    reached = [indexes for queue, indexes in told.items() if queue.durable]
+    reached = [indexes for queue, indexes in by_queue.items() if queue.durable]
     if not reached:
         return range(0)
     if len(reached) == 1 or any(len(indexes) == count for indexes in reached):
@@ -120,7 +122,7 @@ class RouteMemory:
         while self.used_bytes > self._bytes_max:
             max(self._keepers, key=_kept_bytes).forget()
 
-    def give_back(self, keeper: Routes, byte_count: int) -> None:
+    def release(self, keeper: Routes, byte_count: int) -> None:
         """The keeper has forgotten all that it kept."""
         self.used_bytes -= byte_count
         self._keepers.pop(keeper, None)
@@ -147,7 +149,7 @@ class Routes:
     def forget(self) -> None:
         """Keep none of them; they are looked up anew."""
         self._kept.clear()
-        self._memory.give_back(self, self.kept_bytes)
+        self._memory.release(self, self.kept_bytes)
         self.kept_bytes = 0
 
     def close(self) -> None:

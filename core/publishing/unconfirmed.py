@@ -71,7 +71,7 @@ def coalesce(
     return cumulative, singles
 
 
-def taken(
+def split_answered(
     open_ranges: list[SeqRange], said: Sequence[SeqRange]
 ) -> tuple[list[SeqRange], list[SeqRange]]:
     """Split the open ranges into answered and open ones; both ascending, as both came."""
@@ -98,18 +98,18 @@ def taken(
 class _Pending:
     """One batch: who owes what of it. `open_count` messages are not answered yet."""
 
-    __slots__ = ("batch", "first_seq_no", "is_open", "open_count", "owed", "told", "whole")
+    __slots__ = ("batch", "first_seq_no", "is_open", "open_count", "owed", "owed_by", "whole")
 
     def __init__(
-        self, batch: Batch, first_seq_no: int, told: dict[object, Indexes], open_count: int
+        self, batch: Batch, first_seq_no: int, by_queue: dict[object, Indexes], open_count: int
     ) -> None:
         self.batch = batch
         self.first_seq_no = first_seq_no
         # What each queue owes.
-        self.told = told
+        self.owed_by = by_queue
         self.open_count = open_count
         # Was every queue told every message? Then queues are counted, not messages.
-        self.whole = all(len(indexes) == len(batch.starts) for indexes in told.values())
+        self.whole = all(len(indexes) == len(batch.starts) for indexes in by_queue.values())
         # Per message how many queues owe it, and whether it is not answered. Made when needed: not
         # while a single queue owes, nor while each queue confirms all in one go.
         self.owed: list[int] | None = None
@@ -119,7 +119,7 @@ class _Pending:
         """Count messages from now on."""
         self.owed = [0] * len(self.batch)
         self.is_open = bytearray(len(self.batch))
-        for indexes in self.told.values():
+        for indexes in self.owed_by.values():
             for index in indexes:
                 self.owed[index] += 1
                 self.is_open[index] = 1
@@ -127,7 +127,7 @@ class _Pending:
     def smallest_open(self) -> int:
         """The smallest number that is not answered; there must be one."""
         if self.owed is None:
-            return self.first_seq_no + min(indexes[0] for indexes in self.told.values())
+            return self.first_seq_no + min(indexes[0] for indexes in self.owed_by.values())
         return self.first_seq_no + self.is_open.find(1)
 
 
@@ -163,18 +163,18 @@ class Unconfirmed:
         pending = self._open.get(batch) or self._rest.get(batch)
         return 0 if pending is None else pending.first_seq_no
 
-    def insert(self, batch: Batch, first_seq_no: int, told: Mapping[Any, Indexes]) -> None:
+    def insert(self, batch: Batch, first_seq_no: int, by_queue: Mapping[Any, Indexes]) -> None:
         """A batch was told to these queues; `first_seq_no` 0 outside confirm mode.
 
         Its messages that were told to nobody are not waited for.
         """
-        if not told:
+        if not by_queue:
             self.released_bytes += batch.wire_bytes
             return
-        open_count = max(map(len, told.values()))
-        if open_count < len(batch.starts) and len(told) > 1:
-            open_count = len(set().union(*told.values()))
-        pending = _Pending(batch, first_seq_no, dict(told), open_count)
+        open_count = max(map(len, by_queue.values()))
+        if open_count < len(batch.starts) and len(by_queue) > 1:
+            open_count = len(set().union(*by_queue.values()))
+        pending = _Pending(batch, first_seq_no, dict(by_queue), open_count)
         (self._open if first_seq_no else self._rest)[batch] = pending
 
     def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
@@ -193,7 +193,7 @@ class Unconfirmed:
         """A queue died: it rejects all that it still owed."""
         for pendings in (self._open, self._rest):
             for pending in list(pendings.values()):
-                indexes = pending.told.get(queue)
+                indexes = pending.owed_by.get(queue)
                 if indexes is not None:
                     self.reject(queue, pending.batch, indexes)
 
@@ -211,17 +211,17 @@ class Unconfirmed:
         pending = self._open.get(batch) or self._rest.get(batch)
         if pending is None:
             return
-        told = pending.told.get(queue)
-        if told is None:
+        owed = pending.owed_by.get(queue)
+        if owed is None:
             return
-        named, rest = _divide(told, indexes)
-        is_alone = len(pending.told) == 1
+        named, rest = _divide(owed, indexes)
+        is_alone = len(pending.owed_by) == 1
         if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
             pending.count_owners()
         if rest:
-            pending.told[queue] = array("I", rest)
+            pending.owed_by[queue] = array("I", rest)
         else:
-            del pending.told[queue]
+            del pending.owed_by[queue]
         if pending.owed is not None:
             named = _done(pending.owed, pending.is_open, named, rejects)
         elif not is_alone:
@@ -231,7 +231,7 @@ class Unconfirmed:
         if pending.first_seq_no:
             into = self.rejected if rejects else self.confirmed
             _append_ranges(pending.first_seq_no, named, into)
-        if not pending.told:
+        if not pending.owed_by:
             self._open.pop(batch, None)
             self._rest.pop(batch, None)
             self.released_bytes += batch.wire_bytes
@@ -239,14 +239,14 @@ class Unconfirmed:
             self._rest[batch] = self._open.pop(batch)
 
 
-def _divide(told: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
-    """Split `told` into the part among these indexes, and the rest."""
-    if indexes is told or indexes == told:
-        return told, ()
+def _divide(owed: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
+    """Split `owed` into the part among these indexes, and the rest."""
+    if indexes is owed or indexes == owed:
+        return owed, ()
     among = set(indexes)
     return (
-        [index for index in told if index in among],
-        [index for index in told if index not in among],
+        [index for index in owed if index in among],
+        [index for index in owed if index not in among],
     )
 
 

@@ -60,8 +60,8 @@ _Held = tuple[Span, Sequence[tuple[int, int]]]
 class BatchSweep:
     """Counts for one queue, and sweeps it: at least `interval_bytes` are counted in between.
 
-    No sweep is due before `taken_bytes` and `gone_bytes` together exceed that. Messages of a read
-    of up to `small_bytes` need not be counted.
+    No sweep is due before `arrived_bytes` and `departed_bytes` together exceed that. Messages of a
+    read of up to `small_bytes` need not be counted.
     """
 
     __slots__ = (
@@ -69,10 +69,10 @@ class BatchSweep:
         "_next_entry_ids",
         "_row_count",
         "_used_part",
-        "gone_bytes",
+        "arrived_bytes",
+        "departed_bytes",
         "interval_bytes",
         "small_bytes",
-        "taken_bytes",
     )
 
     def __init__(
@@ -84,8 +84,8 @@ class BatchSweep:
         self.interval_bytes = interval_bytes
         self.small_bytes = small_bytes
         self._used_part = used_part
-        self.taken_bytes = 0
-        self.gone_bytes = 0
+        self.arrived_bytes = 0
+        self.departed_bytes = 0
         # Of the last sweep: how many rows there were, and what it left of the reads it looked at.
         self._row_count = 0
         self._kept_bytes = 0
@@ -95,7 +95,7 @@ class BatchSweep:
     def count_arrival(self, batch: Batch, count: int) -> None:
         """The queue has taken that many messages of the batch."""
         if self._may_waste(batch, count):
-            self.taken_bytes += len(batch.wire)
+            self.arrived_bytes += len(batch.wire)
 
     def count_departure(self, span: Span, low: int, high: int) -> None:
         """The messages at positions low to high - 1 have left the queue."""
@@ -103,14 +103,14 @@ class BatchSweep:
         if high - low != len(batch.starts) and len(batch.wire) > self.small_bytes:
             # No less than they take up.
             indexes = span.indexes
-            self.gone_bytes += batch.ends[indexes[high - 1]] - batch.starts[indexes[low]]
+            self.departed_bytes += batch.ends[indexes[high - 1]] - batch.starts[indexes[low]]
 
     def is_due(self, message_count: int) -> bool:
         """Has enough been counted for a sweep of a queue with so many messages?
 
         As much as it will cost: so sweeps cost no more than to take in what they look through.
         """
-        counted_bytes = self.taken_bytes + GONE_PART * self.gone_bytes
+        counted_bytes = self.arrived_bytes + GONE_PART * self.departed_bytes
         row_count = min(self._row_count, message_count)
         return counted_bytes > self._kept_bytes + ROW_BYTES * row_count
 
@@ -132,10 +132,10 @@ class BatchSweep:
                 count = sum(high - low for low, high in remaining)
                 if self._may_waste(span.batch, count):
                     shares.setdefault(span.batch, []).append((span, remaining))
-        self._kept_bytes = sum(self._let_go(batch, held) for batch, held in shares.items())
+        self._kept_bytes = sum(self._release_read(batch, held) for batch, held in shares.items())
         self._row_count = row_count
         self._next_entry_ids = (*self._next_entry_ids[1:], next_entry_id)
-        self.taken_bytes = self.gone_bytes = 0
+        self.arrived_bytes = self.departed_bytes = 0
 
     def run_over_all(
         self, rows: Iterable[Span], deliveries: Iterable[Delivery], next_entry_id: int
@@ -153,7 +153,7 @@ class BatchSweep:
     def _is_wasteful(self, batch: Batch, used_bytes: int) -> bool:
         return used_bytes * self._used_part + self.small_bytes < len(batch.wire)
 
-    def _let_go(self, batch: Batch, held: Sequence[_Held]) -> int:
+    def _release_read(self, batch: Batch, held: Sequence[_Held]) -> int:
         """Copy the used messages of the batch, if they are few; how many bytes are kept then?"""
         used_bytes = sum(_used_bytes(span, parts) for span, parts in held)
         row_count = len(held) + self._count_others(batch, len(held))
@@ -185,13 +185,13 @@ def _own_references() -> int:
     def count_others(batch: object) -> None:
         counts.append(getrefcount(batch))
 
-    def let_go(batch: object, _held: object) -> int:
+    def release_read(batch: object, _held: object) -> int:
         count_others(batch)
         return 0
 
     # As `run` does it.
     shares: dict[object, object] = {object(): ()}
-    sum(let_go(batch, held) for batch, held in shares.items())
+    sum(release_read(batch, held) for batch, held in shares.items())
     return counts[0]
 
 

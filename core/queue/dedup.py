@@ -55,14 +55,14 @@ class RememberedRow(NamedTuple):
 class _Row:
     """Identities in the order in which they came: the number of each one's bucket."""
 
-    __slots__ = ("buckets", "first_entry_id", "gone", "until_ms")
+    __slots__ = ("buckets", "first_entry_id", "forgotten", "until_ms")
 
     def __init__(self, first_entry_id: int, until_ms: int) -> None:
         self.first_entry_id = first_entry_id
         self.until_ms = until_ms
         self.buckets = array("I")
         # How many of them are forgotten already.
-        self.gone = 0
+        self.forgotten = 0
 
 
 class DedupWindow:
@@ -154,14 +154,14 @@ class DedupWindow:
         """Remove from the rows the identity of this bucket that has so many younger ones."""
         for row in reversed(self._rows):
             there = row.buckets
-            for place in range(len(there) - 1, row.gone - 1, -1):
+            for place in range(len(there) - 1, row.forgotten - 1, -1):
                 if there[place] != number:
                     continue
                 if younger:
                     younger -= 1
                     continue
                 del there[place]
-                if len(there) == row.gone:
+                if len(there) == row.forgotten:
                     self._rows.remove(row)
                 return
 
@@ -192,7 +192,7 @@ class DedupWindow:
         places = dict.fromkeys(buckets, 0)
         for row in self._rows:
             identities = []
-            for number in row.buckets[row.gone :]:
+            for number in row.buckets[row.forgotten :]:
                 place = places[number]
                 places[number] = place + IDENTITY_BYTES
                 identities.append(bytes(buckets[number][place : place + IDENTITY_BYTES]))
@@ -203,7 +203,7 @@ class DedupWindow:
         rows = self._rows
         while rows and 0 < rows[0].until_ms <= now_ms:
             row = rows[0]
-            self._forget(len(row.buckets) - row.gone)
+            self._forget(len(row.buckets) - row.forgotten)
 
     def next_expiry_ms(self) -> int | None:
         """When the oldest become too old; None if there are none, or never."""
@@ -219,17 +219,17 @@ class DedupWindow:
     def _forget(self, count: int) -> None:
         """The oldest go, no more than there are in the oldest row."""
         row = self._rows[0]
-        count = min(count, len(row.buckets) - row.gone)
+        count = min(count, len(row.buckets) - row.forgotten)
         buckets = self._buckets
-        for number in row.buckets[row.gone : row.gone + count]:
+        for number in row.buckets[row.forgotten : row.forgotten + count]:
             bucket = buckets[number]
             if len(bucket) == IDENTITY_BYTES:
                 del buckets[number]
             else:
                 del bucket[:IDENTITY_BYTES]
-        row.gone += count
+        row.forgotten += count
         self._count -= count
-        if row.gone == len(row.buckets):
+        if row.forgotten == len(row.buckets):
             self._rows.popleft()
 
 

@@ -638,7 +638,7 @@ class MessageQueue:
     def sweep_if_due(self) -> None:
         """Let go of reads of which little is used. Not before the call's effects are traced."""
         sweep = self.sweep
-        if sweep.taken_bytes + sweep.gone_bytes <= sweep.interval_bytes:
+        if sweep.arrived_bytes + sweep.departed_bytes <= sweep.interval_bytes:
             return
         if sweep.is_due(self.ready.message_count + self.in_flight.message_count):
             sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)

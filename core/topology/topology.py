@@ -187,7 +187,7 @@ def _locked(queue: QueueDefinition) -> SoftError:
     )
 
 
-def gone(queue: QueueDefinition, has_crashed: bool) -> SoftError:
+def queue_gone_error(queue: QueueDefinition, has_crashed: bool) -> SoftError:
     """404 for a queue that was there when it was looked up: deleted meanwhile, or down."""
     if has_crashed:
         return SoftError(NOT_FOUND, f"{queue} has crashed and failed to restart")

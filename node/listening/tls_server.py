@@ -126,9 +126,9 @@ class TlsServer:
                 self._log.error(LISTENER_FAILING, reason=str(error))
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
             else:
-                await self._take(accepted, address[0], f"{address[0]}:{address[1]}")
+                await self._begin_handshake(accepted, address[0], f"{address[0]}:{address[1]}")
 
-    async def _take(self, accepted: socket.socket, host: str, peer: str) -> None:
+    async def _begin_handshake(self, accepted: socket.socket, host: str, peer: str) -> None:
         """Begin a handshake; without room for it another one gives way, or is waited for.
 
         Nothing else is accepted meanwhile, so that clients wait in the system's queue.
@@ -144,7 +144,7 @@ class TlsServer:
                 self._log.warning(CONNECTION_REFUSED, peer=peer, reason=REFUSAL)
                 return
         while len(self._handshakes) >= self._handshakes_max:
-            gives_way = self._handshakes.give_way(host, now())
+            gives_way = self._handshakes.evict(host, now())
             if gives_way is not None:
                 self._abandon(gives_way, "tls_handshakes_max")
             else:

@@ -120,7 +120,7 @@ class PartitionPublisher:
         """Wait until the broker has answered every publish."""
         while len(self._window):
             self._send()
-            self._hear(self._timeout_s)
+            self._receive_answers(self._timeout_s)
 
     def _pulled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches; while Spark makes them, the broker's clock stands."""
@@ -144,13 +144,13 @@ class PartitionPublisher:
             window.offer(publishes[at:some])
             at = some
             self._send()
-            self._hear(0.0)
+            self._receive_answers(0.0)
 
     def _make_room(self) -> None:
         unsettled = len(self._window)
         while len(self._window) > unsettled - max(1, unsettled // _ROOM_SHARE):
             self._send()
-            self._hear(self._timeout_s)
+            self._receive_answers(self._timeout_s)
 
     def _send(self) -> None:
         channel = self._channel or self._connect()
@@ -158,7 +158,7 @@ class PartitionPublisher:
         if taken:
             channel.send(taken)
 
-    def _hear(self, seconds: float) -> None:
+    def _receive_answers(self, seconds: float) -> None:
         """Take in what the broker has said; wait for it if there is nothing, but not too long."""
         assert self._channel is not None
         due = self._window.due_at()

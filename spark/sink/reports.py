@@ -116,11 +116,11 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 def fields(tally: Tally, samples_max: int) -> dict[str, object]:
     """The fields of a batch for the log."""
-    said: dict[str, object] = {name: getattr(tally, name) for name in COUNTS}
-    said["confirm_p50_ms"] = tally.latencies.percentile_ms(50)
-    said["confirm_p99_ms"] = tally.latencies.percentile_ms(99)
+    shown: dict[str, object] = {name: getattr(tally, name) for name in COUNTS}
+    shown["confirm_p50_ms"] = tally.latencies.percentile_ms(50)
+    shown["confirm_p99_ms"] = tally.latencies.percentile_ms(99)
     if tally.samples and samples_max:
-        said["samples"] = [sample._asdict() for sample in tally.samples[:samples_max]]
+        shown["samples"] = [sample._asdict() for sample in tally.samples[:samples_max]]
     if tally.invalid_samples and samples_max:
-        said["invalid_samples"] = [each._asdict() for each in tally.invalid_samples[:samples_max]]
-    return said
+        shown["invalid_samples"] = [each._asdict() for each in tally.invalid_samples[:samples_max]]
+    return shown

@@ -57,7 +57,7 @@ class PartitionReport(WriterCommitMessage):
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> AmqpBatchWriter:
-    """Make the writer of one save(); what cannot be written is said here."""
+    """Make the writer of one save(); a query that cannot be written is refused here."""
     return AmqpBatchWriter(_checked(given, schema, overwrite))
 
 
@@ -153,7 +153,7 @@ class _Writer:
     def _commit(self, messages: Sequence[Any], batch: int | None) -> None:
         options = self.options
         reports = _reports(messages)
-        said, tally = _summary(reports, messages, batch, options.max_returned_samples)
+        shown, tally = _summary(reports, messages, batch, options.max_returned_samples)
         failed = [report for report in reports if report.failure is not None]
         is_bad = (
             failed
@@ -162,9 +162,9 @@ class _Writer:
             or (tally.invalid and options.on_invalid != "ignore")
         )
         if options.on_returned == "ignore":
-            said.pop("samples", None)
+            shown.pop("samples", None)
         log = service_log(form="json")
-        (log.warning if is_bad else log.info)(SPARK_SINK_BATCH, **said)
+        (log.warning if is_bad else log.info)(SPARK_SINK_BATCH, **shown)
         with plainly():
             if failed:
                 raise WriteError(_failure(failed, tally))
@@ -172,9 +172,9 @@ class _Writer:
                 raise WriteError(_returned(tally, options.max_returned_samples))
 
     def _abort(self, messages: Sequence[Any], batch: int | None) -> None:
-        said, _tally = _summary(_reports(messages), messages, batch, 0)
+        shown, _tally = _summary(_reports(messages), messages, batch, 0)
         log = service_log(form="json")
-        log.warning(SPARK_SINK_ABORTED, **said)
+        log.warning(SPARK_SINK_ABORTED, **shown)
 
 
 class AmqpBatchWriter(_Writer, DataSourceArrowWriter):
@@ -216,20 +216,20 @@ def _summary(
 ) -> tuple[dict[str, Any], Tally]:
     """The figures of a batch for the log."""
     tally = total(report.tally for report in reports)
-    said: dict[str, Any] = {"query": reports[0].place.scope if reports else None, "batch": batch}
-    said["partitions"] = len(reports)
+    shown: dict[str, Any] = {"query": reports[0].place.scope if reports else None, "batch": batch}
+    shown["partitions"] = len(reports)
     if failed := sum(report.failure is not None for report in reports):
-        said["partitions_failed"] = failed
+        shown["partitions_failed"] = failed
     if len(reports) < len(messages):
         # Tries that were not killed log their publishes in the workers' logs.
-        said["partitions_missing"] = len(messages) - len(reports)
-    said["tries"] = sum(report.attempt + 1 for report in reports)
-    said["slowest_s"] = round(max((report.duration_s for report in reports), default=0.0), 3)
+        shown["partitions_missing"] = len(messages) - len(reports)
+    shown["tries"] = sum(report.attempt + 1 for report in reports)
+    shown["slowest_s"] = round(max((report.duration_s for report in reports), default=0.0), 3)
     known = fields(tally, samples_max)
     if not reports:
         # Nothing is known of any of them, which is not nothing.
         known = dict.fromkeys(known)
-    return said | known, tally
+    return shown | known, tally
 
 
 def _failure(failed: list[PartitionReport], tally: Tally) -> str:

@@ -155,7 +155,7 @@ class HeldRanges(Generic[Channel, Message]):
         if self._ranges and self._ranges[-1].end > start:
             return self._ranges[-1].end
         self._end = max(self._end, start)
-        taken = self._taken(records_max, size_bytes_max)
+        taken = self._pop_in_turn(records_max, size_bytes_max)
         if not taken:
             return start
         last_tags: dict[Channel, int] = {}
@@ -172,7 +172,9 @@ class HeldRanges(Generic[Channel, Message]):
         self._end = end
         return end
 
-    def _taken(self, records_max: int, size_bytes_max: int) -> list[tuple[Channel, Held[Message]]]:
+    def _pop_in_turn(
+        self, records_max: int, size_bytes_max: int
+    ) -> list[tuple[Channel, Held[Message]]]:
         """Take from every channel in turn, so that none waits for another to be empty."""
         taken: list[tuple[Channel, Held[Message]]] = []
         size_bytes = 0

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ...logs.report.figures import TraceFigures, figures_from
 from ...logs.report.queries import COUNTED
-from .moments import latencies, taken
+from .moments import durations_of, latencies
 from .reading import CORRUPT, NEEDED, coverage_of, events_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def trace_figures(lines: DataFrame) -> TraceFigures:
     """The whole report of what `read_lines` gave; worth a `persist` before, it is read twice."""
     events = events_of(lines)
     # Both the counts and the quantiles come from these.
-    took = taken(events).persist()
+    took = durations_of(events).persist()
     try:
         return figures_from(_totals(lines), _counts(took), latencies(took), coverage_of(events))
     finally:

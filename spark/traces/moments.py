@@ -65,7 +65,7 @@ def moments(events: DataFrame) -> DataFrame:
     return _of_batches(events, _MOMENTS_SCHEMA, lambda: found)
 
 
-def taken(events: DataFrame) -> DataFrame:
+def durations_of(events: DataFrame) -> DataFrame:
     """How long the hops took: rows of `queries.TOOK`, and counts with `took_ns` null.
 
     A count's `hop` is one of `queries.COUNTED`.

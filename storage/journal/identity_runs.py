@@ -101,7 +101,7 @@ class RememberedIdentities:
         else:
             runs.append(IdentityRun(segment, first, last, identities.until_ms, bytearray(octets)))
 
-    def take_carried(self, queue_id: int, run: IdentityRun) -> None:
+    def add_rewritten(self, queue_id: int, run: IdentityRun) -> None:
         """Recovery has read a run that was written anew.
 
         A crash may have left the segment that its identities were in before: they count once.
@@ -169,7 +169,7 @@ class RememberedIdentities:
         run.segment = segment
         self._count(segment, len(run.identities))
 
-    def take_back(self, queue_id: int, run: IdentityRun, segment: int) -> None:
+    def undo_rewrite(self, queue_id: int, run: IdentityRun, segment: int) -> None:
         """The run was not written anew; until it is, it counts for this segment."""
         if self.still_there(queue_id, [run]):
             self.move(run, segment)

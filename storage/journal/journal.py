@@ -12,7 +12,7 @@ actors/disk/journal.py does with large ones. docs/JOURNAL.md draws the files.
   A settle or a delivered record alone is written but not waited for: to lose it costs a redelivery.
 - A segment that is full is synced before the next one is created, so a torn tail is possible in
   the last segment only.
-- A write that meets a full disk is cut back to the commit before it, and `go_back` says which
+- A write that meets a full disk is cut back to the commit before it, and `roll_back` says which
   appends are lost by that. The other records are kept and written later (storage/shortage.py).
 - Any other error of the disk is final: nothing is known of what it left behind, so every later call
   raises, and the process is to exit without a confirm. Only a file that nobody needs any more, and
@@ -366,7 +366,7 @@ class SegmentWriter:
             catalog_change,
         )
 
-    def go_back(self, mark: Mark) -> None:
+    def roll_back(self, mark: Mark) -> None:
         """Discard the buffered records; later records follow those written up to the mark."""
         self.number, self.offset, self._first_record = mark[:3]
         self.seal, self.seal.checksum = mark.seal, mark.checksum
@@ -403,7 +403,7 @@ class SegmentWriter:
         self.offset += len(record)
         self.records += 1
 
-    def take_payload(self, payload: Buffer) -> None:
+    def add_payload(self, payload: Buffer) -> None:
         """Buffer the rest of the record before, as it lies."""
         self._buffers.append(payload)
         self.offset += len(payload)
@@ -470,7 +470,7 @@ class Discarding:
         undiscarded = []
         for number in numbers:
             name = self._found.get(number) or os.path.basename(segment_path("", number))
-            error = self._go(name, is_to_stay=number in self._damaged)
+            error = self._remove_file(name, is_to_stay=number in self._damaged)
             if error is not None:
                 self._failed.append(number)
                 undiscarded.append(Undiscarded(name, error))
@@ -479,15 +479,15 @@ class Discarding:
     def clear(self, leftovers: Iterable[str], in_the_way: Iterable[str]) -> list[Undiscarded]:
         """At the start: remove files that do not count, and set those aside that are in the way."""
         going = [(name, False) for name in leftovers] + [(name, True) for name in in_the_way]
-        results = [(name, self._go(name, is_to_stay)) for name, is_to_stay in going]
-        results += [(name, self._go(name, False)) for name in self._too_old()]
+        results = [(name, self._remove_file(name, is_to_stay)) for name, is_to_stay in going]
+        results += [(name, self._remove_file(name, False)) for name in self._too_old()]
         return [Undiscarded(name, error) for name, error in results if error is not None]
 
     def _too_old(self) -> list[str]:
         names = self._files.list_directory(self._directory)
         return sorted(name for name in names if ASIDE in name)[:-ASIDE_FILES_MAX]
 
-    def _go(self, name: str, is_to_stay: bool) -> OSError | None:
+    def _remove_file(self, name: str, is_to_stay: bool) -> OSError | None:
         try:
             if is_to_stay:
                 set_aside(self._files, self._directory, name)
@@ -588,7 +588,7 @@ class Commit:
     def run(self) -> CommitResult:
         """Write, and sync if it must be.
 
-        NoSpaceError if the disk is full: `Journal.go_back` is to be told. An OSError is fatal:
+        NoSpaceError if the disk is full: `Journal.roll_back` is to be told. An OSError is fatal:
         nothing of it may be confirmed.
         """
         try:
@@ -646,7 +646,7 @@ class Journal:
         self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
         self._discarding = Discarding(files, directory, recovery.names(), recovery.damaged)
         self._torn = recovery.torn
-        self._let_go = recovery.let_go
+        self._dropped = recovery.dropped_entries
         self._next_batch_number = recovery.recovered.next_batch_number
         self._entries = recovery.entries
         # The catalog's last change; is it in no record yet?
@@ -747,18 +747,18 @@ class Journal:
         If `sync`, as a purge asks for, they are gone for good after the next commit, and so are all
         entries settled before.
         """
-        if self._let_go:
+        if self._dropped:
             # A settled entry counts as consumed, and a start remembers its identity.
-            ranges = ranges_without(ranges, self._let_go.get(queue_id, ()))
+            ranges = ranges_without(ranges, self._dropped.get(queue_id, ()))
         self._make_room_for(ranges)
         if self._ledger.settle(queue_id, ranges) or sync:
-            self._take_ranges(SETTLE, queue_id, ranges, sync)
+            self._record_ranges(SETTLE, queue_id, ranges, sync)
 
     def delivered(self, queue_id: int, ranges: Sequence[EntryRange]) -> None:
         """Entries were sent to a consumer: at recovery they have one attempt more."""
         self._make_room_for(ranges)
         if self._ledger.delivered(queue_id, ranges):
-            self._take_ranges(DELIVERED, queue_id, ranges, False)
+            self._record_ranges(DELIVERED, queue_id, ranges, False)
 
     def forget_identities(self, queue_id: int, below: int) -> None:
         """The queue's window remembers no entry with an id below this. Nothing is written."""
@@ -791,7 +791,7 @@ class Journal:
         """
         writer = self._writer
         writer.check()
-        going = self._take_removal() if reclaim else ()
+        going = self._record_removal() if reclaim else ()
         if not (writer.records or self._has_catalog_news):
             return None
         sync, self._must_sync = self._must_sync, False
@@ -817,7 +817,7 @@ class Journal:
         try:
             return commit.run()
         except NoSpaceError:
-            self.go_back(commit)
+            self.roll_back(commit)
             raise
 
     def reclaim(self) -> int:
@@ -828,7 +828,7 @@ class Journal:
         commit.run()
         return len(commit.going) - len(commit.discard())
 
-    def _take_removal(self) -> Sequence[int]:
+    def _record_removal(self) -> Sequence[int]:
         """Write down which segments can go. It costs next to nothing while there are none.
 
         The record is synced before any file goes: it makes the removal of all of them one step,
@@ -871,7 +871,7 @@ class Journal:
         """May it be that a segment can go, which makes room?"""
         return self._ledger.may_remove
 
-    def go_back(self, commit: Commit) -> set[tuple[int, int]]:
+    def roll_back(self, commit: Commit) -> set[tuple[int, int]]:
         """A commit has met a full disk: everything that is not on the disk by now counts as not
         handed over.
 
@@ -891,7 +891,7 @@ class Journal:
             elif isinstance(each, HandedRanges):
                 shortage.add_ranges(each.kind, each.queue_id, each.ranges)
                 shortage.must_sync = shortage.must_sync or each.sync
-        self._ledger.go_back(number)
+        self._ledger.roll_back(number)
         going = set(commit.going)
         for each in undone:
             if isinstance(each, HandedRemoval):
@@ -900,12 +900,12 @@ class Journal:
                 self._ledger.speaks_of[number] |= each.spoke_of.get(number, set())
                 going.difference_update(each.segments)
             elif isinstance(each, HandedRun):
-                self._ledger.remembered.take_back(each.queue_id, each.run, number)
+                self._ledger.remembered.undo_rewrite(each.queue_id, each.run, number)
                 shortage.runs.append((each.queue_id, each.run))
         self._discarding.put_back(going)
         spoken_of = shortage.speaks_of | self._ledger.speaks_of[number]
         shortage.speaks_of = {each for each in spoken_of if each <= number}
-        self._writer.go_back(mark)
+        self._writer.roll_back(mark)
         self._entries = mark.entries
         self._has_catalog_news = self._catalog_change > mark.catalog_change
         self._handed = []
@@ -918,7 +918,7 @@ class Journal:
         shortage = self._shortage
         assert shortage is not None
         writer = self._writer
-        for kind, queue_id, ranges in shortage.take_ranges():
+        for kind, queue_id, ranges in shortage.pop_ranges():
             writer.make_room(ranges_bytes(len(ranges)))
             self._ledger.speaks_of[writer.number] |= shortage.speaks_of
             writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
@@ -1000,7 +1000,7 @@ class Journal:
         head, wire = encode_body(writer.seal, batch)
         writer.add(head)
         start = writer.offset
-        writer.take_payload(wire)
+        writer.add_payload(wire)
         place = JournalPlace(writer.number, start, writer.offset, None)
         batch.journal_place = place
         if batch.number >= self._next_batch_number:
@@ -1012,7 +1012,7 @@ class Journal:
         if self._shortage is None:
             self._writer.make_room(ranges_bytes(len(ranges)))
 
-    def _take_ranges(
+    def _record_ranges(
         self, kind: int, queue_id: int, ranges: Sequence[EntryRange], sync: bool
     ) -> None:
         writer, shortage = self._writer, self._shortage

@@ -305,7 +305,7 @@ class SegmentLedger(Generic[BlockType]):
         for block in live_entries.cut(entry_ids[0], entry_ids[-1]):
             self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
 
-    def go_back(self, number: int) -> None:
+    def roll_back(self, number: int) -> None:
         """Segments behind this one do not come to be, and what they spoke of it will speak of."""
         speaks_of = self.speaks_of.setdefault(number, set())
         self.live.setdefault(number, 0)

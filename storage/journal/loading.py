@@ -54,7 +54,7 @@ class Loading:
         self._catalog = catalog
         self._report = report
         # Per queue the ids of entries without their message, ascending.
-        self.let_go: dict[int, list[EntryRange]] = {}
+        self.dropped_entries: dict[int, list[EntryRange]] = {}
 
     def load(self, last_segment: int) -> dict[int, list[RecoveredRun]]:
         """The runs of every queue that has entries.
@@ -75,17 +75,17 @@ class Loading:
                     kept.append(block)
                     runs += found
             if lost:
-                self._let_go(queue_id, lost, last_segment)
+                self._drop_entries(queue_id, lost, last_segment)
                 live_entries.replace(kept)
             if runs:
                 queues[queue_id] = runs
         return queues
 
-    def _let_go(self, queue_id: int, lost: list[RecoveredBlock], last_segment: int) -> None:
+    def _drop_entries(self, queue_id: int, lost: list[RecoveredBlock], last_segment: int) -> None:
         reported: dict[tuple[int, bool], list[EntryIds]] = defaultdict(list)
         for block in lost:
             ids = block.entry_ids
-            self.let_go.setdefault(queue_id, []).extend(
+            self.dropped_entries.setdefault(queue_id, []).extend(
                 (ids[start], ids[end - 1]) for start, end in _stretches(ids)
             )
             # No identity is remembered whose message is lost: its publisher, which got no answer,

@@ -80,7 +80,7 @@ class Recovery:
         self.recovered: Recovered
         self.ledger: RunningLedger
         # Per queue the ids of entries whose message is lost.
-        self.let_go: dict[int, list[EntryRange]] = {}
+        self.dropped_entries: dict[int, list[EntryRange]] = {}
         # Names of files to remove, or to set aside, once the journal's next segment is there.
         self.leftovers = self._presence.leftovers
         self.in_the_way = self._presence.in_the_way
@@ -117,7 +117,7 @@ class Recovery:
             self._report.note("dropped", text, count)
         loading = Loading(replay, self._read_bytes, self._decode, self._catalog, self._report)
         queues = loading.load(self._last)
-        self.let_go = loading.let_go
+        self.dropped_entries = loading.dropped_entries
         self.ledger = replay.running_ledger()
         self.recovered = Recovered(
             queues,

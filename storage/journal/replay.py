@@ -121,7 +121,7 @@ class Replay:
         self._unknown.open(segment_number)
         self._torn_from = torn_from
 
-    def take_header(self, header: SegmentHeader) -> None:
+    def apply_header(self, header: SegmentHeader) -> None:
         """Apply the header of the open segment."""
         self.next_batch_number = max(self.next_batch_number, header.next_batch_number)
 
@@ -131,7 +131,7 @@ class Replay:
         Records about segments and commits are for whoever reads the segments.
         """
         if isinstance(record, EntriesRecord):
-            self._take_entries(record, offset)
+            self._apply_entries(record, offset)
         elif isinstance(record, BodyRecord):
             self._with_messages.add(self.ledger.open_segment)
             number = record.batch_number
@@ -142,15 +142,15 @@ class Replay:
             self._bodies[number] = StoredBody(number, place)
             self.next_batch_number = max(self.next_batch_number, number + 1)
         elif isinstance(record, RangesRecord):
-            self._take_ranges(record)
+            self._apply_ranges(record)
         elif isinstance(record, IdentitiesRecord):
-            self._take_identities(record)
+            self._apply_identities(record)
 
     def _ledger_of(self, queue_id: int) -> SegmentLedger[RecoveredBlock]:
         self.queue_id_max = max(self.queue_id_max, queue_id)
         return self.ledger if queue_id in self._known_queue_ids else self._unknown
 
-    def _take_entries(self, record: EntriesRecord, offset: int) -> None:
+    def _apply_entries(self, record: EntriesRecord, offset: int) -> None:
         self._with_messages.add(self.ledger.open_segment)
         ledger = self._ledger_of(record.queue_id)
         body = self._bodies.get(record.batch_number)
@@ -173,15 +173,15 @@ class Replay:
             segment, ids = ledger.open_segment, record.entry_ids
             ledger.remembered.append(record.queue_id, segment, ids, record.identities)
 
-    def _take_identities(self, record: IdentitiesRecord) -> None:
+    def _apply_identities(self, record: IdentitiesRecord) -> None:
         self._ledger_of(record.queue_id)
         if record.queue_id in self._known_queue_ids:
             for run in record.runs:
                 run.segment = self.ledger.open_segment
-                self.ledger.remembered.take_carried(record.queue_id, run)
+                self.ledger.remembered.add_rewritten(record.queue_id, run)
                 self._used(record.queue_id, run.last_entry_id)
 
-    def _take_ranges(self, record: RangesRecord) -> None:
+    def _apply_ranges(self, record: RangesRecord) -> None:
         ledger = self._ledger_of(record.queue_id)
         if record.ranges:
             self._used(record.queue_id, max(last for _, last in record.ranges))

@@ -191,7 +191,7 @@ class SegmentRecovery:
         reader, replay, tally = self._reader, self._replay, self._tally
         replay.open(reader.number, self._torn_from())
         if reader.header is not None:
-            replay.take_header(reader.header)
+            replay.apply_header(reader.header)
         for offset, record in reader.records():
             if isinstance(record, CommitRecord):
                 self._judge_new_holes()

@@ -51,18 +51,18 @@ class Survey:
         # Above every number that a name or a header says.
         self.next_number = 1
         numbers = segment_numbers(files, directory)
-        unverified = self._take_verified(numbers)
+        unverified = self._add_verified(numbers)
         known = dict.fromkeys(
             number for number in (*numbers, *self._listed()) if number <= SEGMENT_NUMBER_MAX
         )
-        unreadable = [number for number in unverified if not self._take_unverified(number, known)]
+        unreadable = [number for number in unverified if not self._add_by_records(number, known)]
         for number in unreadable:
-            self._take_unreadable(number)
+            self._add_unreadable(number)
         for number, file in sorted(self.segments.items()):
             if file.name != _name(number):
                 report.note("damaged", f"{file.name} is segment {number}: read as that")
 
-    def _take_verified(self, numbers: list[int]) -> list[int]:
+    def _add_verified(self, numbers: list[int]) -> list[int]:
         """Take the files whose header verifies; returns the numbers in the names of the others."""
         unverified: list[int] = []
         for number in numbers:
@@ -86,12 +86,12 @@ class Survey:
                 continue
             file = SegmentFile(header.number, name, size, header, True)
             if header.directory_id in (b"", self._directory_id):
-                self._take(file)
+                self._add(file)
             else:
                 self.foreign.append(file)
         return unverified
 
-    def _take(self, file: SegmentFile) -> None:
+    def _add(self, file: SegmentFile) -> None:
         """Of two files that are the same segment the one counts in which more verifies."""
         other = self.segments.get(file.number)
         self.next_number = max(self.next_number, file.number + 1)
@@ -109,17 +109,17 @@ class Survey:
         newest = self.segments[max(self.segments)].header if self.segments else None
         return [] if newest is None else list(numbers_in(newest.present))
 
-    def _take_unverified(self, number: int, known: Iterable[int]) -> bool:
+    def _add_by_records(self, number: int, known: Iterable[int]) -> bool:
         """Take a file whose header does not verify as the segment that its records are of."""
         path = segment_path(self._directory, number)
         data = self._read(path)
         for candidate in (number, *known):
             if _has_records(data, candidate, self._directory_id, path):
-                self._take(SegmentFile(candidate, _name(number), len(data), None, True))
+                self._add(SegmentFile(candidate, _name(number), len(data), None, True))
                 return True
         return False
 
-    def _take_unreadable(self, number: int) -> None:
+    def _add_unreadable(self, number: int) -> None:
         name = _name(number)
         size = self._files.size(segment_path(self._directory, number))
         if number in self.segments:

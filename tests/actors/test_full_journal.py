@@ -228,7 +228,7 @@ def test_a_purge_is_answered_when_it_is_on_the_disk_however_long_that_takes(
     # So large that nothing is written ahead: cut off, it would be room.
     bench.append(0, 1, 200_000)
     bench.queues[0].wait_for(1)
-    while bench.reserve.give_up(Purpose.SETTLES):
+    while bench.reserve.release_step(Purpose.SETTLES):
         pass
     bench.files.room = 0
     bench.append(0, 2, BIG_BYTES)
@@ -250,7 +250,7 @@ def test_a_segment_that_is_done_with_is_removed_with_the_last_of_the_reserve(
     for number in range(1, 6):
         bench.append(0, number, 25 * KIB)
         bench.queues[0].wait_for(number)
-    while bench.reserve.give_up(Purpose.SETTLES):
+    while bench.reserve.release_step(Purpose.SETTLES):
         pass
     left = bench.reserve.size_bytes
     bench.files.room = 0
@@ -272,7 +272,7 @@ def test_a_stop_on_a_full_disk_loses_a_settle_at_most(bench: Bench) -> None:
     for number in (1, 2):
         bench.append(0, number)
         bench.queues[0].wait_for(number)
-    while bench.reserve.give_up(Purpose.START):
+    while bench.reserve.release_step(Purpose.START):
         pass
     bench.files.room = 0
     bench.append(0, 3, BIG_BYTES)

@@ -52,7 +52,7 @@ class FullCatalog:
             return True
 
         monkeypatch.setattr(Catalog, "apply", applied)
-        monkeypatch.setattr(Reserve, "give_up", given_up)
+        monkeypatch.setattr(Reserve, "release_step", given_up)
         # Else it is full for as long as the disk has room for all others.
         monkeypatch.setattr(Reserve, "refill", lambda *_figures: not self.is_full)
 

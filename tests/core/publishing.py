@@ -38,10 +38,10 @@ def methods(frames: bytes) -> list[Method]:
     return found
 
 
-def told(routed: Routed) -> dict[str, list[int]]:
-    return {queue.name: list(indexes) for queue, indexes in routed.told.items()}
+def indexes_by_queue(routed: Routed) -> dict[str, list[int]]:
+    return {queue.name: list(indexes) for queue, indexes in routed.by_queue.items()}
 
 
 def confirm_all(publisher: Publisher, batch: Batch, routed: Routed) -> None:
-    for queue, indexes in routed.told.items():
+    for queue, indexes in routed.by_queue.items():
         publisher.unconfirmed.confirm(queue, batch, indexes)

@@ -36,14 +36,14 @@ def test_whole_reads_given_away_whole_are_not_even_counted() -> None:
     for number in range(READS):
         [delivery] = take_in(queue, read(number), range(READ_MESSAGES))
         give_back(queue, queue.settle, [(delivery, 0, READ_MESSAGES)])
-        assert (queue.sweep.taken_bytes, queue.sweep.gone_bytes) == (0, 0)
+        assert (queue.sweep.arrived_bytes, queue.sweep.departed_bytes) == (0, 0)
 
 
 def test_small_reads_are_not_counted() -> None:
     queue = queue_of()
     for number in range(READS):
         take_in(queue, read(number, body_bytes=50), range(1))
-        assert (queue.sweep.taken_bytes, queue.sweep.gone_bytes) == (0, 0)
+        assert (queue.sweep.arrived_bytes, queue.sweep.departed_bytes) == (0, 0)
 
 
 def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.publishing.unconfirmed import SeqRange, coalesce, merge, taken
+from leveret.core.publishing.unconfirmed import SeqRange, coalesce, merge, split_answered
 
 NUMBERS = st.sets(st.integers(1, 30))
 
@@ -132,7 +132,7 @@ def test_merged_ranges_are_the_same_numbers_in_order_and_apart(
 def test_what_is_taken_of_open_numbers_and_what_is_left_are_all_of_them(
     still_open: set[int], said: set[int]
 ) -> None:
-    found, left = taken(merge(ranges(still_open)), merge(ranges(said)))
+    found, left = split_answered(merge(ranges(still_open)), merge(ranges(said)))
     assert numbers_of(found) == sorted(still_open & said)
     assert numbers_of(left) == sorted(still_open - said)
 

@@ -58,7 +58,7 @@ def contents(batch) -> list[tuple[str, str, Properties, bytes]]:
 def test_a_dead_letter_goes_to_the_exchange_with_its_old_key(commands, letters) -> None:
     source, dead = source_of(commands), target(commands)
     made = letters.publish(source, [(span_of(publish("k", b"1", PERSISTENT)), "rejected")], 5)
-    assert made.told == {dead: range(1)} or list(made.told[dead]) == [0]
+    assert made.by_queue == {dead: range(1)} or list(made.by_queue[dead]) == [0]
     assert (made.batch.number, made.batch.durable) == (7, None)
     ((exchange, key, properties, body),) = contents(made.batch)
     assert (exchange, key, body) == ("dlx", "k", b"1")
@@ -75,7 +75,7 @@ def test_the_queues_own_key_replaces_that_of_the_message_and_its_cc(commands, le
     headers = table_of({"CC": ["other"], "mine": 1})
     message = publish("k", b"1", Properties(headers=headers, expiration="0"))
     made = letters.publish(source, [(span_of(message), "rejected")], 5)
-    assert list(made.told) == [dead]
+    assert list(made.by_queue) == [dead]
     ((_, key, properties, _),) = contents(made.batch)
     assert key == "new"
     assert "CC" not in properties.headers
@@ -93,7 +93,7 @@ def test_without_a_key_of_its_own_those_of_cc_are_heeded_again(commands, letters
     made = letters.publish(
         source, [(span_of(publish("a", b"1", Properties(headers=headers))), "rejected")], 5
     )
-    assert list(made.told) == queues
+    assert list(made.by_queue) == queues
     ((_, _, properties, _),) = contents(made.batch)
     assert [key.value for key in properties.headers["CC"].value] == ["b", "a"]
     entry = properties.headers["x-death"].value[0].value
@@ -123,7 +123,7 @@ def test_a_dead_letter_finds_its_way_by_headers_and_by_alternates(commands, lett
     commands.bind("other", "inside")
     messages = [publish("k", b"", Properties(headers=table_of({"n": n}))) for n in (1, 2, 1)]
     made = letters.publish(source, [(span_of(*messages), "rejected")], 5)
-    assert {queue: list(indexes) for queue, indexes in made.told.items()} == {
+    assert {queue: list(indexes) for queue, indexes in made.by_queue.items()} == {
         matching: [0, 2],
         other: [1],
     }
@@ -133,7 +133,7 @@ def test_the_default_exchange_leads_to_the_queue_of_the_keys_name(commands, lett
     source = source_of(commands, "", "dead")
     dead = commands.declare_queue("dead")
     made = letters.publish(source, [(span_of(publish("k")), "rejected")], 5)
-    assert list(made.told) == [dead]
+    assert list(made.by_queue) == [dead]
 
 
 def test_an_original_is_settled_when_its_last_queue_has_the_dead_letter(commands, letters) -> None:
@@ -143,7 +143,7 @@ def test_an_original_is_settled_when_its_last_queue_has_the_dead_letter(commands
     target(commands, "c", "l")
     span = span_of(publish("k"), publish("l"), publish("k"))
     made = letters.publish(source, [(span, "rejected")], 5)
-    told = {queue.name: (queue, list(indexes)) for queue, indexes in made.told.items()}
+    told = {queue.name: (queue, list(indexes)) for queue, indexes in made.by_queue.items()}
     assert {name: indexes for name, (_, indexes) in told.items()} == {
         "a": [0, 2],
         "b": [0, 2],
@@ -223,7 +223,7 @@ def test_a_cycle_is_broken_unless_a_consumer_has_rejected(commands, letters) -> 
     source = source_of(commands, "", "source")
     assert letters.publish(source, [(span_of(publish("k")), "expired")], 5) is None
     made = letters.publish(source, [(span_of(publish("k")), "rejected")], 5)
-    assert list(made.told) == [source]
+    assert list(made.by_queue) == [source]
     # Told once.
     assert letters.publish(source, [(span_of(publish("l")), "maxlen")], 5) is None
     assert letters.cycles == [("/", "source", "source")]
@@ -236,7 +236,7 @@ def test_messages_of_several_spans_and_reasons_are_one_batch(commands, letters) 
         (span_of(publish("k", b"3"), first=20), "maxlen"),
     ]
     made = letters.publish(source, spans, 5)
-    assert list(made.told[dead]) == [0, 1, 2]
+    assert list(made.by_queue[dead]) == [0, 1, 2]
     assert list(made.batch.durable) == [1]
     assert [
         (body, properties.headers["x-first-death-reason"].value)

@@ -50,7 +50,7 @@ def test_parts_return_to_each_queue_in_one_go_and_free_their_credit() -> None:
     for each in (one, other, got):
         held.hold(each)
     credit.wait("s")
-    returned = held.give_back(held.remove(5, multiple=True))
+    returned = held.return_parts(held.remove(5, multiple=True))
     assert returned.by_queue == {"q": [(one, 0, 2), (got, 0, 1)], "r": [(other, 0, 2)]}
     # What basic.get has brought takes up none.
     assert (credit.in_use, list(returned.offered), credit.room("s")) == (0, ["s"], 4)

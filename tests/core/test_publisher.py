@@ -8,7 +8,7 @@ from batches import batch_of, numbered
 from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn
 from leveret.core.definitions import QueueDefinition
 from leveret.core.exchanges.table import carry_out
-from publishing import confirm_all, methods, publisher_of, told
+from publishing import confirm_all, indexes_by_queue, methods, publisher_of
 from wire import publish
 
 # --- Routes
@@ -18,7 +18,7 @@ def test_a_batch_of_one_key_is_told_whole(commands, publisher) -> None:
     queue = commands.declare_queue()
     batch = numbered(3)
     routed = carry_out(publisher.route(batch))
-    assert routed.told == {queue: range(3)}
+    assert routed.by_queue == {queue: range(3)}
     assert (routed.frames, routed.error) == (b"", None)
     assert batch.number == 100
 
@@ -30,7 +30,11 @@ def test_each_queue_is_told_its_indexes_in_the_order_of_the_channel(commands, pu
     commands.bind("c", "x", "#")
     keys = [("", "a"), ("x", "one"), ("", "b"), ("", "a"), ("x", "two"), ("", "c"), ("", "a")]
     batch = batch_of(*(publish(key, exchange=exchange) for exchange, key in keys))
-    assert told(carry_out(publisher.route(batch))) == {"a": [0, 3, 6], "b": [2], "c": [1, 4, 5]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {
+        "a": [0, 3, 6],
+        "b": [2],
+        "c": [1, 4, 5],
+    }
 
 
 def test_a_queue_that_all_keys_lead_to_is_told_a_range(commands, publisher) -> None:
@@ -38,7 +42,7 @@ def test_a_queue_that_all_keys_lead_to_is_told_a_range(commands, publisher) -> N
     commands.declare_exchange("x", "fanout")
     commands.bind("q", "x")
     batch = batch_of(*(publish(f"key {number % 3}", exchange="x") for number in range(9)))
-    assert carry_out(publisher.route(batch)).told == {queue: range(9)}
+    assert carry_out(publisher.route(batch)).by_queue == {queue: range(9)}
 
 
 def test_routes_are_kept_until_the_table_changes(commands, publisher, monkeypatch) -> None:
@@ -52,9 +56,9 @@ def test_routes_are_kept_until_the_table_changes(commands, publisher, monkeypatc
         carry_out(publisher.route(numbered(2)))
     assert looked_up == [("", "q")]
     commands.delete_queue()
-    assert told(carry_out(publisher.route(numbered(1)))) == {}
+    assert indexes_by_queue(carry_out(publisher.route(numbered(1)))) == {}
     commands.declare_queue()
-    assert told(carry_out(publisher.route(numbered(1)))) == {"q": [0]}
+    assert indexes_by_queue(carry_out(publisher.route(numbered(1)))) == {"q": [0]}
     assert len(looked_up) == 3
 
 
@@ -66,7 +70,7 @@ def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> No
     commands.bind("q", name, key)
     batch = batch_of(*[publish(key, exchange=name)] * 3)
     routed = carry_out(publisher.route(batch))
-    assert routed.told == {queue: range(3)}
+    assert routed.by_queue == {queue: range(3)}
     confirm_all(publisher, batch, routed)
     assert methods(publisher.answers()) == [BasicAck(3, True)]
 
@@ -74,7 +78,7 @@ def test_exchange_and_routing_key_may_have_255_octets(commands, publisher) -> No
 def test_names_that_are_not_utf8_are_names(commands, publisher) -> None:
     queue = commands.declare_queue("\udcff\udcfe")
     wire = publish("xx").replace(b"\2xx", b"\2\xff\xfe")
-    assert carry_out(publisher.route(batch_of(wire))).told == {queue: range(1)}
+    assert carry_out(publisher.route(batch_of(wire))).by_queue == {queue: range(1)}
 
 
 # --- Numbers
@@ -160,7 +164,7 @@ def test_unroutable_and_mandatory_is_returned_directly_before_its_own_ack(
         BasicAck(4),
     ]
     assert routed.frames.index(b"one\xce") < routed.frames.index(b"two\xce")
-    assert told(routed) == {"q": [0, 2]}
+    assert indexes_by_queue(routed) == {"q": [0, 2]}
     # The dropped one is confirmed with the others, the returned ones are not answered again.
     assert methods(publisher.answers()) == [BasicAck(5)]
     confirm_all(publisher, batch, routed)
@@ -180,9 +184,9 @@ def test_a_return_has_the_seq_no_for_those_who_asked(commands) -> None:
 
 def test_queues_are_told_by_what_they_are_and_not_by_their_name(commands, publisher) -> None:
     first = commands.declare_queue()
-    assert list(carry_out(publisher.route(numbered(1))).told) == [first]
+    assert list(carry_out(publisher.route(numbered(1))).by_queue) == [first]
     commands.delete_queue()
     second = commands.declare_queue()
-    (told_queue,) = carry_out(publisher.route(numbered(1))).told
+    (told_queue,) = carry_out(publisher.route(numbered(1))).by_queue
     assert isinstance(told_queue, QueueDefinition)
     assert told_queue is second is not first

@@ -8,7 +8,7 @@ from leveret.amqp_frames.properties import Properties, decode_properties
 from leveret.amqp_frames.values.field_table import Field
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Routed
-from publishing import confirm_all, methods, told
+from publishing import confirm_all, indexes_by_queue, methods
 from wire import publish
 
 
@@ -39,7 +39,7 @@ def test_a_message_goes_to_its_own_key_s_queue_and_to_those_of_cc_and_bcc(
     both = publish("a", properties=copied(("b", "a"), ("c", "nowhere")))
     cc = publish("nowhere", properties=copied(("b",)))
     routed = carry_out(publisher.route(batch_of(plain, both, cc, both, plain)))
-    assert told(routed) == {"a": [0, 1, 3, 4], "b": [1, 2, 3], "c": [1, 3]}
+    assert indexes_by_queue(routed) == {"a": [0, 1, 3, 4], "b": [1, 2, 3], "c": [1, 3]}
     assert [headers_of(routed, index) for index in range(5)] == [[], ["CC"], ["CC"], ["CC"], []]
     confirm_all(publisher, routed.batch, routed)
     assert methods(publisher.answers()) == [BasicAck(5, True)]
@@ -52,7 +52,7 @@ def test_copies_go_through_the_publish_s_exchange(commands, publisher) -> None:
     commands.bind("a", "x", "one.*")
     commands.bind("b", "x", "two.*")
     wire = publish("three", exchange="x", properties=copied(("one.1", "two.1", "b")))
-    assert told(carry_out(publisher.route(batch_of(wire)))) == {"a": [0], "b": [0]}
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(wire)))) == {"a": [0], "b": [0]}
 
 
 def test_what_the_window_took_is_given_back_though_the_batch_has_shrunk(
@@ -74,7 +74,7 @@ def test_a_mandatory_message_is_returned_only_if_no_key_has_a_queue_and_without_
     saved = publish("nowhere", properties=copied(("q",)), mandatory=True)
     lost = publish("nowhere", properties=copied(("gone",), ("too",)), mandatory=True)
     routed = carry_out(publisher.route(batch_of(saved, lost)))
-    assert told(routed) == {"q": [0]}
+    assert indexes_by_queue(routed) == {"q": [0]}
     assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "", "nowhere"), BasicAck(2)]
     assert b"BCC" not in routed.frames
 
@@ -85,7 +85,7 @@ def test_messages_before_a_mistake_keep_their_copies(commands, publisher) -> Non
     wrong = publish("a", properties=Properties(headers={"CC": Field("longstr", "b")}))
     good = publish("a", properties=copied((), ("b",)))
     routed = carry_out(publisher.route(batch_of(good, wrong, good)))
-    assert told(routed) == {"a": [0], "b": [0]}
+    assert indexes_by_queue(routed) == {"a": [0], "b": [0]}
     assert routed.error is not None
 
 
@@ -94,4 +94,4 @@ def test_a_batch_without_such_headers_is_routed_as_it_came(commands, publisher) 
     batch = batch_of(*[publish("q", properties=Properties(headers={"a": Field("long", 1)}))] * 2)
     routed = carry_out(publisher.route(batch))
     assert routed.batch is batch
-    assert routed.told == {queue: range(2)}
+    assert routed.by_queue == {queue: range(2)}

@@ -8,7 +8,7 @@ from leveret.amqp_frames.errors import HardError, SoftError
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
 from leveret.amqp_frames.properties import Properties
 from leveret.core.exchanges.table import carry_out
-from publishing import confirm_all, methods, told
+from publishing import confirm_all, indexes_by_queue, methods
 from wire import PERSISTENT, publish
 
 
@@ -58,7 +58,7 @@ def test_what_was_published_before_an_error_is_published(
     batch = batch_of(*[publish("q", properties=PERSISTENT)] * before, bad, publish("q"))
     routed = carry_out(publisher.route(batch))
     expect_error(routed.error, kind, code, text)
-    assert routed.told == ({queue: range(before)} if before else {})
+    assert routed.by_queue == ({queue: range(before)} if before else {})
     confirm_all(publisher, batch, routed)
     expected = {0: [], 1: [BasicAck(1)], 4: [BasicAck(4, True)]}[before]
     assert methods(publisher.answers()) == expected
@@ -74,7 +74,7 @@ def test_of_several_errors_the_first_counts(commands, publisher) -> None:
         )
         routed = carry_out(publisher.route(batch_of(publish("q"), *wires[number:], *wires)))
         expect_error(routed.error, kind, code, text)
-        assert told(routed) == {"q": [0]}
+        assert indexes_by_queue(routed) == {"q": [0]}
 
 
 def test_what_is_returned_before_an_error_is_returned(commands, publisher) -> None:
@@ -93,6 +93,6 @@ def test_the_own_user_id_is_right_for_every_message(commands, publisher) -> None
     wrong = publish("q", properties=Properties(user_id="guess"))
     assert carry_out(publisher.route(batch_of(right, right))).error is None
     routed = carry_out(publisher.route(batch_of(right, wrong, right)))
-    assert told(routed) == {"q": [0]}
+    assert indexes_by_queue(routed) == {"q": [0]}
     assert routed.error is not None
     assert carry_out(publisher.route(batch_of(wrong))).error is not None

@@ -10,7 +10,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Publisher
 from leveret.core.publishing.routes import RouteMemory
-from publishing import confirm_all, methods, publisher_of, told
+from publishing import confirm_all, indexes_by_queue, methods, publisher_of
 from wire import PERSISTENT, publish
 
 
@@ -32,7 +32,7 @@ def to(name: str | None, exchange: str = "amq.headers", **how) -> bytes:
 def test_messages_of_one_key_part_by_their_headers(commands, publisher) -> None:
     batch = batch_of(to("a"), to("b"), to("a"), to(None), to("c"), to("b"))
     routed = carry_out(publisher.route(batch))
-    assert told(routed) == {"a": [0, 2], "b": [1, 5]}
+    assert indexes_by_queue(routed) == {"a": [0, 2], "b": [1, 5]}
     assert routed.frames == b""
     confirm_all(publisher, batch, routed)
     assert methods(publisher.answers()) == [BasicAck(6, True)]
@@ -40,15 +40,17 @@ def test_messages_of_one_key_part_by_their_headers(commands, publisher) -> None:
 
 def test_other_keys_in_the_batch_keep_their_ways(commands, publisher) -> None:
     batch = batch_of(publish("b"), to("b"), publish("a"), publish("none"), to("a"), publish("b"))
-    assert told(carry_out(publisher.route(batch))) == {"b": [0, 1, 5], "a": [2, 4]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {"b": [0, 1, 5], "a": [2, 4]}
     # And the batch after that, without such messages, the way it always took.
-    assert told(carry_out(publisher.route(batch_of(publish("a"), publish("a"))))) == {"a": [0, 1]}
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(publish("a"), publish("a"))))) == {
+        "a": [0, 1]
+    }
 
 
 def test_what_no_headers_match_is_returned_before_its_ack(commands, publisher) -> None:
     batch = batch_of(to("a", mandatory=True), to("c", mandatory=True), to(None, mandatory=True))
     routed = carry_out(publisher.route(batch))
-    assert told(routed) == {"a": [0]}
+    assert indexes_by_queue(routed) == {"a": [0]}
     assert methods(routed.frames) == [
         BasicReturn(312, "NO_ROUTE", "amq.headers", "k"),
         BasicAck(2),
@@ -59,7 +61,7 @@ def test_what_no_headers_match_is_returned_before_its_ack(commands, publisher) -
 
 def test_an_error_ends_the_batch_before_its_headers_are_looked_at(commands, publisher) -> None:
     routed = carry_out(publisher.route(batch_of(to("a"), to("a", exchange="missing"), to("b"))))
-    assert told(routed) == {"a": [0]}
+    assert indexes_by_queue(routed) == {"a": [0]}
     assert routed.error is not None
 
 
@@ -71,22 +73,22 @@ def test_headers_count_behind_a_binding_between_exchanges_and_as_an_alternate(
     alternate = table_of({"alternate-exchange": "amq.headers"})
     commands.declare_exchange("y", "direct", arguments=alternate)
     batch = batch_of(to("a", exchange="x"), to("b", exchange="y"), to("c", exchange="y"))
-    assert told(carry_out(publisher.route(batch))) == {"a": [0], "b": [1]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {"a": [0], "b": [1]}
 
 
 def test_routes_by_headers_change_with_the_table(commands, publisher) -> None:
-    assert told(carry_out(publisher.route(batch_of(to("a"))))) == {"a": [0]}
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"))))) == {"a": [0]}
     commands.unbind("a", "amq.headers", to="a")
-    assert told(carry_out(publisher.route(batch_of(to("a"))))) == {}
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"))))) == {}
     commands.bind("b", "amq.headers", to="a")
-    assert told(carry_out(publisher.route(batch_of(to("a"))))) == {"b": [0]}
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"))))) == {"b": [0]}
 
 
 def test_headers_count_though_kept_routes_are_dropped_in_the_batch(commands, publisher) -> None:
     # There is room for three or so.
     publisher = publisher_of(commands, memory=RouteMemory(1500))
     others = [publish(f"nowhere {number}") for number in range(20)]
-    assert told(carry_out(publisher.route(batch_of(to("a"), *others, to("b"))))) == {
+    assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"), *others, to("b"))))) == {
         "a": [0],
         "b": [21],
     }
@@ -102,7 +104,7 @@ def test_only_the_persistent_messages_that_reach_a_durable_queue_are_durable(
         publish("k", properties=PERSISTENT, exchange="amq.headers"),
         to("a"),
     )
-    assert told(carry_out(publisher.route(batch))) == {"a": [0, 2]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {"a": [0, 2]}
     assert list(batch.durable or ()) == [0]
 
 
@@ -120,7 +122,7 @@ def test_further_keys_and_headers_each_have_their_say(commands, publisher) -> No
         publish("k", properties=hidden, exchange="x"),
     )
     routed = carry_out(publisher.route(batch))
-    assert told(routed) == {"a": [0], "b": [2], "c": [0, 1, 2]}
+    assert indexes_by_queue(routed) == {"a": [0], "b": [2], "c": [0, 1, 2]}
     assert b"BCC" not in routed.batch.wire
 
 
@@ -138,7 +140,7 @@ def test_an_alternate_takes_what_no_key_of_the_message_finds_a_place_for(
             for key in ("right", "wrong")
         )
     )
-    assert told(carry_out(publisher.route(batch))) == {"a": [0], "b": [1]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {"a": [0], "b": [1]}
 
 
 def test_a_transaction_is_routed_by_headers_when_it_is_committed(commands, publisher) -> None:
@@ -146,7 +148,7 @@ def test_a_transaction_is_routed_by_headers_when_it_is_committed(commands, publi
     held = publisher.hold(batch_of(to("a"), to("b"), publish("b"), to("c", mandatory=True)))
     commands.unbind("b", "amq.headers", to="b")
     routed = carry_out(publisher.route_held(held))
-    assert told(routed) == {"a": [0], "b": [2]}
+    assert indexes_by_queue(routed) == {"a": [0], "b": [2]}
     assert methods(routed.frames) == [BasicReturn(312, "NO_ROUTE", "amq.headers", "k")]
 
 
@@ -164,4 +166,4 @@ def test_only_messages_that_need_it_pay_for_it(commands, publisher, monkeypatch)
     monkeypatch.setattr("leveret.core.exchanges.table.walk", fail)
     monkeypatch.setattr(type(commands.table), "route_message", fail)
     batch = batch_of(*(to("a", f"amq.{kind}") for kind in ("direct", "fanout", "topic")))
-    assert told(carry_out(publisher.route(batch))) == {"a": [0, 1, 2]}
+    assert indexes_by_queue(carry_out(publisher.route(batch))) == {"a": [0, 1, 2]}

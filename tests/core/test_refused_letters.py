@@ -49,7 +49,7 @@ def test_what_a_queue_refuses_to_dead_letter_it_is_settled_when_that_letter_is_s
     full, batch, refused = refused_by(commands, letters, source)
     last = commands.declare_queue("last", durable=True)
     onward = letters.publish(full, [(refused, "maxlen")], 5)
-    assert list(onward.told) == [last]
+    assert list(onward.by_queue) == [last]
     letters.confirm(other, batch, [0, 1])
     assert letters.settled == {}
     assert letters.confirm(full, batch, [1]) == [1]
@@ -94,7 +94,7 @@ def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, letters, 
         letters.owe(batch, pending)
         batches.append(batch)
         pending.add(0, 0 if refused else 11, 1, refused)
-        pending.told({full: range(1)}, 1)
+        pending.record_owed({full: range(1)}, 1)
         refused = batch, 0
     for each in batches[:-1]:
         letters.refused(full, [(RefusedSpan(each, range(1)), "maxlen")])

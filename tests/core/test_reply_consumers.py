@@ -21,7 +21,7 @@ from leveret.core.publishing.reply_consumers import (
     is_pseudo_queue,
     reply_names,
 )
-from publishing import confirm_all, methods, told
+from publishing import confirm_all, indexes_by_queue, methods
 from wire import publish
 
 NAME = REPLY_TO + ".secret"
@@ -86,7 +86,7 @@ def test_replies_are_divided_by_name_and_owed_by_nobody(commands, publisher) -> 
         NAME: [0, 3],
         other: [2],
     }
-    assert told(routed) == {"q": [1]}
+    assert indexes_by_queue(routed) == {"q": [1]}
     confirm_all(publisher, routed.batch, routed)
     assert methods(publisher.answers()) == [BasicAck(5, True)]
     assert carry_out(publisher.route(batch_of(publish("q")))).replies == {}
@@ -98,7 +98,7 @@ def test_a_copy_for_a_consumer_beside_a_queue(commands, publisher) -> None:
     routed = carry_out(
         publisher.route(batch_of(publish("q", properties=Properties(headers=headers))))
     )
-    assert (told(routed), list(routed.replies)) == ({"q": [0]}, [NAME])
+    assert (indexes_by_queue(routed), list(routed.replies)) == ({"q": [0]}, [NAME])
 
 
 def test_a_mandatory_reply_is_returned_though_it_is_a_reply(publisher) -> None:

@@ -13,7 +13,7 @@ from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Held, Publisher
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
-from publishing import confirm_all, methods, publisher_of, told
+from publishing import confirm_all, indexes_by_queue, methods, publisher_of
 from wire import publish
 
 
@@ -29,7 +29,7 @@ def test_held_batches_are_routed_at_the_commit_and_waited_for(commands, publishe
     assert publisher.unconfirmed.smallest() == 0
     commands.declare_queue()
     routed = [carry_out(publisher.route_held(each)) for each in held]
-    assert [told(each) for each in routed] == [{"q": [0, 1]}, {"q": [0, 1, 2]}]
+    assert [indexes_by_queue(each) for each in routed] == [{"q": [0, 1]}, {"q": [0, 1, 2]}]
     for first, each in zip((1, 3), routed, strict=True):
         assert publisher.unconfirmed.smallest() == first
         confirm_all(publisher, each.batch, each)
@@ -70,7 +70,7 @@ def test_copies_are_looked_for_once_when_they_are_held(commands, publisher) -> N
     headers = {"BCC": Field("array", [Field("longstr", "q")])}
     held = publisher.hold(batch_of(publish("nowhere", properties=Properties(headers=headers))))
     assert b"BCC" not in held.batch.wire
-    assert told(carry_out(publisher.route_held(held))) == {"q": [0]}
+    assert indexes_by_queue(carry_out(publisher.route_held(held))) == {"q": [0]}
 
 
 def held_of(count: int) -> Held:

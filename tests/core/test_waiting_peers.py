@@ -23,40 +23,40 @@ def waiting(*hosts: str) -> WaitingPeers[int]:
 
 def test_the_address_that_has_most_gives_way_by_its_oldest() -> None:
     peers = waiting("few", "many", "many", "few", "many")
-    assert peers.give_way("new", 4) == 1
+    assert peers.evict("new", 4) == 1
     assert len(peers) == 4
 
 
 def test_an_address_that_has_most_gives_way_to_itself() -> None:
     peers = waiting("few", "many", "many")
-    assert peers.give_way("many", 10) == 1
+    assert peers.evict("many", 10) == 1
 
 
 def test_but_not_by_one_that_was_heard_of_just_now() -> None:
     peers = waiting("few", "many", "many")
-    peers.heard_from(1, 9.5)
-    peers.heard_from(2, 9.6)
-    assert peers.give_way("many", 10) is None
-    assert peers.give_way("many", 10.5) == 1
+    peers.note_progress(1, 9.5)
+    peers.note_progress(2, 9.6)
+    assert peers.evict("many", 10) is None
+    assert peers.evict("many", 10.5) == 1
     # To another address it does.
-    assert peers.give_way("other", 10.5) in (0, 2)
+    assert peers.evict("other", 10.5) in (0, 2)
 
 
 def test_one_that_was_heard_of_is_the_last_to_give_way() -> None:
     peers = waiting("a", "a", "a")
-    peers.heard_from(0, 5)
-    assert [peers.give_way("b", 9) for _ in range(3)] == [1, 2, 0]
-    assert peers.give_way("b", 9) is None
+    peers.note_progress(0, 5)
+    assert [peers.evict("b", 9) for _ in range(3)] == [1, 2, 0]
+    assert peers.evict("b", 9) is None
 
 
 def test_one_that_waits_for_the_broker_gives_way_to_nobody() -> None:
     peers = waiting("many", "many", "few")
     peers.is_served(0)
     peers.is_served(1)
-    assert peers.give_way("new", 10) == 2
-    assert peers.give_way("new", 10) is None
-    peers.heard_from(1, 11)
-    assert peers.give_way("new", 11) == 1
+    assert peers.evict("new", 10) == 2
+    assert peers.evict("new", 10) is None
+    peers.note_progress(1, 11)
+    assert peers.evict("new", 11) == 1
 
 
 def test_one_that_its_owner_knows_to_have_said_something_is_passed_over() -> None:
@@ -64,9 +64,9 @@ def test_one_that_its_owner_knows_to_have_said_something_is_passed_over() -> Non
     peers = WaitingPeers[int](SILENT_SECONDS_MIN, lambda socket: socket not in heard)
     for socket in range(3):
         peers.add(socket, "a", socket)
-    assert peers.give_way("new", 10) == 1
+    assert peers.evict("new", 10) == 1
     heard.add(2)
-    assert peers.give_way("new", 10) is None
+    assert peers.evict("new", 10) is None
     assert len(peers) == 2
 
 
@@ -88,23 +88,23 @@ def test_what_is_gone_counts_no_more_and_may_go_twice() -> None:
     peers = waiting("a", "a", "b")
     for _ in range(2):
         peers.discard(0)
-    peers.heard_from(0, 5)
+    peers.note_progress(0, 5)
     peers.is_served(0)
     assert len(peers) == 2
-    assert peers.give_way("c", 9) in (1, 2)
+    assert peers.evict("c", 9) in (1, 2)
     peers.discard(1)
     peers.discard(2)
-    assert (len(peers), peers.give_way("c", 9)) == (0, None)
+    assert (len(peers), peers.evict("c", 9)) == (0, None)
 
 
 def test_a_thousand_sockets_of_one_address_leave_each_other_address_its_share() -> None:
     peers = waiting(*["attacker"] * 1000)
     for number in range(500):
-        assert peers.give_way(f"client {number}", 2000) == number
+        assert peers.evict(f"client {number}", 2000) == number
         peers.add(1000 + number, f"client {number}", 2000)
     # However often it comes again, it takes from itself.
     for number in range(500):
-        assert peers.give_way("attacker", 3000) == 500 + number
+        assert peers.evict("attacker", 3000) == 500 + number
         peers.add(10_000 + number, "attacker", 3000)
     kept = set(parts(peers, str))
     assert all(f"client {number}" in kept for number in range(500))
@@ -140,7 +140,7 @@ def test_no_address_with_fewer_than_another_gives_way_to_it(steps: list[tuple[st
             peers.add(now, host, now)
             host_of[now] = host
         elif step == "full":
-            gone = peers.give_way(host, now)
+            gone = peers.evict(host, now)
             counts = Counter(host_of.values())
             if gone is not None:
                 its = host_of.pop(gone)
@@ -151,15 +151,15 @@ def test_no_address_with_fewer_than_another_gives_way_to_it(steps: list[tuple[st
                 peers.discard(socket)
                 del host_of[socket]
             elif step == "heard":
-                peers.heard_from(socket, now)
+                peers.note_progress(socket, now)
             else:
                 peers.is_served(socket)
         assert len(peers) == len(host_of)
     for socket in host_of:
-        peers.heard_from(socket, len(steps))
+        peers.note_progress(socket, len(steps))
     while host_of:
         counts = Counter(host_of.values())
-        gone = peers.give_way("another", 2 * len(steps))
+        gone = peers.evict("another", 2 * len(steps))
         assert gone is not None
         assert counts[host_of.pop(gone)] == max(counts.values())
     assert object_count(peers) == object_count(WaitingPeers[int](SILENT_SECONDS_MIN))

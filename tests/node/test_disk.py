@@ -31,7 +31,7 @@ def test_what_the_reserve_has_given_up_is_no_room_for_publishes(tmp_path: Path) 
     seek = disk.room.seek
     assert seek(1 << 30)
     assert disk.reserve.is_whole
-    assert disk.reserve.give_up(Purpose.SETTLES)
+    assert disk.reserve.release_step(Purpose.SETTLES)
     assert not seek(ROOM_BYTES_MIN + STEP_BYTES - 1)
     assert seek(ROOM_BYTES_MIN + STEP_BYTES)
     # Above the limit of the alarm it is the same.

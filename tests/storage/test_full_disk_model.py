@@ -105,7 +105,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
         try:
             result = commit.run()
         except NoSpaceError:
-            self.go_back(commit)
+            self.roll_back(commit)
             return
         assert result.synced >= must_sync
         if is_all_handed:
@@ -138,7 +138,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
         try:
             result = commit.run()
         except NoSpaceError:
-            self.go_back(commit)
+            self.roll_back(commit)
             return False
         self.must_sync = False
         if self.is_all_handed:
@@ -147,8 +147,8 @@ class FullDiskAgainstModel(JournalAgainstModel):
             self.next_batch_number_synced = self.next_batch_number
         return True
 
-    def go_back(self, commit: Commit) -> None:
-        lost = self.journal.go_back(commit)
+    def roll_back(self, commit: Commit) -> None:
+        lost = self.journal.roll_back(commit)
         assert lost <= self.appends.keys()
         for key, ids in self.appends.items():
             queue_id = key[0]

@@ -72,7 +72,7 @@ def test_a_commit_is_cut_back_wherever_the_disk_is_full_and_can_be_made_again(
         try:
             run.commit.run()
         except NoSpaceError:
-            lost = run.journal.go_back(run.commit)
+            lost = run.journal.roll_back(run.commit)
             assert run.files.used_bytes <= run.files.capacity_bytes
         outcomes.add(len(lost))
         if lost:
@@ -163,7 +163,7 @@ def test_identities_outlive_their_segment_also_where_its_removal_had_no_room() -
     assert removed
     with pytest.raises(NoSpaceError):
         commit.run()
-    assert journal.go_back(commit) == set()
+    assert journal.roll_back(commit) == set()
     # The settles do without room: what is removed needs none.
     files.capacity_bytes = files.used_bytes + 600
     commit = journal.begin_commit(reclaim=True)

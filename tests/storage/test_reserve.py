@@ -45,7 +45,7 @@ def test_it_takes_up_room_and_gives_it_back_step_by_step(disk: Disk, tmp_path: P
     reserve.refill(disk.room, 0)
     assert reserve.is_whole
     assert allocated_bytes(tmp_path) >= BYTES_MAX
-    assert reserve.give_up(Purpose.START)
+    assert reserve.release_step(Purpose.START)
     assert not reserve.is_whole
     assert allocated_bytes(tmp_path) <= BYTES_MAX - STEP_BYTES + 4096
     # Another process takes over what this one has left.
@@ -61,7 +61,7 @@ def test_each_purpose_leaves_its_part_to_those_that_matter_more(disk: Disk, tmp_
     given = []
     for purpose in (Purpose.CATALOG, Purpose.SETTLES, Purpose.REMOVAL, Purpose.START):
         count = 0
-        while reserve.give_up(purpose):
+        while reserve.release_step(purpose):
             count += 1
         given.append(count)
     assert given == [2, 3, 1, 2]
@@ -107,5 +107,5 @@ def test_a_lower_setting_gives_back_what_is_too_much_and_none_all(
     none = Reserve(disk, str(tmp_path), 0)
     none.refill(disk.room, 0)
     assert none.is_whole
-    assert not none.give_up(Purpose.START)
+    assert not none.release_step(Purpose.START)
     assert (tmp_path / "reserve").stat().st_size == 0
