@@ -902,6 +902,9 @@ class Journal:
             elif isinstance(each, HandedRun):
                 self._ledger.remembered.undo_rewrite(each.queue_id, each.run, number)
                 shortage.runs.append((each.queue_id, each.run))
+        if not shortage.removed:
+            # Their segment is not removed after all, so the identities are still where they were.
+            shortage.runs.clear()
         self._discarding.put_back(going)
         spoken_of = shortage.speaks_of | self._ledger.speaks_of[number]
         shortage.speaks_of = {each for each in spoken_of if each <= number}

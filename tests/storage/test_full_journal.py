@@ -176,3 +176,34 @@ def test_identities_outlive_their_segment_also_where_its_removal_had_no_room() -
     _, recovered = opened(files, segment_bytes_max=SEGMENT_BYTES_MAX)
     octets = b"".join(bytes(run.identities) for run in recovered.identities[1])
     assert octets == b"".join(known)
+
+
+def test_identities_of_a_segment_that_is_cut_back_and_stays_are_not_written_anew() -> None:
+    files = CrashingFiles()
+    # Too large for zeros to be written behind them, which would be room for the settle.
+    segment_bytes_max = 400_000
+    journal, _ = opened(files, segment_bytes_max=segment_bytes_max)
+    known = [bytes([number]) * 15 + b"\2" for number in (1, 2)]
+    first, second = batch_of([b"1" * 300_000], 1), batch_of([b"2" * 200_000], 2)
+    journal.append(1, first, range(1), range(1, 2), 0, Identities(known[0], 0))
+    journal.commit()
+    files.capacity_bytes = files.used_bytes
+    # The settle is for the open segment, which can go then; the append fills another.
+    journal.settle(1, [(1, 1)])
+    journal.append(1, second, range(1), range(2, 3), 0, Identities(known[1], 0))
+    commit = journal.begin_commit(reclaim=True)
+    assert commit is not None
+    assert list(commit.going) == [1]
+    with pytest.raises(NoSpaceError):
+        commit.run()
+    assert journal.go_back(commit) == {(1, 2)}
+    files.capacity_bytes = None
+    journal.write_held()
+    journal.reclaim()
+    journal.end_shortage()
+    journal.append(1, second, range(1), range(3, 4), 0, Identities(known[1], 0))
+    journal.close()
+    _, recovered = opened(files, segment_bytes_max=segment_bytes_max)
+    assert list(contents(recovered)) == [(1, 3)]
+    octets = b"".join(bytes(run.identities) for run in recovered.identities[1])
+    assert octets == known[0] + known[1]
