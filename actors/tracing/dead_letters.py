@@ -7,8 +7,7 @@ all letters made of it are safe; until then this remembers which they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.dead_letters.letters import Dead, DeadBatch, Letter, Origin
@@ -89,16 +88,16 @@ class DeadLetterTracing:
         for origin, number in made:
             if origin.is_entry:
                 owed[number] = _Owed(len(origin.queues), (source, origin.batch, origin.place))
-        for (_, reason, queues), row in groupby(made, key=_row_of):
-            pairs = list(row)
+        for pairs in _rows_of(made):
+            first = pairs[0][0]
             self._write(
                 "message.dead_lettered",
                 source,
                 [origin for origin, _number in pairs],
-                reason=reason,
+                reason=first.reason,
                 letter_batch=letters.number,
                 letters=ranges([number for _origin, number in pairs]),
-                queues=[queue.name for queue in queues],
+                queues=[queue.name for queue in first.queues],
             )
 
     def _write(
@@ -158,6 +157,18 @@ class DeadLetterTracing:
         self.safe.setdefault(source, []).append((batch, range(index, index + 1), reason))
 
 
-def _row_of(pair: tuple[Origin, int]) -> tuple[int, str, tuple[QueueDefinition, ...]]:
-    origin = pair[0]
-    return id(origin.batch), origin.reason, origin.queues
+def _rows_of(made: Sequence[tuple[Origin, int]]) -> Iterator[list[tuple[Origin, int]]]:
+    """Letters that one event can tell of: alike, and with places that ascend.
+
+    Places of one batch do not where its messages have priorities, or came back in between.
+    """
+    row: list[tuple[Origin, int]] = []
+    for origin, number in made:
+        if row:
+            before = row[-1][0]
+            is_alike = before._replace(place=origin.place) == origin
+            if not is_alike or before.place >= origin.place:
+                yield row
+                row = []
+        row.append((origin, number))
+    yield row

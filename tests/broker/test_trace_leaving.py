@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from insides import fail, queue_actor, wait_until
 from leveret.amqp_frames.methods import BasicNack, QueueDelete, QueuePurge, QueuePurgeOk
+from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from traced import client_of, explanation, trace_of, traced
-from wire import PERSISTENT, TRANSIENT, Client
+from wire import PERSISTENT, TRANSIENT, Client, publish
 
 Line = dict[str, Any]
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -138,6 +139,30 @@ def test_a_letter_that_its_queue_refuses_is_not_called_safe(tmp_path: Path) -> N
         "message.settled",
         "its dead letter was refused by a queue",
     )
+
+
+def test_letters_whose_originals_left_in_another_order_than_they_came_are_told_in_rows_that_ascend(
+    tmp_path: Path,
+) -> None:
+    priorities = (0, 3, 0, 3, 1)
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("queue", arguments=table_of(TO_DEAD | {"x-max-priority": 3}))
+        client.declare("dead")
+        client.send(
+            *(
+                publish("queue", b"%d" % place, Properties(priority=priority))
+                for place, priority in enumerate(priorities)
+            )
+        )
+        client.expect_acks(range(1, 6))
+        got = [client.get("queue") for _ in priorities]
+        assert [each.body for each in got if each is not None] == [b"1", b"3", b"4", b"0", b"2"]
+        client.send_methods(1, BasicNack(5, multiple=True, requeue=False))
+        client.wait_for_counts("dead", (5, 0))
+    lines = [line for line in trace_of(tmp_path) if line["event"] == "message.dead_lettered"]
+    originals = [places for line in lines for places in line["messages"]]
+    assert originals == [[1, 1], [3, 4], [0, 0], [2, 2]]
+    assert [line["letters"] for line in lines] == [[[0, 2]], [[3, 4]]]
 
 
 def test_what_a_full_queue_refuses_was_never_in_it(tmp_path: Path) -> None:
