@@ -72,34 +72,45 @@ class Stores:
         return self._recovery.recovered
 
     def open_catalog(self) -> Catalog:
-        """Open it to be changed, at this broker's version."""
+        """Open it to be changed, at this broker's version; an error leaves it closed."""
         catalog = Catalog.open(
             self._catalog_path,
             may_be_new=self._may_be_new,
             new_directory_id=self._claims.directory_id,
         )
-        if self._proofs:
-            # What the journal speaks of must not come to be of a new queue.
-            catalog.raise_numbers(self._found.queue_id_max, self._found.catalog_change)
-        if self._claims.newest_segment >= self._recovery.next_segment_number:
-            # The operator, or the report, knows of it: it must not be a contradiction again after
-            # a crash.
-            with suppress(NoSpaceError):
-                catalog.forget_newest_segment()
+        try:
+            if self._proofs:
+                # What the journal speaks of must not come to be of a new queue.
+                catalog.raise_numbers(self._found.queue_id_max, self._found.catalog_change)
+            if self._claims.newest_segment >= self._recovery.next_segment_number:
+                # The operator, or the report, knows of it: it must not be a contradiction again
+                # after a crash.
+                with suppress(NoSpaceError):
+                    catalog.forget_newest_segment()
+        except BaseException:
+            # It is held exclusively, so the next try could not open it.
+            catalog.close()
+            raise
         return catalog
 
     def begin_journal(self, catalog: Catalog, epoch: int, segment_bytes_max: int) -> Journal:
-        """Continue behind the recovered records. When it returns, all recovered records are on the
-        disk."""
+        """Continue behind the recovered records.
+
+        When it returns, all recovered records are on the disk; an error leaves the journal closed.
+        """
         self._files.make_directory(self._journal_path)
         claims = self._claims._replace(change_number=catalog.change_number)
         journal = Journal(
             self._journal_path, self._files, segment_bytes_max, self._recovery, claims, epoch
         )
-        # Only now that the segment and its number in `synced` are on the disk. Not if the disk is
-        # full: the next start notes it.
-        with suppress(NoSpaceError):
-            catalog.note_journal(self._recovery.next_segment_number)
+        try:
+            # Only now that the segment and its number in `synced` are on the disk. Not if the disk
+            # is full: the next start notes it.
+            with suppress(NoSpaceError):
+                catalog.note_journal(self._recovery.next_segment_number)
+        except BaseException:
+            journal.abandon()
+            raise
         return journal
 
 

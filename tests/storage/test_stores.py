@@ -12,7 +12,9 @@ import pytest
 from directories import Contents, Started, snapshot
 from earlier_directories import unpack
 from leveret.storage.belonging import NotTogetherError
+from leveret.storage.catalog import Catalog
 from leveret.storage.data_directory import DataDirectory
+from leveret.storage.errors import StorageError
 from leveret.storage.stores import open_catalog_alone
 
 CATALOG = "catalog.sqlite"
@@ -233,6 +235,41 @@ def test_on_purpose_messages_of_unknown_queues_are_dropped_and_their_ids_not_use
         started = Started(data)
         assert started.contents == kept
         started.stop()
+
+
+def test_a_catalog_that_cannot_be_changed_at_the_start_is_closed_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(data)
+    shutil.copy(data.parent / "yesterday", data / CATALOG)
+
+    def fail(*_arguments: object) -> None:
+        raise StorageError("catalog: disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "raise_numbers", fail)
+        with pytest.raises(StorageError) as caught:
+            Started(data, drops_unmatched=True)
+    # Whoever keeps the error keeps its frames, and what these opened.
+    assert "disk I/O" in str(caught.value)
+    Started(data, drops_unmatched=True).stop()
+
+
+def test_a_journal_that_the_catalog_cannot_note_is_closed_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(data)
+
+    def fail(*_arguments: object) -> None:
+        raise StorageError("catalog: disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "note_journal", fail)
+        with pytest.raises(StorageError) as caught:
+            Started(data)
+    assert "disk I/O" in str(caught.value)
+    left = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if os.path.islink(each)]
+    assert not [each for each in left if each.endswith((".journal", "synced"))]
 
 
 def test_messages_of_deleted_queues_are_normal(data: Path) -> None:
