@@ -235,7 +235,9 @@ class Broker:
             self.failure = error
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
-            loop.call_soon_threadsafe(stopping.set)
+            # RuntimeError: `stop` has waited for this disk in vain, and the event loop is closed.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(stopping.set)
         if is_first or not is_out_of_memory(error):
             with suppress(MemoryError):
                 self._log.error("broker.failed", actor=actor, error=failure_text(error))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import leveret
@@ -105,6 +107,33 @@ def test_a_directory_whose_disk_hangs_is_not_given_back_before_the_last_write(
         got = client.get("durable", no_ack=True)
         assert got is not None
         assert got.body == b"kept"
+
+
+def test_a_disk_that_fails_after_the_stop_was_given_up_is_logged_and_its_files_are_closed(
+    held_up: tuple[leveret.Broker, Client], files: GatedFiles, log: LogLines
+) -> None:
+    broker, _client = held_up
+    with pytest.raises(leveret.BrokerFailedError):
+        broker.stop()
+    files.failing["sync_data"] = OSError(errno.EIO, os.strerror(errno.EIO), "the journal's file")
+    files.release()
+    assert broker.node is not None
+    closed = broker.node.open_files.closed
+    assert closed is not None
+    closed.result(TIMEOUT_SECONDS)
+    [failed] = log.of("broker.failed")
+    assert failed["actor"] == "JournalActor"
+    assert "the journal's file" in failed["error"]
+    assert not [each for each in open_files() if each.endswith(".journal")]
+
+
+def open_files() -> list[str]:
+    """The files that this process has open."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(os.readlink(each))
+    return found
 
 
 def test_a_second_signal_ends_a_stop_at_once(tmp_path: Path) -> None:
