@@ -110,10 +110,11 @@ class QueueAnswers:
     def persisted(self, appends: Sequence[Append]) -> None:
         """The journal has these."""
         for append in appends:
-            self._owed.pop(id(append), None)
             if append.batch.traced is not None:
                 self._tracing.step("message.persisted", append.batch, append.indexes)
             self.confirm(append.channel, append.batch, append.indexes)
+            # Last: should one of these fail, the append is still owed, and nacked with the rest.
+            self._owed.pop(id(append), None)
         if self._behind:
             for append in appends:
                 for channel, items in self._behind.pop(id(append), {}).items():

@@ -17,6 +17,7 @@ from insides import (
     readers,
 )
 from leveret.actors.messages import Command, Input
+from leveret.actors.queue.queue import QueueAnswers
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -62,6 +63,20 @@ def test_a_queue_that_dies_nacks_each_message_it_owes_and_acks_none(
     client.nothing_more()
     files.release()
     client.expect(1, BasicAck(3, False))
+    client.nothing_more()
+
+
+def test_a_queue_that_fails_of_the_journal_s_answer_nacks_the_messages_in_it(
+    client: Client, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.declare("durable", durable=True)
+
+    def fail_to_confirm(*_arguments: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(QueueAnswers, "confirm", fail_to_confirm)
+    client.send(publish("durable", b"", PERSISTENT))
+    client.expect(1, BasicNack(1, False, True))
     client.nothing_more()
 
 
