@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pika
 from pika import exceptions
@@ -38,12 +38,6 @@ from .held_ranges import HeldRanges
 from .intake import Intake, MessageSizes
 from .reading_connection import ReadingConnection
 from .received import Received
-
-if TYPE_CHECKING:
-    import pika
-
-    from .intake import Intake
-
 
 # How long Spark waits until the broker has acks; later they are sent all the same.
 ACK_TIMEOUT_S: Final = 10.0
@@ -79,8 +73,6 @@ class Consumers:
 
     def __init__(self, ways: Ways, consuming: Consuming, warn: Warn) -> None:
         """Take how to reach each address, and how to log."""
-        pass
-
         self.ranges: HeldRanges[ChannelName, Received] = HeldRanges()
         self.changed = threading.Condition()
         self.consuming = consuming
@@ -290,11 +282,7 @@ class ConsumerThread(threading.Thread):
     def _wake(self) -> None:
         connection = self._connection
         if connection is not None:
-            try:
-                connection.add_callback_threadsafe(_nothing)
-            except exceptions.ConnectionWrongStateError:
-                # It has just been lost, which wakes the thread as well.
-                return
+            connection.wake()
 
     def _connect_and_consume(self) -> str:
         """Consume while the connection lasts; give why it ended, for people."""
@@ -316,7 +304,7 @@ class ConsumerThread(threading.Thread):
             return describe(self._address, error)
         return "stopped"
 
-    def _open_channel(self, connection: pika.BlockingConnection, queue: str) -> None:
+    def _open_channel(self, connection: ReadingConnection, queue: str) -> None:
         """Consume a queue on a channel of its own: `multiple` acks are for one queue then."""
         name = ChannelName(self._address, self._number, queue)
         channel = connection.channel()
@@ -347,13 +335,13 @@ class ConsumerThread(threading.Thread):
             if window:
                 intake.open(window)
 
-    def _may_cut(self, connection: pika.BlockingConnection, queue: str, depth: int) -> int | None:
+    def _may_cut(self, connection: ReadingConnection, queue: str, depth: int) -> int | None:
         """How many messages the queue may give; None if it is not bounded."""
         if not self._shared.consuming.only_present:
             return None
         if queue not in self._remaining:
             # Brokers of one cluster hold the same queues: their messages count once.
-            cluster = cluster_name(connection) or self._address
+            cluster = connection.cluster_name or self._address
             with self._shared.changed:
                 counted = self._shared.clusters.setdefault(cluster, self._address)
             self._remaining[queue] = depth if counted == self._address else 0
@@ -431,13 +419,6 @@ class ConsumerThread(threading.Thread):
                 asked.popleft().done.set()
 
 
-def cluster_name(connection: pika.BlockingConnection) -> str | None:
-    """The name of RabbitMQ's cluster; None for a broker that has none."""
-    # A blocking connection shows only some of what the broker said of itself.
-    said = connection._impl.server_properties or {}
-    return said.get("cluster_name")
-
-
 def _cancelled(address: str, queue: str) -> Callable[[Any], None]:
     def on_cancel(_method: Any) -> None:
         raise SourceError(
@@ -446,7 +427,3 @@ def _cancelled(address: str, queue: str) -> Callable[[Any], None]:
         )
 
     return on_cancel
-
-
-def _nothing() -> None:
-    """A callback that only wakes a connection from its wait for the socket."""

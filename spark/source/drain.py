@@ -23,7 +23,6 @@ from pika import exceptions
 
 from ..errors import SourceError, UnreachableError, describe
 from ..outages import wait_out
-from .consumers import cluster_name
 from .deliveries import Deliveries
 from .reading_connection import ReadingConnection
 from .received import ARROW_BATCH_ROWS, record_batch
@@ -65,9 +64,9 @@ class Count:
     def count(self, address: str, way: Way) -> None:
         """Ask the broker at this address; UnreachableError if there is no connection."""
         try:
-            connection = pika.BlockingConnection(way())
+            connection = ReadingConnection(way())
             try:
-                cluster = cluster_name(connection)
+                cluster = connection.cluster_name
                 if cluster in self._clusters:
                     return
                 channel = connection.channel()
@@ -145,7 +144,7 @@ class Drain:
         return connections[0]
 
     def _batches(
-        self, connection: pika.BlockingConnection, deliveries: Deliveries
+        self, connection: ReadingConnection, deliveries: Deliveries
     ) -> Iterator[pyarrow.RecordBatch]:
         while not deliveries.are_complete:
             if self._failure is not None:
@@ -161,7 +160,7 @@ class Drain:
             yield from self._hand_over(connection, deliveries)
 
     def _hand_over(
-        self, connection: pika.BlockingConnection, deliveries: Deliveries
+        self, connection: ReadingConnection, deliveries: Deliveries
     ) -> Iterator[pyarrow.RecordBatch]:
         """Hand over the held messages, and keep the connection alive until Spark asks for more."""
         messages = deliveries.dequeue()
@@ -175,8 +174,7 @@ class Drain:
             yield batch
         finally:
             is_back.set()
-            with suppress(exceptions.ConnectionWrongStateError):
-                connection.add_callback_threadsafe(_nothing)
+            connection.wake()
             keeper.join()
 
     def _keep(self, deliveries: Deliveries, is_back: threading.Event) -> None:
@@ -185,7 +183,3 @@ class Drain:
                 deliveries.read(KEPT_TURN_S)
         except (exceptions.AMQPError, OSError, SourceError) as error:
             self._failure = error
-
-
-def _nothing() -> None:
-    """A callback that only wakes a connection from its wait for the socket."""

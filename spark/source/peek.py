@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from pika import exceptions
 
 from ..errors import SourceError, UnreachableError, describe
-from .consumers import cluster_name
 from .deliveries import Deliveries
 from .reading_connection import ReadingConnection
 from .received import ARROW_BATCH_ROWS, RowSlice, sliced
@@ -69,7 +68,7 @@ class Peek:
             raise UnreachableError(describe(address, error)) from None
 
     def _read(self, connection: ReadingConnection, address: str) -> None:
-        cluster = cluster_name(connection)
+        cluster = connection.cluster_name
         if cluster in self._clusters:
             return
         slices: list[RowSlice] = []

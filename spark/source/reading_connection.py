@@ -9,11 +9,12 @@ either (tables that nest deeper than 64; RabbitMQ sets no limit) ends the readin
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final
 
 import pika
-from pika import frame
+from pika import exceptions, frame
 
 from ...amqp_frames.constants import CONTENT_HEADER_BYTES, FRAME_HEADER
 from ...amqp_frames.errors import HardError
@@ -32,11 +33,28 @@ class ReadingConnection(pika.BlockingConnection):
     def __init__(self, parameters: pika.ConnectionParameters) -> None:
         super().__init__(parameters, _impl_class=TypedConnection)
 
+    @property
+    def cluster_name(self) -> str | None:
+        """The name of RabbitMQ's cluster; None for a broker that has none."""
+        # A blocking connection shows only some of what the broker said of itself.
+        name: str | None = (self._impl.server_properties or {}).get("cluster_name")
+        return name
+
+    def wake(self) -> None:
+        """End the wait for the socket of the thread that reads; from any thread."""
+        # If the connection has just been lost, that has woken the thread already.
+        with suppress(exceptions.ConnectionWrongStateError):
+            self.add_callback_threadsafe(_nothing)
+
     def check(self) -> None:
         """Raise SourceError if a message came that cannot be read, now or at another try."""
         unreadable = getattr(self._impl, "unreadable", None)
         if unreadable is not None:
             raise SourceError(f"a message cannot be read: {unreadable}")
+
+
+def _nothing() -> None:
+    """A callback that only wakes."""
 
 
 def decode_header_frame(data: bytes) -> tuple[int, frame.Header | None]:
