@@ -288,10 +288,14 @@ class RecordDeliveries(NamedTuple):
 
 
 class ForgetIdentities(NamedTuple):
-    """Queue -> Journal: its dedup window remembers no entry with an id below this."""
+    """Queue -> Journal: its dedup window remembers no entry with an id below this.
+
+    `for_good`: it has no window any more, and one that it gets later begins with nothing.
+    """
 
     queue_id: int
     below: int
+    for_good: bool = False
 
 
 class CommitMore(NamedTuple):

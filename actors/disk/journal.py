@@ -191,7 +191,10 @@ class JournalActor(ThreadActor):
                 self._answers.append(each)
                 self._is_held_due = True
             elif isinstance(each, ForgetIdentities):
-                journal.forget_identities(each.queue_id, each.below)
+                if each.for_good:
+                    journal.drop_identities(each.queue_id, each.below)
+                else:
+                    journal.forget_identities(each.queue_id, each.below)
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
             elif isinstance(each, AskJournal):

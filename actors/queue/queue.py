@@ -326,7 +326,8 @@ class Queue(LoopActor):
         self._journal = context.journal
         self._tracing = QueueTracing(context.trace, definition)
         self._answers = QueueAnswers(definition, self._tracing)
-        # The journal was told that the queue remembers no identity of an entry below.
+        # The journal was told that the queue remembers no identity of an entry below; 0 while the
+        # queue has no deduplication, and the journal no identities of it.
         self._identities_floor = 0
         self._is_deleted = False
         # While a delete is decided on: messages that came since the counts were reported.
@@ -440,15 +441,23 @@ class Queue(LoopActor):
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()
-        if self._messages.deduplication is not None and self._definition.durable:
+        if self._messages.deduplication is not None or self._identities_floor:
             self._forget_identities(self._messages.deduplication)
 
-    def _forget_identities(self, deduplication: Deduplication) -> None:
+    def _forget_identities(self, deduplication: Deduplication | None) -> None:
         """Tell the journal which identities the queue does not remember any more."""
-        floor = deduplication.window.floor(self._messages.next_entry_id)
+        if not self._definition.durable:
+            return
+        queue_id, next_entry_id = self._definition.queue_id, self._messages.next_entry_id
+        if deduplication is None:
+            # Should the queue get deduplication again, it begins with nothing.
+            self._identities_floor = 0
+            tell(self._journal, ForgetIdentities(queue_id, next_entry_id, for_good=True))
+            return
+        floor = deduplication.window.floor(next_entry_id)
         if floor != self._identities_floor:
             self._identities_floor = floor
-            tell(self._journal, ForgetIdentities(self._definition.queue_id, floor))
+            tell(self._journal, ForgetIdentities(queue_id, floor))
 
     def _answer(self, publish: Publish, effects: Effects) -> None:
         """Have new messages appended, and note what their publishers are answered."""

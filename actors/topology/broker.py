@@ -36,6 +36,7 @@ from ..messages import (
     ConnectionDown,
     Delete,
     DropQueue,
+    ForgetIdentities,
     PrepareDelete,
     QueueFailed,
     QueuesDeleted,
@@ -92,6 +93,10 @@ class BrokerActor(LoopActor):
             messages.sweep_all()
             if messages.deduplication is not None:
                 messages.deduplication.window.restore(rows, now_ms())
+            elif kept:
+                # It has lost deduplication, and the broker died before the journal heard of it.
+                below = messages.next_entry_id
+                tell(self._context.journal, ForgetIdentities(queue.queue_id, below, for_good=True))
             self._start(queue, messages)
 
     def _new_messages(self, queue: QueueDefinition) -> MessageQueue:

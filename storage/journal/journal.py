@@ -765,6 +765,18 @@ class Journal:
         self._writer.check()
         self._ledger.forget_identities(queue_id, below)
 
+    def drop_identities(self, queue_id: int, below: int) -> None:
+        """The queue has no window any more: no start remembers an entry with an id below this.
+
+        Written with the next commit and not synced, like a settle.
+        """
+        writer = self._writer
+        writer.check()
+        everything = [IdentityRun(0, 1, below - 1, 0, bytearray())]
+        writer.make_room(identities_bytes(everything))
+        self._ledger.drop_identities(queue_id, below)
+        writer.add(writer.seal.record(identities_covered(queue_id, everything)))
+
     def drop_queue(self, queue_id: int) -> None:
         """The queue is no more, and the catalog has committed that: all its entries are dead.
 

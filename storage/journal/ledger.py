@@ -333,6 +333,12 @@ class SegmentLedger(Generic[BlockType]):
         self.remembered.forget(queue_id, below)
         self._identities_went()
 
+    def drop_identities(self, queue_id: int, below: int) -> None:
+        """No start remembers an entry with an id below this, says a record in the open segment."""
+        self.forget_identities(queue_id, below)
+        # Any of them may have identities, also such as the window had forgotten already.
+        self.speaks_of[self.open_segment].update(self.live)
+
     def _identities_went(self) -> None:
         # Segments that have nothing else, and stayed because of how many they had.
         if self.remembered.made:

@@ -192,7 +192,10 @@ _run = Struct("<IQQQ")
 
 
 class IdentitiesRecord(NamedTuple):
-    """Runs of one queue that were written anew."""
+    """Runs of one queue that were written anew.
+
+    A run without identities says that the window which remembered its entries is no more.
+    """
 
     queue_id: int
     # Their segment is the one that the record was read in; 0 here.

@@ -178,7 +178,10 @@ class Replay:
         if record.queue_id in self._known_queue_ids:
             for run in record.runs:
                 run.segment = self.ledger.open_segment
-                self.ledger.remembered.add_rewritten(record.queue_id, run)
+                if run.identities:
+                    self.ledger.remembered.add_rewritten(record.queue_id, run)
+                else:
+                    self.ledger.drop_identities(record.queue_id, run.last_entry_id + 1)
                 self._used(record.queue_id, run.last_entry_id)
 
     def _apply_ranges(self, record: RangesRecord) -> None:

@@ -92,6 +92,37 @@ def test_what_windows_have_forgotten_keeps_no_segment_and_no_memory() -> None:
     assert len(segment_numbers(files, DIRECTORY)) <= 2
 
 
+def test_identities_of_a_window_that_is_no_more_do_not_come_back() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files, segment_bytes_max=3000)
+
+    def pass_through(first: int, last: int) -> None:
+        """Publish and settle until several segments have been begun."""
+        for entry_id in range(first, last, 5):
+            publish(journal, range(entry_id, entry_id + 5))
+            journal.commit()
+            journal.settle(1, [(entry_id, entry_id + 4)])
+            journal.forget_identities(1, entry_id - 15)
+            journal.commit()
+            journal.reclaim()
+
+    publish(journal, range(1, 6))
+    publish(journal, range(1, 6), queue_id=2)
+    journal.commit()
+    pass_through(6, 101)
+    journal.drop_identities(1, 101)
+    journal.commit()
+    pass_through(101, 201)
+    # The segment of that record has nothing else, when that of the first messages still has.
+    for _ in range(3):
+        files.kill()
+        journal, recovered = opened(files, segment_bytes_max=3000)
+        assert not {*named(range(1, 101))}.intersection(kept(recovered))
+        assert kept(recovered)[-20:] == named(range(181, 201))
+        assert kept(recovered, 2) == named(range(1, 6))
+        assert len(contents(recovered)) == 10
+
+
 def on_disk(files: CrashingFiles) -> int:
     """The octets of all segments."""
     numbers = segment_numbers(files, DIRECTORY)
