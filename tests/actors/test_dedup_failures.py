@@ -29,7 +29,7 @@ def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
 
 
 @pytest.mark.parametrize("priorities", [0, 3])
-def test_so_is_what_repeats_if_that_is_where_it_fails(
+def test_a_queue_that_fails_while_it_answers_repeats_nacks_each_of_them_once(
     client: Client, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, priorities: int
 ) -> None:
     arguments = {"x_max_priority": priorities} if priorities else {}

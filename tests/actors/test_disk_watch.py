@@ -122,7 +122,7 @@ def test_the_disk_is_looked_at_once_an_interval(bench: Bench) -> None:
     assert bench.context.alarm == "low on disk"
 
 
-def test_only_the_end_is_told_and_once(bench: Bench) -> None:
+def test_the_watch_reports_only_the_end_of_a_full_disk_and_once(bench: Bench) -> None:
     bench.after_interval(0)
     assert bench.heard == []
     bench.after_interval(1000)
@@ -145,7 +145,7 @@ def test_a_disk_that_cannot_be_asked_changes_nothing_and_is_logged(bench: Bench)
     assert bench.after_interval(1000) == ""
 
 
-def test_it_looks_at_once_when_it_is_told_that_much_was_written(bench: Bench) -> None:
+def test_the_watch_looks_at_once_when_much_was_written(bench: Bench) -> None:
     bench.free = 499
     assert bench.tell(LookAtDisk()) == "low on disk"
     bench.free = 500
@@ -195,7 +195,7 @@ def test_while_it_is_low_room_is_sought_every_second_too(bench: Bench) -> None:
     assert bench.sought == [1000, 100, 200]
 
 
-def test_journal_and_catalog_are_told_who_watches(bench: Bench) -> None:
+def test_journal_and_catalog_get_the_watch_s_reference(bench: Bench) -> None:
     for actor in (bench.context.journal, bench.context.catalog):
         assert bench.heard_by(actor)[0] == WatchedBy(bench.watch)
 

@@ -115,7 +115,7 @@ def test_a_head_has_no_body_and_the_headers_of_a_get() -> None:
     assert b"content-length: 9\r\n" in get
 
 
-def test_who_waits_for_a_word_before_the_body_gets_it() -> None:
+def test_a_client_that_expects_100_continue_gets_it_before_it_sends_the_body() -> None:
     exchange = HttpExchange(BODY_BYTES_MAX)
     head = request("PUT / HTTP/1.1", content_length="2", expect="100-continue")
     assert exchange.feed(head) is None

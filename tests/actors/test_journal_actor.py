@@ -231,7 +231,7 @@ def test_a_mistake_of_ours_leaves_what_was_not_committed_unwritten(
     assert [len(run.indexes) for run in recovered.queues[1]] == [1]
 
 
-def test_who_stops_a_journal_that_failed_waits_until_its_files_are_closed(
+def test_a_stop_of_a_failed_journal_waits_until_its_files_are_closed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_close, happened = threading.Event(), []

@@ -172,7 +172,7 @@ def test_a_dead_queue_can_be_deleted_and_declared_anew(
 
 
 @pytest.mark.parametrize("condition", ["if_empty", "if_unused"])
-def test_of_a_dead_queue_nobody_can_say_that_it_is_empty_or_unused(
+def test_a_dead_queue_cannot_be_deleted_if_empty_or_if_unused(
     client: Client, broker: leveret.Broker, condition: str
 ) -> None:
     client.declare("durable", durable=True)

@@ -83,7 +83,7 @@ def test_what_is_closing_is_neither_paused_nor_resumed(
     assert transport.calls == ["pause"]
 
 
-def test_it_says_why_it_is_closed_for_longer_than_a_round() -> None:
+def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round() -> None:
     window = PublishWindow(1000)
     gate = ReadingGate(Socket(), window)  # type: ignore[arg-type]
     gate.is_resting = True

@@ -181,7 +181,7 @@ def test_a_stop_comes_behind_what_was_told_and_what_comes_behind_it_is_refused(
 
 
 @pytest.mark.parametrize("error", [ValueError("ours"), KeyboardInterrupt(), SystemExit(1)])
-def test_whatever_a_handler_raises_stops_that_actor_alone_and_is_told(
+def test_any_exception_of_a_handler_stops_that_actor_alone_and_is_reported(
     runtime: Runtime, scheduler: HandScheduler, error: BaseException
 ) -> None:
     entries: list[object] = []
@@ -234,7 +234,7 @@ def test_a_failure_that_cannot_be_told_stops_that_actor_alone_too(
     assert entries == ["start", 2, "idle"]
 
 
-def test_a_failure_at_the_start_is_told_as_any_other(runtime: Runtime) -> None:
+def test_a_failure_at_the_start_is_reported_as_any_other(runtime: Runtime) -> None:
     class Stillborn(Diary):
         def on_start(self) -> None:
             raise ValueError

@@ -86,7 +86,7 @@ def test_no_more_is_kept_than_there_is_room_for(wishes: list[WakeAt]) -> None:
     assert len(wishes) == 1
 
 
-def test_nor_are_larger_batches_kept_than_there_is_memory_for(wishes: list[WakeAt]) -> None:
+def test_stranded_letters_are_bounded_in_bytes_too(wishes: list[WakeAt]) -> None:
     existing = {SOURCE, OTHER, FAILED}
     letters = letters_of(existing, bytes_max=100)
     large, small, other = (Batch(bytes(size), 1) for size in (60, 40, 30))

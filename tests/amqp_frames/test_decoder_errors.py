@@ -201,7 +201,7 @@ def test_the_error_has_rabbitmqs_code_and_words(
 
 
 @pytest.mark.parametrize(("wire", "code", "text", "method"), CASES.values(), ids=CASES.keys())
-def test_after_an_error_only_methods_on_channel_0_are_heard(
+def test_after_an_error_only_methods_on_channel_0_are_decoded(
     wire: bytes, code: int, text: str, method: tuple[int, int]
 ) -> None:
     before = three_ways(wire, frame_max_bytes=4096)

@@ -59,9 +59,7 @@ LOST = {
 
 
 @pytest.mark.parametrize(("wire", "text"), LOST.values(), ids=LOST.keys())
-def test_when_frames_can_no_longer_be_told_apart_nothing_more_is_heard(
-    wire: bytes, text: str
-) -> None:
+def test_when_frame_boundaries_are_lost_nothing_more_is_decoded(wire: bytes, text: str) -> None:
     good = Publish()
     result = three_ways(good.wire() * 3 + wire, frame_max_bytes=4096)
     assert result.error == (501, text, 0, 0)

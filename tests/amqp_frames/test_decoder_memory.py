@@ -124,7 +124,7 @@ def test_what_is_remembered_of_publishes_is_bounded() -> None:
     assert object_count(shapes) <= 17 * 64 + 20
 
 
-def test_of_a_large_read_only_the_begin_is_copied_that_completes_what_waited() -> None:
+def test_a_large_read_is_copied_only_as_far_as_it_completes_a_waiting_frame() -> None:
     wire = Publish(bytes(8000)).wire() * 90
     at = len(wire) // 2 - 3000
     reading = decoder()

@@ -69,7 +69,7 @@ def test_values_of_other_types_or_divided_otherwise_are_other_identities() -> No
     assert len(set(IdentityReader().digests(batch, range(len(pairs))))) == len(pairs)
 
 
-def test_of_a_name_that_comes_twice_the_first_one_stands() -> None:
+def test_the_first_of_two_headers_with_one_name_counts() -> None:
     once = publish("q", b"", Properties(headers={PRODUCER: field_of("p"), ID: field_of("1")}))
     names = {PRODUCER: field_of("p"), ID: field_of("1"), "x-dedup-iD": field_of("2")}
     twice = publish("q", b"", Properties(headers=names)).replace(b"x-dedup-iD", b"x-dedup-id")

@@ -92,7 +92,7 @@ def test_a_message_that_was_got_must_be_acked_too(client: Client, clock: HeldClo
     client.expect(1, timed_out())
 
 
-def test_who_acks_in_time_goes_on(client: Client, clock: HeldClock) -> None:
+def test_a_consumer_that_acks_in_time_goes_on(client: Client, clock: HeldClock) -> None:
     client.declare("q", arguments=hurried())
     client.publish_all("q", b"1", b"2", b"3", b"4")
     client.consume("q")
@@ -187,7 +187,7 @@ def test_rollbacks_and_commits_leave_no_notes(client: Client, broker: leveret.Br
     assert note_count(channel_actor(reader, 2)) <= NOTED_MIN + 1
 
 
-def test_nor_does_what_is_recovered_in_an_open_transaction(
+def test_messages_recovered_in_an_open_transaction_leave_no_notes_of_their_time_outs(
     client: Client, broker: leveret.Broker
 ) -> None:
     client.declare("q", arguments=hurried(3_600_000))

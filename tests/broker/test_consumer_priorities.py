@@ -72,7 +72,7 @@ def test_what_came_in_one_read_is_divided_by_priority(client: Client, consume: C
     high.nothing_more()
 
 
-def test_of_equal_priority_the_share_is_fair(client: Client, consume: Consume) -> None:
+def test_consumers_of_equal_priority_share_fairly(client: Client, consume: Consume) -> None:
     client.declare("q")
     equals = [consume(5, 10) for _ in range(3)]
     spare = consume(4, 10)
@@ -131,7 +131,7 @@ def test_room_in_a_channel_s_global_prefetch_is_its_highest_priority_s_first(
     expect(consumer, 4, b"4", "high")
 
 
-def test_who_comes_is_served_and_of_those_without_room_nobody_is_asked(
+def test_a_new_consumer_is_served_without_asking_consumers_that_have_no_room(
     client: Client, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.declare("q")

@@ -89,7 +89,7 @@ class TestAmqp:
         with Client(broker.host, broker.port).log_in() as client:
             client.open_channel()
 
-    def test_who_waits_for_the_check_of_a_password_does_not_give_way(
+    def test_a_client_whose_password_is_being_checked_does_not_give_way(
         self, broker: leveret.Broker, silent: Silent, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         may_go_on = threading.Event()
@@ -149,7 +149,7 @@ class TestHttp:
         wait_until(lambda: len(open_connections(broker)) <= 5)
         assert sum(map(is_closed, crowd)) >= 5
 
-    def test_who_waits_for_the_broker_does_not_and_one_more_is_told_503(
+    def test_a_request_that_waits_for_the_broker_does_not_give_way_and_one_more_gets_503(
         self, broker: leveret.Broker, client: Client, files: GatedFiles
     ) -> None:
         client.declare("durable", durable=True)

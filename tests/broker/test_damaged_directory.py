@@ -69,10 +69,10 @@ def segments(data: Path) -> list[Path]:
 
 def held(broker: leveret.Broker | Served, queue: str = "orders") -> list[bytes]:
     with client_of(broker) as client:
-        return taken(client, queue)
+        return drained(client, queue)
 
 
-def taken(client: Client, queue: str = "orders") -> list[bytes]:
+def drained(client: Client, queue: str = "orders") -> list[bytes]:
     bodies = []
     while (got := client.get(queue)) is not None:
         bodies.append(got.body)
@@ -148,7 +148,7 @@ def test_deleted_queues_and_restarts_are_no_older_catalog(data: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", bytes(735_000)])
-def test_a_newest_segment_that_is_gone_is_told_of(
+def test_a_missing_newest_segment_is_reported(
     capfd: pytest.CaptureFixture[str], data: Path, content: bytes | None
 ) -> None:
     newest = segments(data)[-1]
@@ -297,4 +297,4 @@ def test_messages_expire_where_the_clock_begins_before_1970(
     monkeypatch.undo()
     with new_broker(path) as broker, client_of(broker) as client:
         client.wait_for_counts("dead", (1, 0))
-        assert taken(client, "dead") == [b"1"]
+        assert drained(client, "dead") == [b"1"]

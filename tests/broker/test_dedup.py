@@ -31,7 +31,7 @@ from wire import Client, publish
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("mode", [1, 2])
-def test_of_duplicates_in_one_read_the_first_is_taken_and_all_are_confirmed(
+def test_the_first_of_duplicates_in_one_read_is_enqueued_and_all_are_confirmed(
     client: Client, durable: bool, mode: int
 ) -> None:
     declare(client, durable=durable)

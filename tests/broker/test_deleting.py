@@ -74,7 +74,7 @@ def test_what_is_published_while_a_delete_is_committed_is_nacked(
 
 
 @pytest.mark.parametrize("method", [BasicConsume(queue="q", consumer_tag="c"), BasicGet(queue="q")])
-def test_who_asks_while_a_delete_is_committed_is_told_that_there_is_no_queue(
+def test_a_question_during_the_commit_of_a_delete_gets_404(
     client: Client, connect: Connect, gate: Gate, method: BasicGet
 ) -> None:
     client.declare("q", durable=True)

@@ -57,7 +57,7 @@ def publisher(connect: Connect, *capabilities: str, heartbeat_seconds: int = 0) 
     return client
 
 
-def test_a_publisher_is_told_and_read_no_more_until_there_is_room(
+def test_a_publisher_gets_connection_blocked_and_is_not_read_until_there_is_room(
     connect: Connect, fill: Fill
 ) -> None:
     client = publisher(connect, *AWARE)
@@ -91,7 +91,7 @@ def test_a_client_that_does_not_know_of_it_is_not_told_but_not_read_either(
     client.expect(1, BasicAck(1, False))
 
 
-def test_who_only_consumes_goes_on(connect: Connect, fill: Fill) -> None:
+def test_a_client_that_only_consumes_goes_on_during_the_alarm(connect: Connect, fill: Fill) -> None:
     client, consumer = publisher(connect, *AWARE), publisher(connect, *AWARE)
     client.declare("q")
     client.publish_all("q", *(b"%d" % number for number in range(10)))
@@ -113,7 +113,7 @@ def test_a_client_that_comes_while_the_alarm_is_on_is_served_until_it_publishes(
     client.expect(0, ConnectionBlocked("low on disk"))
 
 
-def test_of_no_connection_that_comes_during_the_alarm_a_publish_gets_in(
+def test_a_connection_opened_during_the_alarm_publishes_nothing(
     connect: Connect, fill: Fill
 ) -> None:
     """Or whoever connects again and again fills the rest of the disk, a read each time."""

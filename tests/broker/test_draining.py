@@ -119,7 +119,7 @@ def test_one_socket_too_many_closes_that_of_the_connection_closed_first(
 
 
 @pytest.mark.parametrize("settings", [{"draining_sockets_max": 2}])
-def test_of_connections_that_were_closed_no_more_than_the_setting_says_keep_their_sockets(
+def test_closed_connections_keep_no_more_sockets_than_draining_sockets_max(
     connect: Connect, broker: leveret.Broker
 ) -> None:
     first, second, third = (closed(connect()) for _ in range(3))

@@ -34,7 +34,7 @@ def opened(connect: Connect, *capabilities: str) -> Client:
     return client
 
 
-def hearing(connect: Connect) -> Client:
+def with_cancel_capability(connect: Connect) -> Client:
     return opened(connect, "consumer_cancel_notify")
 
 
@@ -108,7 +108,7 @@ def test_get_is_not_kept_out_by_an_exclusive_consumer(client: Client, connect: C
     assert client.get("q") is None
 
 
-def test_of_two_exclusive_consumers_in_one_read_the_first_is_let_in(client: Client) -> None:
+def test_the_first_of_two_exclusive_consumers_in_one_read_is_added(client: Client) -> None:
     client.declare("q")
     one, two = (BasicConsume(queue="q", consumer_tag=tag, exclusive=True) for tag in "cd")
     client.send_methods(1, one, two)
@@ -121,7 +121,7 @@ def test_of_two_exclusive_consumers_in_one_read_the_first_is_let_in(client: Clie
 def test_a_delivery_stands_before_the_cancel_and_nothing_follows_it(
     client: Client, connect: Connect
 ) -> None:
-    consumer = hearing(connect)
+    consumer = with_cancel_capability(connect)
     consumer.declare("q")
     consumer.consume("q", "a")
     client.publish_all("q", b"1")
@@ -137,7 +137,7 @@ def test_a_delivery_stands_before_the_cancel_and_nothing_follows_it(
 
 
 def test_each_channel_is_told_of_its_own_consumers(connect: Connect) -> None:
-    consumer = hearing(connect)
+    consumer = with_cancel_capability(connect)
     consumer.open_channel(2)
     consumer.declare("q")
     consumer.declare("r")
@@ -153,8 +153,10 @@ def test_each_channel_is_told_of_its_own_consumers(connect: Connect) -> None:
     consumer.expect_delivery(BasicDeliver("d", 1, False, "", "r"), b"still there", 2)
 
 
-def test_who_deletes_its_own_queue_is_answered_and_told(connect: Connect) -> None:
-    consumer = hearing(connect)
+def test_a_consumer_that_deletes_its_own_queue_gets_delete_ok_and_basic_cancel(
+    connect: Connect,
+) -> None:
+    consumer = with_cancel_capability(connect)
     consumer.declare("q")
     consumer.consume("q")
     assert consumer.ask(1, QueueDelete(queue="q")) == QueueDeleteOk(0)
@@ -164,7 +166,7 @@ def test_who_deletes_its_own_queue_is_answered_and_told(connect: Connect) -> Non
 
 @pytest.mark.parametrize("if_unused", [False, True])
 def test_a_delete_that_is_refused_cancels_nobody(connect: Connect, if_unused: bool) -> None:
-    consumer, other = hearing(connect), opened(connect)
+    consumer, other = with_cancel_capability(connect), opened(connect)
     consumer.declare("q")
     consumer.consume("q", no_ack=True)
     if if_unused:
@@ -180,7 +182,7 @@ def test_a_delete_that_is_refused_cancels_nobody(connect: Connect, if_unused: bo
 def test_an_exclusive_queue_that_goes_with_its_connection_cancels_nobody_else(
     connect: Connect,
 ) -> None:
-    owner, other = hearing(connect), hearing(connect)
+    owner, other = with_cancel_capability(connect), with_cancel_capability(connect)
     owner.declare("mine", exclusive=True)
     owner.consume("mine")
     other.declare("q")
@@ -193,7 +195,7 @@ def test_an_exclusive_queue_that_goes_with_its_connection_cancels_nobody_else(
 def test_an_auto_delete_queue_that_goes_with_its_last_consumer_sends_no_cancel(
     connect: Connect,
 ) -> None:
-    consumer = hearing(connect)
+    consumer = with_cancel_capability(connect)
     consumer.declare("q", auto_delete=True)
     consumer.consume("q", "a")
     consumer.consume("q", "b")

@@ -72,7 +72,7 @@ class Publisher:
         self.client.send(*(publish("q", body(number), PERSISTENT) for number in numbers))
         self.sent += TOGETHER
 
-    def hear(self) -> None:
+    def read_answers(self) -> None:
         """One answer, or that it is blocked, or is not any more."""
         channel, method = self.client.read_any_method()
         if channel == 0:
@@ -94,7 +94,7 @@ class Publisher:
         while not is_enough():
             self.send()
             while self.open_numbers() and not is_enough():
-                self.hear()
+                self.read_answers()
 
 
 def drain(client: Client, count: int) -> list[int]:
@@ -139,7 +139,7 @@ def test_a_publisher_is_blocked_before_a_write_fails(
         with connected(broker) as consumer:
             assert drain(consumer, len(publisher.acked)) == sorted(publisher.acked)
             while publisher.is_blocked or publisher.open_numbers():
-                publisher.hear()
+                publisher.read_answers()
         assert publisher.nacked == set()
 
 
@@ -154,10 +154,10 @@ def test_what_finds_no_room_is_nacked_and_nothing_else_is_lost_and_publishers_go
         disk.fill(5 * MIB)
         publisher.publish_until(lambda: bool(publisher.nacked))
         while publisher.open_numbers() and not publisher.is_blocked:
-            publisher.hear()
+            publisher.read_answers()
         publisher.send()
         while not publisher.is_blocked:
-            publisher.hear()
+            publisher.read_answers()
         context = context_of(broker)
         assert context.is_disk_full
         acked = set(publisher.acked)
@@ -167,12 +167,12 @@ def test_what_finds_no_room_is_nacked_and_nothing_else_is_lost_and_publishers_go
             assert acked <= set(drained)
             # What was drained has made room.
             while publisher.is_blocked or publisher.open_numbers():
-                publisher.hear()
+                publisher.read_answers()
             wait_until(lambda: not context.alarm)
         nacked = set(publisher.nacked)
         publisher.send()
         while publisher.open_numbers():
-            publisher.hear()
+            publisher.read_answers()
         assert publisher.nacked == nacked
     with start(**settings) as broker, connected(broker) as client:
         # Acknowledged is acknowledged; what was taken after the alarm is there.
@@ -223,7 +223,7 @@ def test_with_default_settings_a_killed_broker_with_a_full_disk_starts_and_is_dr
             publisher = Publisher(client)
             publisher.send()
             while publisher.open_numbers():
-                publisher.hear()
+                publisher.read_answers()
             assert publisher.nacked == set()
             served.signal(signal.SIGTERM)
             client.drop()

@@ -54,7 +54,7 @@ def test_with_drop_head_the_oldest_go_and_all_are_confirmed(client: Client, dura
     assert bodies(client, "q") == [b"7", b"8", b"9"]
 
 
-def test_of_a_message_only_the_body_counts_and_an_empty_one_nothing(client: Client) -> None:
+def test_only_bodies_count_towards_x_max_length_bytes(client: Client) -> None:
     client.declare("q", arguments=limits(length_bytes=6))
     client.publish_all("q", b"abc", b"", b"def", b"", b"g")
     assert bodies(client, "q") == [b"", b"def", b"", b"g"]

@@ -88,7 +88,7 @@ def goes_in_the_middle_of_a_publish(client: Client) -> None:
     client.send(publish("k", bytes(200_000))[:150_000])
 
 
-def says_good_bye(client: Client) -> None:
+def close_politely(client: Client) -> None:
     client.open_channel(1)
     client.close()
 
@@ -101,7 +101,7 @@ WAYS = [
     makes_a_mistake_on_each_channel,
     breaks_the_protocol,
     goes_in_the_middle_of_a_publish,
-    says_good_bye,
+    close_politely,
 ]
 
 

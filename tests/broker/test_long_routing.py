@@ -55,7 +55,7 @@ def many(prefix: str) -> bytes:
     return b"".join(publish(f"{prefix}.{n}", exchange="amq.topic") for n in range(KEY_COUNT))
 
 
-def test_who_comes_while_a_channel_routes_many_keys_is_not_behind_all_of_them(
+def test_another_client_does_not_wait_until_a_channel_has_routed_many_keys(
     sender: Client, looker: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     routed: list[str] = []
@@ -119,7 +119,7 @@ def test_a_commit_is_answered_when_all_of_it_is_routed(connect: Connect, looker:
     assert looker.counts("q") == (KEY_COUNT, 0)
 
 
-def test_a_mistake_among_them_is_told_behind_what_came_before_it(
+def test_a_mistake_among_many_keys_is_answered_behind_the_publishes_before_it(
     sender: Client, looker: Client
 ) -> None:
     sender.send(many("a"), publish("k", exchange="none"), many("b"))

@@ -78,7 +78,7 @@ class Publisher:
             )
         self.client.send(*pieces)
 
-    def take_answers(self) -> None:
+    def read_answers(self) -> None:
         """Read until both channels have looked at everything that was sent."""
         waiting = set(CHANNELS)
         for channel in CHANNELS:
@@ -175,12 +175,12 @@ def test_every_publish_is_answered_once_whatever_happens_to_its_queues(
         if what < 0.5:
             publisher.publish()
         elif what < 0.75:
-            publisher.take_answers()
+            publisher.read_answers()
         else:
             chance.choice(meddling)()
     files.release()
     while any(publisher.outstanding.values()):
-        publisher.take_answers()
+        publisher.read_answers()
     assert publisher.returned is None
     print(f"{publisher.published} published, {publisher.nacked_count} nacked")
     bodies = set()

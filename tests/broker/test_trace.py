@@ -173,7 +173,7 @@ def test_a_sampled_message_keeps_all_its_hops_and_another_has_none(
     assert len(chosen) == pytest.approx(reads * messages / one_of, abs=4 * messages)
 
 
-def test_only_the_queues_that_were_asked_for(tmp_path: Path) -> None:
+def test_a_trace_filtered_by_queue_has_only_messages_of_these_queues(tmp_path: Path) -> None:
     with traced(tmp_path, trace_queues=("this",)) as broker, client_of(broker) as client:
         for queue in ("this", "that"):
             client.declare(queue)
@@ -238,7 +238,7 @@ def test_a_disk_without_room_for_a_trace_keeps_no_broker_from_its_start(
     assert names(trace_of(tmp_path)).count("message.persisted") == 1
 
 
-def test_it_is_switched_on_changed_and_off_under_load_without_losing_anything(
+def test_the_trace_is_switched_on_changed_and_off_under_load_without_losing_messages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data_dir = ["--data-dir", str(tmp_path / "data")]

@@ -161,7 +161,7 @@ def test_what_is_taken_without_acks_is_done(
         )
 
 
-def test_outside_confirm_mode_nobody_is_told(
+def test_outside_confirm_mode_the_publisher_gets_no_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with traced(tmp_path) as broker, Client(broker.host, broker.port) as client:

@@ -24,7 +24,7 @@ def of(lines: list[Line], event: str) -> list[Line]:
     return [line for line in lines if line["event"] == event]
 
 
-def test_of_a_batch_each_message_is_told_its_own_queue_and_its_own_sync(
+def test_each_message_of_a_batch_is_explained_with_its_own_queue_and_its_own_sync(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = GatedFiles()
@@ -91,7 +91,9 @@ def test_deliveries_and_acks_say_whose_they_are(
         assert f"connection='{consumer}' channel=7 client='billing'" in delivered
 
 
-def test_who_has_a_message_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_names_the_consumer_that_has_the_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with traced(tmp_path) as broker, client_of(broker) as client:
         client.declare("queue")
         client.publish_all("queue", b"1")
@@ -183,7 +185,9 @@ def test_a_confirm_waits_recorded_until_it_can_be_sent_with_others(
     assert recorded == [[[1, 1]], [[2, 2]]]
 
 
-def test_of_two_queues_refusals_each_message_is_told_its_own_reason(tmp_path: Path) -> None:
+def test_each_message_is_explained_with_the_reason_of_the_queue_that_refused_it(
+    tmp_path: Path,
+) -> None:
     from leveret.amqp_frames.values.field_table import table_of
 
     full = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})

@@ -52,7 +52,7 @@ def message_ids(lines: list[Line]) -> Iterator[tuple[int, str]]:
             yield line["seq_no"][0][0], f"{line['boot']}-{line['batch']}-0"
 
 
-def test_of_a_trace_that_is_cut_anywhere_no_one_is_told_to_publish_again(
+def test_an_explanation_from_a_cut_trace_never_advises_to_publish_again(
     sound: list[Line], tmp_path: Path
 ) -> None:
     for end in range(2, len(sound) - 1):

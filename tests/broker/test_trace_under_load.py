@@ -96,7 +96,7 @@ class Load:
             client.close()
 
 
-def test_it_is_switched_changed_and_refused_under_load_and_nothing_is_lost(
+def test_commands_switch_change_and_refuse_the_trace_under_load_and_nothing_is_lost(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

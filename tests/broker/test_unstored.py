@@ -58,7 +58,7 @@ def unstore(broker: leveret.Broker, *queues: str) -> None:
     on_loop(broker, tell_them)
 
 
-def test_it_is_nacked_once_and_gone_whatever_the_journal_says_then(
+def test_an_unstored_message_is_nacked_once_and_removed_whatever_the_journal_answers_later(
     client: Client, broker: leveret.Broker, files: GatedFiles, syncing: Callable[..., None]
 ) -> None:
     client.declare("q", durable=True)

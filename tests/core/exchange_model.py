@@ -100,7 +100,7 @@ class Model:
             taken = [
                 each
                 for each in self.bindings
-                if each.source == name and takes(type_name, each, key, headers)
+                if each.source == name and matches(type_name, each, key, headers)
             ]
             for each in taken:
                 if each.kind == "queue":
@@ -114,7 +114,7 @@ class Model:
         return queues
 
 
-def takes(type_name: str, binding: Binding, key: str, headers: dict[str, object]) -> bool:
+def matches(type_name: str, binding: Binding, key: str, headers: dict[str, object]) -> bool:
     if type_name == "fanout":
         return True
     if type_name == "direct":

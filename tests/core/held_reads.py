@@ -46,7 +46,7 @@ def read(number: int, body_bytes: int = 1_000) -> Batch:
     return batch
 
 
-def take_in(queue: MessageQueue, batch: Batch, indexes: Indexes) -> list[Delivery]:
+def enqueue(queue: MessageQueue, batch: Batch, indexes: Indexes) -> list[Delivery]:
     """Handle a publish as the queue's actor does; returns the deliveries."""
     effects = Effects()
     queue.publish(batch, indexes, effects)

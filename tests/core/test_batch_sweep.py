@@ -12,11 +12,11 @@ from held_reads import (
     READS,
     check,
     consumer_of,
+    enqueue,
     give_back,
     kept_bytes,
     queue_of,
     read,
-    take_in,
 )
 from leveret.amqp_frames.messages.batch import TTL_NONE
 from leveret.amqp_frames.values.field_table import table_of
@@ -27,7 +27,7 @@ from leveret.core.queue.effects import Effects
 def test_a_small_share_of_each_read_does_not_keep_the_read() -> None:
     queue = queue_of()
     for number in range(READS):
-        take_in(queue, read(number), range(3, 4))
+        enqueue(queue, read(number), range(3, 4))
     check(queue, [(number, 3) for number in range(READS)])
 
 
@@ -35,7 +35,7 @@ def test_one_unacked_message_of_each_read_does_not_keep_the_read() -> None:
     queue = queue_of()
     consumer_of(queue)
     for number in range(READS):
-        [delivery] = take_in(queue, read(number), range(READ_MESSAGES))
+        [delivery] = enqueue(queue, read(number), range(READ_MESSAGES))
         give_back(queue, queue.settle, [(delivery, 0, 7), (delivery, 8, READ_MESSAGES)])
     check(queue, [(number, 7) for number in range(READS)])
 
@@ -45,7 +45,7 @@ def test_unacked_messages_here_and_there_keep_their_places_in_the_delivery() -> 
     consumer_of(queue)
     deliveries = []
     for number in range(READS):
-        [delivery] = take_in(queue, read(number), range(READ_MESSAGES))
+        [delivery] = enqueue(queue, read(number), range(READ_MESSAGES))
         parts = [(delivery, 1, 9), (delivery, 10, 11), (delivery, 12, READ_MESSAGES)]
         give_back(queue, queue.settle, parts)
         deliveries.append(delivery)
@@ -66,7 +66,7 @@ def test_one_requeued_message_of_each_read_does_not_keep_the_read() -> None:
     deliveries = [
         delivery
         for number in range(READS)
-        for delivery in take_in(queue, read(number), range(READ_MESSAGES))
+        for delivery in enqueue(queue, read(number), range(READ_MESSAGES))
     ]
     queue.consumers.remove("a", b"\1t")
     for delivery in deliveries:
@@ -80,7 +80,7 @@ def test_one_consumer_that_does_not_ack_does_not_keep_what_others_have_acked() -
     for tag in range(5):
         consumer_of(queue, tag=b"\1%d" % tag)
     for number in range(READS):
-        deliveries = take_in(queue, read(number), range(READ_MESSAGES))
+        deliveries = enqueue(queue, read(number), range(READ_MESSAGES))
         assert len(deliveries) == 5
         parts = [(each, 0, 4) for each in deliveries if each.span.indexes[0] != 8]
         give_back(queue, queue.settle, parts)
@@ -93,7 +93,7 @@ def test_what_a_consumer_without_acks_took_is_not_kept_for_one_that_does_not_ack
         consumer_of(queue, no_ack, b"\1%d" % tag)
     held = []
     for number in range(READS):
-        for each in take_in(queue, read(number), range(READ_MESSAGES)):
+        for each in enqueue(queue, read(number), range(READ_MESSAGES)):
             assert each.consumer is not None
             if not each.consumer.no_ack:
                 held += [(number, index) for index in each.span.indexes]
@@ -118,7 +118,7 @@ def test_each_priority_of_a_read_is_kept_without_the_others() -> None:
     deliveries = [
         delivery
         for number in range(READS)
-        for delivery in take_in(queue, read(number), range(READ_MESSAGES))
+        for delivery in enqueue(queue, read(number), range(READ_MESSAGES))
     ]
     assert len(deliveries) >= 3 * READS
     while deliveries:
@@ -137,7 +137,7 @@ def test_rows_that_expire_at_other_times_share_a_copy() -> None:
     for number in range(READS):
         batch = read(number)
         batch.ttls_ms = array("Q", [100 + 10 * index for index in range(READ_MESSAGES)])
-        take_in(queue, batch, array("I", [4, 9, 14]))
+        enqueue(queue, batch, array("I", [4, 9, 14]))
     check(queue, [(number, index) for number in range(READS) for index in (4, 9, 14)])
     old = [span.batch for span in queue.ready][: READS // 4 * 3]
     assert len(set(old)) == len(old) // 3
@@ -157,7 +157,7 @@ def test_what_expired_or_was_dropped_is_not_kept_with_what_was_not() -> None:
         batch.ttls_ms = array("Q", [5] * (READ_MESSAGES - 1) + [TTL_NONE])
         consumer_of(messages)
         # The last one is out with a consumer that does not ack, the others expire.
-        [*_, delivery] = take_in(messages, batch, range(READ_MESSAGES))
+        [*_, delivery] = enqueue(messages, batch, range(READ_MESSAGES))
         messages.consumers.remove("a", b"\1t")
         give_back(messages, messages.requeue, [(delivery, 0, 1)])
         messages.channel_down("a", Effects())

@@ -13,12 +13,12 @@ from held_reads import (
     WINDOW,
     check,
     consumer_of,
+    enqueue,
     give_back,
     kept_bytes,
     queue_of,
     read,
     spans,
-    take_in,
 )
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.messages.batch import Batch
@@ -34,7 +34,7 @@ def test_whole_reads_given_away_whole_are_not_even_counted() -> None:
     queue = queue_of()
     consumer_of(queue)
     for number in range(READS):
-        [delivery] = take_in(queue, read(number), range(READ_MESSAGES))
+        [delivery] = enqueue(queue, read(number), range(READ_MESSAGES))
         give_back(queue, queue.settle, [(delivery, 0, READ_MESSAGES)])
         assert (queue.sweep.arrived_bytes, queue.sweep.departed_bytes) == (0, 0)
 
@@ -42,7 +42,7 @@ def test_whole_reads_given_away_whole_are_not_even_counted() -> None:
 def test_small_reads_are_not_counted() -> None:
     queue = queue_of()
     for number in range(READS):
-        take_in(queue, read(number, body_bytes=50), range(1))
+        enqueue(queue, read(number, body_bytes=50), range(1))
         assert (queue.sweep.arrived_bytes, queue.sweep.departed_bytes) == (0, 0)
 
 
@@ -55,7 +55,7 @@ def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) ->
     consumer_of(queue)
     out: list[Delivery] = []
     for number in range(READS):
-        out += take_in(queue, read(number), range(2))
+        out += enqueue(queue, read(number), range(2))
         if len(out) > 2:
             give_back(queue, queue.settle, [(out.pop(0), 0, 2)])
 
@@ -80,14 +80,14 @@ def test_a_read_that_channels_share_is_not_copied_while_all_of_it_is_used(
     queue = queue_of()
     for _ in range(READS):
         for batch in read_of_ten_channels():
-            take_in(queue, batch, range(len(batch)))
+            enqueue(queue, batch, range(len(batch)))
 
 
-def test_of_a_read_that_channels_shared_one_channel_s_part_is_copied_when_it_is_all() -> None:
+def test_one_channel_s_part_of_a_read_is_copied_when_nothing_else_of_it_is_used() -> None:
     queue = queue_of()
     for _ in range(READS):
         first, *_others = read_of_ten_channels()
-        take_in(queue, first, range(len(first)))
+        enqueue(queue, first, range(len(first)))
     assert kept_bytes(queue) < READS * 20_000 / 2
 
 
@@ -124,7 +124,7 @@ def test_sweeps_look_at_few_rows_for_each_that_comes_in(monkeypatch: pytest.Monk
     batch = read(1)
     count = 5_000
     for _ in range(count):
-        take_in(queue, batch, range(5, 6))
+        enqueue(queue, batch, range(5, 6))
     # A row costs a sweep ROW_BYTES at most, and each brings in a read of 20 KB.
     assert 0 < looked_at <= count * len(batch.wire) // ROW_BYTES
 
@@ -140,7 +140,7 @@ def shared_out(queue_count: int) -> list[MessageQueue]:
     for number in range(READS):
         batch = read(number)
         for at, queue in enumerate(queues):
-            take_in(queue, batch, array("I", range(at, READ_MESSAGES, queue_count)))
+            enqueue(queue, batch, array("I", range(at, READ_MESSAGES, queue_count)))
     return queues
 
 

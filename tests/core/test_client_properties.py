@@ -9,7 +9,7 @@ from leveret.core.connection.peer import Peer
 from leveret.core.connection.phase import ConnectionPhase
 
 
-def test_of_a_client_s_properties_what_is_asked_for_is_kept() -> None:
+def test_the_broker_keeps_only_the_client_properties_that_it_uses() -> None:
     phase = ConnectionPhase()
     phase.start()
     handshake = Handshake(

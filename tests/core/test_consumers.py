@@ -65,7 +65,7 @@ def test_consumers_are_known_by_channel_and_tag() -> None:
     assert consumers.next() is None
 
 
-def test_who_has_no_room_is_passed_over_until_something_has_changed() -> None:
+def test_a_consumer_without_room_is_passed_over_until_its_room_changes() -> None:
     consumers = Consumers(WINDOW)
     full, blocked, shared = consumer("a", prefetch=1), consumer("b"), consumer("c")
     for each in (full, blocked, shared):

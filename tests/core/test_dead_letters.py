@@ -166,7 +166,9 @@ def test_an_original_is_settled_when_its_last_queue_has_the_dead_letter(commands
     assert letters.settled == {}
 
 
-def test_a_queue_is_heard_once_and_only_of_what_it_was_told(commands, letters) -> None:
+def test_a_queue_s_answer_counts_once_and_only_for_the_letters_that_it_got(
+    commands, letters
+) -> None:
     source = source_of(commands)
     a, b, c = target(commands, "a"), target(commands, "b"), target(commands, "c", "l")
     made = letters.publish(source, [(span_of(publish("k"), publish("k")), "rejected")], 5)

@@ -250,7 +250,7 @@ def is_taken(arguments: Table, headers: Table) -> bool:
     messages=st.lists(TABLES, min_size=1, max_size=5),
     data=st.data(),
 )
-def test_it_takes_what_a_model_takes_that_tries_every_binding(bindings, messages, data):
+def test_a_headers_exchange_routes_as_a_model_that_tries_every_binding(bindings, messages, data):
     exchange = HeadersExchange(ExchangeDefinition("x", "headers", durable=False))
     empty = object_count(exchange)
     queues = [QueueDefinition(str(number), number, durable=False) for number in range(4)]

@@ -22,7 +22,7 @@ def test_any_change_is_a_sign() -> None:
     assert looks(watch, 5) == [True, True, True, True, False]
 
 
-def test_who_is_not_listened_to_is_not_blamed() -> None:
+def test_a_client_that_the_broker_does_not_read_misses_no_heartbeat() -> None:
     watch = HeartbeatWatch()
     assert looks(watch, 3) == [True, True, True]
     assert watch.look(is_listening=False)

@@ -61,7 +61,9 @@ def test_what_reject_publish_dlx_rejects_is_dead_lettered_and_has_no_entry() -> 
 @pytest.mark.parametrize(
     ("overflow", "exchange"), [("reject-publish", "x"), ("reject-publish-dlx", None)]
 )
-def test_else_what_is_rejected_goes_nowhere(overflow: str, exchange: str | None) -> None:
+def test_messages_are_rejected_without_dead_letters_unless_overflow_and_exchange_ask_for_them(
+    overflow: str, exchange: str | None
+) -> None:
     others = {} if exchange is None else {"dead_letter_exchange": exchange}
     effects = published(3, max_length=2, overflow=overflow, **others)
     assert list(effects.rejected or ()) == [2]

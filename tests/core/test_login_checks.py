@@ -87,7 +87,7 @@ def test_an_unknown_user_costs_a_check_too_and_is_never_let_in() -> None:
     assert checks.finished(check, True) is LoginResult.UNKNOWN_USER
 
 
-def test_those_who_ask_the_same_share_one_check() -> None:
+def test_logins_with_the_same_user_and_password_share_one_check() -> None:
     checks, _ = new(waiting_max=1)
     for asker in range(1000):
         assert checks.ask(asker, f"host {asker}", "ann", "secret") is None
@@ -161,7 +161,7 @@ def test_nothing_is_checked_for_who_has_gone() -> None:
     assert start(checks).password == "guess"
 
 
-def test_who_fills_the_places_to_wait_makes_room_for_another_address() -> None:
+def test_an_address_that_fills_the_waiting_places_makes_room_for_another() -> None:
     checks, _ = new(waiting_max=3)
     for number in range(3):
         assert checks.ask(number, "there", "ann", f"guess {number}") is None

@@ -86,7 +86,7 @@ def test_transient_messages_are_confirmed_at_once() -> None:
     assert effects.confirmed == range(3)
 
 
-def test_of_a_mixed_batch_the_transient_ones_are_confirmed_and_the_others_appended() -> None:
+def test_transient_messages_of_a_mixed_batch_are_confirmed_and_persistent_ones_appended() -> None:
     effects = Effects()
     queue = queue_of()
     queue.publish(mixed([True, False, False, True, True]), range(1, 4), effects)

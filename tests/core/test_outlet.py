@@ -7,7 +7,7 @@ from leveret.core.connection.outlet import Outlet
 from leveret.core.queue.consumers import Consumer, Consumers
 
 
-def test_who_is_passed_over_is_told_once_when_half_of_it_is_free() -> None:
+def test_a_consumer_that_was_passed_over_is_informed_once_when_half_the_outlet_is_free() -> None:
     outlet = Outlet(100)
     share = outlet.share()
     assert not outlet.is_closed("first")

@@ -68,7 +68,7 @@ def test_what_is_no_array_is_refused_with_its_type(name: str, field: Field) -> N
     )
 
 
-def test_of_several_mistakes_the_first_by_rabbitmq_s_order_is_told() -> None:
+def test_the_first_of_several_mistakes_in_rabbitmq_s_order_is_reported() -> None:
     headers = {"CC": Field("long", 1), "BCC": Field("long", 1)}
     everything = Properties(expiration="abc", headers=headers, user_id="other")
     texts = []

@@ -14,7 +14,7 @@ from wire import publish
 # --- Routes
 
 
-def test_a_batch_of_one_key_is_told_whole(commands, publisher) -> None:
+def test_a_queue_gets_a_batch_of_one_key_whole(commands, publisher) -> None:
     queue = commands.declare_queue()
     batch = numbered(3)
     routed = carry_out(publisher.route(batch))
@@ -23,7 +23,7 @@ def test_a_batch_of_one_key_is_told_whole(commands, publisher) -> None:
     assert batch.number == 100
 
 
-def test_each_queue_is_told_its_indexes_in_the_order_of_the_channel(commands, publisher) -> None:
+def test_each_queue_gets_its_indexes_in_the_order_of_the_channel(commands, publisher) -> None:
     for name in "abc":
         commands.declare_queue(name)
     commands.declare_exchange("x", "topic")
@@ -37,7 +37,7 @@ def test_each_queue_is_told_its_indexes_in_the_order_of_the_channel(commands, pu
     }
 
 
-def test_a_queue_that_all_keys_lead_to_is_told_a_range(commands, publisher) -> None:
+def test_a_queue_that_all_keys_lead_to_gets_a_range(commands, publisher) -> None:
     queue = commands.declare_queue()
     commands.declare_exchange("x", "fanout")
     commands.bind("q", "x")

@@ -65,7 +65,7 @@ def test_what_was_published_before_an_error_is_published(
     assert publisher.unconfirmed.released_bytes == batch.wire_bytes
 
 
-def test_of_several_errors_the_first_counts(commands, publisher) -> None:
+def test_the_first_of_several_errors_counts(commands, publisher) -> None:
     commands.declare_queue()
     wires = [wire for wire, *_ in BAD]
     for number, (_, kind, code, text) in enumerate(BAD):

@@ -107,7 +107,7 @@ def test_divided_rows_are_of_one_priority_each_highest_first_and_in_order(
     ]
 
 
-def test_only_a_queue_that_asks_for_it_has_it() -> None:
+def test_only_a_queue_with_the_argument_has_the_part() -> None:
     for arguments, kind in (
         ({}, Ready),
         ({"x-max-priority": 0}, Ready),

@@ -38,7 +38,7 @@ def read(frames: bytes) -> list[object]:
     return found
 
 
-def test_those_that_did_not_ask_get_the_same_bytes() -> None:
+def test_clients_without_return_delivery_tag_get_the_same_bytes() -> None:
     batch = batch_of(publish("q", properties=FULL), publish("r"))
     for first_seq_no in (0, 5):
         assert encode_returned(batch, [0, 1], first_seq_no, 1, 4096, False) == encode_returns(

@@ -49,7 +49,7 @@ def test_what_all_users_keep_together_is_bounded(commands, memory):
     assert memory.used_bytes == sum(keeper.kept_bytes for keeper in keepers)
 
 
-def test_it_is_the_user_who_keeps_most_that_forgets(commands, memory):
+def test_the_user_with_most_kept_routes_forgets_them(commands, memory):
     one, other = (Routes(commands.table, may_write, memory) for _ in range(2))
     look_up(one, *range(5))
     before = one.kept_bytes

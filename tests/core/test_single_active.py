@@ -54,7 +54,7 @@ def test_the_highest_priority_is_next_and_of_equals_the_oldest() -> None:
     assert consumers.active is None
 
 
-def test_who_waits_can_go_without_a_hand_over() -> None:
+def test_a_waiting_consumer_can_leave_without_a_hand_over() -> None:
     consumers = SingleActiveConsumers(WINDOW)
     for name in ("a", "b", "c"):
         consumers.add(consumer(name))
@@ -73,7 +73,7 @@ def test_exclusive_is_refused_even_to_the_first() -> None:
     assert not consumers.is_refused(consumer("b"))
 
 
-def test_only_a_queue_that_asks_for_it_has_it() -> None:
+def test_only_a_queue_with_the_argument_has_the_part() -> None:
     for arguments, has_it in (({}, False), (False, False), (True, True)):
         queue = MessageQueue("the queue", True, WINDOW)
         table = table_of({} if arguments == {} else {"x-single-active-consumer": arguments})

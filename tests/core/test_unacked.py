@@ -32,7 +32,7 @@ def unacked() -> Unacked:
 
 
 @given(st.sets(st.integers(1, 12)), st.integers(1, 12), st.integers(1, 12))
-def test_which_tags_are_not_held_is_told_by_the_outermost(
+def test_unknown_tags_are_recognised_by_the_outermost_held_ones(
     acked: set[int], one: int, other: int
 ) -> None:
     unacked = Unacked()

@@ -85,7 +85,7 @@ def test_a_rejected_batch_is_let_go_when_the_last_of_many_queues_has_spoken(unco
     assert unconfirmed.released_bytes == batch.wire_bytes
 
 
-def test_a_queue_that_speaks_twice_is_heard_once(unconfirmed) -> None:
+def test_a_second_answer_of_a_queue_does_not_count(unconfirmed) -> None:
     # One that dies may reject what it has confirmed, or rejected, before.
     batch = numbered(4)
     unconfirmed.insert(batch, 1, {"q": range(4), "r": range(4)})

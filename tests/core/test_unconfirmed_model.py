@@ -16,7 +16,7 @@ from leveret.core.publishing.unconfirmed import Unconfirmed
 QUEUES = ("a", "b", "c")
 
 
-class Told:
+class Published:
     """One batch in the model."""
 
     def __init__(self, batch: Batch, first: int, owed: list[set[str]]) -> None:
@@ -33,7 +33,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         super().__init__()
         self.unconfirmed = Unconfirmed()
         self.next_seq_no = 1
-        self.told: list[Told] = []
+        self.published: list[Published] = []
         self.confirmed: list[int] = []
         self.rejected: list[int] = []
         self.released_bytes = 0
@@ -46,58 +46,60 @@ class UnconfirmedMachine(RuleBasedStateMachine):
     )
     def publish(self, data: st.DataObject, count: int, confirm_mode: bool, shape: str) -> None:
         queues = {"all to one": ("a",), "all to all": QUEUES, "any": QUEUES}[shape]
-        told = {}
+        by_queue = {}
         for queue in queues:
             indexes = list(range(count))
             if shape == "any":
                 indexes = sorted(data.draw(st.sets(st.sampled_from(indexes))))
             if indexes:
                 is_row = len(indexes) == count and data.draw(st.booleans())
-                told[queue] = range(count) if is_row else array("I", indexes)
+                by_queue[queue] = range(count) if is_row else array("I", indexes)
         batch = numbered(count)
         first = self.next_seq_no if confirm_mode else 0
         if confirm_mode:
             self.next_seq_no += count
-        self.unconfirmed.insert(batch, first, told)
-        owed = [{queue for queue in told if index in told[queue]} for index in range(count)]
-        self.told.append(Told(batch, first, owed))
-        self.let_go(self.told[-1])
+        self.unconfirmed.insert(batch, first, by_queue)
+        owed = [{queue for queue in by_queue if index in by_queue[queue]} for index in range(count)]
+        self.published.append(Published(batch, first, owed))
+        self.forget_if_answered(self.published[-1])
 
-    def let_go(self, told: Told) -> None:
-        if not any(told.owed):
-            self.told.remove(told)
-            self.released_bytes += told.batch.wire_bytes
+    def forget_if_answered(self, published: Published) -> None:
+        if not any(published.owed):
+            self.published.remove(published)
+            self.released_bytes += published.batch.wire_bytes
 
-    def say(self, told: Told, queue: str, indexes: list[int], rejects: bool) -> None:
+    def apply_answer(
+        self, published: Published, queue: str, indexes: list[int], rejects: bool
+    ) -> None:
         for index in indexes:
-            if queue not in told.owed[index]:
+            if queue not in published.owed[index]:
                 continue
-            told.owed[index].remove(queue)
-            if index in told.open and (rejects or not told.owed[index]):
-                told.open.remove(index)
-                (self.rejected if rejects else self.confirmed).append(told.first + index)
+            published.owed[index].remove(queue)
+            if index in published.open and (rejects or not published.owed[index]):
+                published.open.remove(index)
+                (self.rejected if rejects else self.confirmed).append(published.first + index)
 
-    @precondition(lambda self: self.told)
+    @precondition(lambda self: self.published)
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), rejects=st.booleans(), whole=st.booleans())
     def answer(self, data: st.DataObject, queue: str, rejects: bool, whole: bool) -> None:
-        told = data.draw(st.sampled_from(self.told))
-        owed = [index for index, queues in enumerate(told.owed) if queue in queues]
+        published = data.draw(st.sampled_from(self.published))
+        owed = [index for index, queues in enumerate(published.owed) if queue in queues]
         if not whole:
-            owed = sorted(data.draw(st.sets(st.integers(0, len(told.owed) - 1))))
+            owed = sorted(data.draw(st.sets(st.integers(0, len(published.owed) - 1))))
         indexes = array("I", owed)
         if rejects:
-            self.unconfirmed.reject(queue, told.batch, indexes)
+            self.unconfirmed.reject(queue, published.batch, indexes)
         else:
-            self.unconfirmed.confirm(queue, told.batch, indexes)
-        self.say(told, queue, owed, rejects)
-        self.let_go(told)
+            self.unconfirmed.confirm(queue, published.batch, indexes)
+        self.apply_answer(published, queue, owed, rejects)
+        self.forget_if_answered(published)
 
     @rule(queue=st.sampled_from(QUEUES))
     def queue_down(self, queue: str) -> None:
         self.unconfirmed.queue_down(queue)
-        for told in list(self.told):
-            self.say(told, queue, list(range(len(told.owed))), rejects=True)
-            self.let_go(told)
+        for published in list(self.published):
+            self.apply_answer(published, queue, list(range(len(published.owed))), rejects=True)
+            self.forget_if_answered(published)
 
     @invariant()
     def answers_are_the_models(self) -> None:
@@ -110,7 +112,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_open_is_the_models(self) -> None:
-        numbers = [told.first + index for told in self.told for index in told.open]
+        numbers = [each.first + index for each in self.published for index in each.open]
         assert self.unconfirmed.smallest() == min(numbers, default=0)
         assert len(self.unconfirmed) == len(numbers)
 

@@ -32,7 +32,7 @@ def test_an_address_that_has_most_gives_way_to_itself() -> None:
     assert peers.evict("many", 10) == 1
 
 
-def test_but_not_by_one_that_was_heard_of_just_now() -> None:
+def test_a_socket_that_has_just_sent_something_does_not_give_way() -> None:
     peers = waiting("few", "many", "many")
     peers.note_progress(1, 9.5)
     peers.note_progress(2, 9.6)
@@ -42,14 +42,14 @@ def test_but_not_by_one_that_was_heard_of_just_now() -> None:
     assert peers.evict("other", 10.5) in (0, 2)
 
 
-def test_one_that_was_heard_of_is_the_last_to_give_way() -> None:
+def test_the_socket_that_sent_something_last_gives_way_last() -> None:
     peers = waiting("a", "a", "a")
     peers.note_progress(0, 5)
     assert [peers.evict("b", 9) for _ in range(3)] == [1, 2, 0]
     assert peers.evict("b", 9) is None
 
 
-def test_one_that_waits_for_the_broker_gives_way_to_nobody() -> None:
+def test_a_socket_that_waits_for_the_broker_does_not_give_way() -> None:
     peers = waiting("many", "many", "few")
     peers.is_served(0)
     peers.is_served(1)
@@ -59,7 +59,7 @@ def test_one_that_waits_for_the_broker_gives_way_to_nobody() -> None:
     assert peers.evict("new", 11) == 1
 
 
-def test_one_that_its_owner_knows_to_have_said_something_is_passed_over() -> None:
+def test_a_socket_with_unread_bytes_is_passed_over() -> None:
     heard = {0}
     peers = WaitingPeers[int](SILENT_SECONDS_MIN, lambda socket: socket not in heard)
     for socket in range(3):

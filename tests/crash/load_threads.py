@@ -156,11 +156,11 @@ class Consumer(LoadThread):
     def _consume(self, client: SocketClient, count: int) -> None:
         at_once = self.random.choice([1, 5, 10])
         for _ in range(count):
-            self._take(client, wire.CONSUME_OK)
+            self._receive(client, wire.CONSUME_OK)
             if len(self._held) >= at_once:
-                self._give_back(client)
+                self._requeue(client)
 
-    def _take(self, client: SocketClient, awaited: wire.Ids) -> bool:
+    def _receive(self, client: SocketClient, awaited: wire.Ids) -> bool:
         """Take a delivery, or what is awaited: then true."""
         item = client.delivery()
         if isinstance(item, Frame):
@@ -172,7 +172,7 @@ class Consumer(LoadThread):
         self._got.append(key)
         return False
 
-    def _give_back(self, client: SocketClient) -> None:
+    def _requeue(self, client: SocketClient) -> None:
         held, choice = self._held, self.random.random()
         count = self.random.randint(1, len(held))
         if choice < 0.05:
@@ -194,11 +194,11 @@ class Consumer(LoadThread):
     def _look(self, client: SocketClient) -> None:
         acked, self._acked = self._acked, []
         client.send(wire.queue_declare(1, self._ledger.name, passive=True))
-        while not self._take(client, wire.QUEUE_DECLARE_OK):
+        while not self._receive(client, wire.QUEUE_DECLARE_OK):
             pass
         got, self._got = self._got, []
         client.send(wire.publish(2, "", MARKERS, b""))
-        while not self._take(client, wire.ACK):
+        while not self._receive(client, wire.ACK):
             pass
         self._ledger.settled.update(acked)
         self._ledger.note_delivered(got)

@@ -159,7 +159,7 @@ class Disk:
         self._named: dict[str, bool] = {}
         self.segments = 0
 
-    def take(self, call: Call) -> Iterator[bytes]:
+    def apply(self, call: Call) -> Iterator[bytes]:
         """Follow one call; data that is safe from here on."""
         if call.result < 0:
             return

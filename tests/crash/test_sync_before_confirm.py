@@ -98,7 +98,7 @@ def test_no_pipelined_publish_is_confirmed_before_its_file_and_its_name_are_sync
                 unsafe = [number for number in covered if number not in safe]
                 assert not unsafe, f"confirmed before their sync: {unsafe}"
                 answered = max(answered, tag)
-        fresh = [int(number) for data in disk.take(call) for number in MARK.findall(data)]
+        fresh = [int(number) for data in disk.apply(call) for number in MARK.findall(data)]
         commits += bool(fresh)
         safe.update(fresh)
     assert answered == count

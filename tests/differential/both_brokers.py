@@ -112,13 +112,13 @@ def clear(session: Session) -> None:
     for delete in deletes:
         for _ in range(DELETE_ATTEMPTS_MAX):
             channel.send(delete)
-            answer = channel.connection.take(1).method
+            answer = channel.connection.next_command(1).method
             if not isinstance(answer, ChannelClose):
                 break
             # An exclusive queue whose connection is only just going.
             assert answer.reply_code == LOCKED, answer
             channel.send(ChannelCloseOk(), ChannelOpen())
-            channel.connection.take(1)
+            channel.connection.next_command(1)
     sweeper.close()
 
 

@@ -45,7 +45,7 @@ def reject(channel: Channel, queue: str, *, nacks: bool = False) -> None:
     channel.send(BasicNack(tag, False, False) if nacks else BasicReject(tag, False))
 
 
-def take(channel: Channel, queue: str, count: int = 1) -> None:
+def get_all(channel: Channel, queue: str, count: int = 1) -> None:
     """Write down these messages of the queue, once they are there."""
     channel.wait_for_counts(queue, count)
     for _ in range(count):

@@ -68,7 +68,7 @@ class Channel:
                 self._answered = max(self._answered, command.method.delivery_tag)
             if isinstance(command.method, ChannelClose):
                 self.send(ChannelCloseOk(), ChannelOpen())
-                self.connection.take(self.number)
+                self.connection.next_command(self.number)
                 self._answered = 0
         return command
 
@@ -89,7 +89,7 @@ class Channel:
         acked: list[int] = []
         nacked: list[int] = []
         while open_numbers:
-            command = self.connection.take(self.number)
+            command = self.connection.next_command(self.number)
             method = command.method
             if not isinstance(method, BasicAck | BasicNack):
                 self.connection.session.record(str(self), f"instead of a confirm: {command.lines}")
@@ -117,7 +117,7 @@ class Channel:
     def counts(self, queue: str) -> tuple[int, int]:
         """Ready messages and consumers; not written down."""
         self.send(QueueDeclare(queue=queue, passive=True))
-        answer = self.connection.take(self.number).method
+        answer = self.connection.next_command(self.number).method
         assert isinstance(answer, QueueDeclareOk), answer
         return answer.message_count, answer.consumer_count
 
@@ -136,9 +136,9 @@ class Channel:
         while not returned and time.monotonic() < deadline:
             self.publish(queue, mandatory=True)
             self.send(ChannelFlow(True))
-            returned = self.connection.take(self.number).method.name == "basic.return"
+            returned = self.connection.next_command(self.number).method.name == "basic.return"
         if returned:
-            self.connection.take(self.number)
+            self.connection.next_command(self.number)
         self.connection.session.record(str(self), f"{queue} has gone: {returned}")
 
     def __str__(self) -> str:

@@ -124,22 +124,22 @@ class Connection(CommandSocket):
         capabilities: tuple[str, ...] = CAPABILITIES,
     ) -> None:
         self.send(PROTOCOL_HEADER)
-        self.take(0)
+        self.next_command(0)
         properties = table_of({"capabilities": dict.fromkeys(capabilities, True)})
         response = f"\0{user}\0{password}".encode()
         self.send(ConnectionStartOk(properties, "PLAIN", response, "en_US"))
-        tune = self.take(0).method
+        tune = self.next_command(0).method
         assert isinstance(tune, ConnectionTune), tune
         self.send(ConnectionTuneOk(channel_max, frame_max_bytes, 0))
         self.send(ConnectionOpen(virtual_host=vhost))
-        self.take(0)
+        self.next_command(0)
         self._is_open = True
 
     def channel(self, number: int) -> Channel:
         """A channel, opened; that is not written down."""
         channel = Channel(self, number)
         channel.send(ChannelOpen())
-        self.take(number)
+        self.next_command(number)
         return channel
 
     def ask(self, *data: bytes | Method) -> Method:
@@ -157,7 +157,7 @@ class Connection(CommandSocket):
             if not self._is_open:
                 raise ScriptEnded
             self.send(ConnectionClose(200, "Goodbye"))
-            while not isinstance(self.take(0, quietly=True).method, ConnectionCloseOk):
+            while not isinstance(self.next_command(0, quietly=True).method, ConnectionCloseOk):
                 pass
         except (OSError, ScriptEnded):
             pass
@@ -167,7 +167,7 @@ class Connection(CommandSocket):
 
     def read(self, channel: int = 0) -> Command:
         """The next command of a channel, written down; a connection.close goes before."""
-        command = self.take(channel)
+        command = self.next_command(channel)
         place = f"{self.name}, channel {command.channel}"
         for line in command.lines:
             self.session.record(place, line)
@@ -179,9 +179,9 @@ class Connection(CommandSocket):
     def end(self) -> None:
         """Write down all frames until the socket is closed; the script ends here."""
         while True:
-            self.take(0)
+            self.next_command(0)
 
-    def take(self, channel: int, *, quietly: bool = False) -> Command:
+    def next_command(self, channel: int, *, quietly: bool = False) -> Command:
         """The next command of a channel, or of channel 0; ScriptEnded if nothing comes."""
         for command in self._waiting:
             if command.channel == channel:

@@ -96,7 +96,7 @@ def test_every_publish(both: BothBrokers, user: str) -> None:
 def opened(session: Session, user: str, vhost: str) -> None:
     connection = session.raw_connection()
     connection.send(PROTOCOL_HEADER)
-    connection.take(0)
+    connection.next_command(0)
     properties = table_of({"capabilities": {"authentication_failure_close": True}})
     connection.ask(
         ConnectionStartOk(properties, "PLAIN", f"\0{user}\0{PASSWORD}".encode(), "en_US")

@@ -99,7 +99,7 @@ def handshake(steps: Steps) -> Script:
     def script(session: Session) -> None:
         connection = session.raw_connection()
         connection.send(PROTOCOL_HEADER)
-        connection.take(0)
+        connection.next_command(0)
         for step in steps:
             connection.ask(*step)
 
@@ -128,7 +128,7 @@ def test_the_server_s_properties(session: Session) -> None:
     """Their names and types, and in full the values by which client libraries choose."""
     connection = session.raw_connection()
     connection.send(PROTOCOL_HEADER)
-    start = connection.take(0).method
+    start = connection.next_command(0).method
     assert isinstance(start, ConnectionStart)
     for name, field in sorted(start.server_properties.items()):
         value = shown_field(field.value) if name in ("capabilities", "product") else ""
@@ -201,7 +201,7 @@ def test_what_is_sent_to_a_channel_that_the_broker_has_closed_is_ignored(session
 def test_closes_that_cross(session: Session) -> None:
     channel = session.channel()
     channel.send(BasicGet(queue="missing"), ChannelClose(200, "bye"))
-    channel.connection.take(1)
+    channel.connection.next_command(1)
     channel.read()
     session.connect().ask(ConnectionClose(200, "Goodbye"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers, Script, compared
-from dead_letter_scripts import dead_lettered, number, reject, take, text, texts
+from dead_letter_scripts import dead_lettered, get_all, number, reject, text, texts
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicNack,
@@ -32,10 +32,10 @@ def test_a_rejected_message(session: Session) -> None:
     for properties in (Properties(), everything, Properties(headers={})):
         channel.publish("q", b"body", properties, mandatory=True)
         reject(channel, "q")
-        take(channel, "dead")
+        get_all(channel, "dead")
     channel.publish("q", bytes(200_000))
     reject(channel, "q", nacks=True)
-    take(channel, "dead")
+    get_all(channel, "dead")
 
 
 @compared
@@ -48,8 +48,8 @@ def test_many_at_once(session: Session) -> None:
     for _ in range(5):
         channel.ask(BasicGet(queue="q"))
     channel.send(BasicNack(2, True, False), BasicNack(4, False, False), BasicNack(0, True, True))
-    take(channel, "dead", 3)
-    take(channel, "q", 2)
+    get_all(channel, "dead", 3)
+    get_all(channel, "q", 2)
 
 
 @compared
@@ -70,7 +70,7 @@ def test_keys(session: Session) -> None:
         channel.publish(name, b"1", Properties(headers=headers))
         reject(channel, name)
         for target in targets:
-            take(channel, target)
+            get_all(channel, target)
 
 
 @compared
@@ -81,7 +81,7 @@ def test_deaths_of_one_message(session: Session) -> None:
     channel.publish("a", b"1")
     for queue in ("a", "b", "a", "b"):
         reject(channel, queue)
-    take(channel, "a")
+    get_all(channel, "a")
 
 
 @compared
@@ -91,7 +91,7 @@ def test_deaths_in_three_queues(session: Session) -> None:
     channel.publish("a", b"1")
     for queue in ("a", "b", "c", "a"):
         reject(channel, queue)
-    take(channel, "b")
+    get_all(channel, "b")
 
 
 @compared
@@ -104,7 +104,7 @@ def test_another_reason_is_another_death(session: Session) -> None:
     )
     channel.publish("q", b"1")
     reject(channel, "q")
-    take(channel, "dead")
+    get_all(channel, "dead")
 
 
 @compared
@@ -141,7 +141,7 @@ def test_internal_and_alternate_exchanges(session: Session) -> None:
     )
     channel.publish("q", b"1")
     reject(channel, "q")
-    take(channel, "dead")
+    get_all(channel, "dead")
 
 
 @compared
@@ -184,7 +184,7 @@ def test_expired_and_refused(session: Session) -> None:
     ):
         channel.publish(queue, b"1", properties)
         channel.confirms(1)
-        take(channel, "dead")
+        get_all(channel, "dead")
 
 
 @compared
@@ -198,7 +198,7 @@ def test_a_cycle_of_time(session: Session) -> None:
     channel.publish("work", b"1")
     for _ in range(3):
         reject(channel, "work")
-    take(channel, "work")
+    get_all(channel, "work")
 
 
 @compared
@@ -216,7 +216,7 @@ def test_headers_that_a_client_made_up(session: Session) -> None:
         headers = {"x-death": made_up, "x-first-death-queue": text("made up")}
         channel.publish("q", b"1", Properties(headers=headers))
         reject(channel, "q")
-        take(channel, "dead")
+        get_all(channel, "dead")
 
 
 def entry(queue: str, reason: str, **more: Field) -> Field:
@@ -257,7 +257,7 @@ def made_up(entries: list[Field]) -> Script:
         channel.ask(dead_lettered("q", key="dead"), QueueDeclare(queue="dead"))
         channel.publish("q", b"1", Properties(headers={"x-death": Field("array", entries)}))
         reject(channel, "q")
-        take(channel, "dead")
+        get_all(channel, "dead")
 
     return script
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from both_brokers import compared
-from dead_letter_scripts import dead_lettered, number, quorum, take, text
+from dead_letter_scripts import dead_lettered, get_all, number, quorum, text
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -35,7 +35,7 @@ def test_delivery_counts_and_the_limit_of_a_quorum_queue(session: Session) -> No
         got = channel.ask(BasicGet(queue="q"))
         assert isinstance(got, BasicGetOk)
         channel.send(BasicNack(got.delivery_tag, False, True))
-    take(channel, "dead")
+    get_all(channel, "dead")
     channel.publish("q", b"2")
     channel.wait_for_counts("q", 1)
     channel.ask(BasicGet(queue="q"))

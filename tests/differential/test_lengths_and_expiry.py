@@ -103,7 +103,7 @@ def test_one_publish_alone_that_is_refused(session: Session) -> None:
 
 
 @compared
-def test_only_what_is_ready_counts(session: Session) -> None:
+def test_only_ready_messages_count_towards_the_limit(session: Session) -> None:
     channel = filled(session, queue(x_max_length=number(2)), b"1", b"2")
     get = BasicGet(queue="q")
     channel.ask(get, get)

@@ -167,7 +167,7 @@ def test_bodies_of_all_sizes_come_in_frames_of_the_size_agreed_on(session: Sessi
     for size in (0, 1, 4087, 4088, 4089, 8176, 131_064, 131_065, 300_000):
         for reader in (channel, small):
             channel.publish("q", b"b" * size)
-            channel.connection.take(1)
+            channel.connection.next_command(1)
             reader.ask(BasicGet(queue="q", no_ack=True))
 
 

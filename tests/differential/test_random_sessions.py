@@ -184,7 +184,7 @@ class Author:
         return BasicRecover(True)
 
 
-def take(channel: Channel, step: Method | bytes) -> None:
+def carry_out(channel: Channel, step: Method | bytes) -> None:
     """Send it, and write down all that comes of it."""
     if isinstance(step, bytes):
         channel.ask(ConfirmSelect())
@@ -197,7 +197,7 @@ def take(channel: Channel, step: Method | bytes) -> None:
         channel.ask(step)
 
 
-def take_transacted(channel: Channel, step: Method | bytes) -> None:
+def carry_out_transacted(channel: Channel, step: Method | bytes) -> None:
     """Send it in a transaction, and write down all that comes of it."""
     channel.ask(TxSelect())
     channel.send(step)
@@ -219,7 +219,7 @@ def compare_session(
         channel = session.channel()
         for number, step in enumerate(steps):
             session.record(f"step {number}", repr(step))
-            take(channel, step)
+            carry_out(channel, step)
 
     theirs, ours = both.transcripts(script)
     # The row "a nack alone" of docs/COMPATIBILITY.md.
@@ -230,18 +230,18 @@ def compare_session(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_session_is_answered_alike(both: BothBrokers, seed: int) -> None:
     print(f"seed {seed}")
-    compare_session(both, Author(seed).steps(), take)
+    compare_session(both, Author(seed).steps(), carry_out)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_session_with_transactions_is_answered_alike(both: BothBrokers, seed: int) -> None:
     print(f"seed {seed}")
-    compare_session(both, Author(seed).transacted(), take_transacted)
+    compare_session(both, Author(seed).transacted(), carry_out_transacted)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 def test_many_random_sessions_are_answered_alike(both: BothBrokers, seed: int) -> None:
     print(f"seed {seed}")
-    compare_session(both, Author(seed).steps(), take)
-    compare_session(both, Author(seed).transacted(), take_transacted)
+    compare_session(both, Author(seed).steps(), carry_out)
+    compare_session(both, Author(seed).transacted(), carry_out_transacted)

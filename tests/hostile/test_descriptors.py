@@ -41,7 +41,7 @@ def is_served(served: Served) -> bool:
 
 
 @pytest.mark.parametrize("listener", ["AMQP", "TLS", "HTTP"])
-def test_who_only_connects_leaves_the_journal_its_file_descriptors(
+def test_clients_that_only_connect_leave_the_journal_its_file_descriptors(
     tmp_path: Path, listener: str
 ) -> None:
     settings = Certificates(tmp_path).settings() | {

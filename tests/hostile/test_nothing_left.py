@@ -44,7 +44,7 @@ def broken(port: int, data: bytes) -> None:
         client.abandon()
 
 
-def gone(port: int, data: bytes) -> None:
+def send_and_leave(port: int, data: bytes) -> None:
     """A client that says something and goes."""
     client = SocketClient(port, opens=False)
     with suppress(EndedError):
@@ -62,8 +62,9 @@ def test_no_actor_of_a_misbehaving_client_is_left(seed: int, tmp_path: Path) -> 
         clients: list[Callable[[], None]] = [
             lambda data=data: broken(broker.port, data) for data, _, _ in BROKEN.values()
         ]
-        clients += [lambda: gone(broker.port, CONSUME)] * 50
-        clients += [lambda: gone(broker.port, mutated(chance, 2)[len(wire.handshake()) :])] * 200
+        clients += [lambda: send_and_leave(broker.port, CONSUME)] * 50
+        behind_login = len(wire.handshake())
+        clients += [lambda: send_and_leave(broker.port, mutated(chance, 2)[behind_login:])] * 200
         chance.shuffle(clients)
         for client in clients:
             client()

@@ -19,7 +19,7 @@ def numbers(pairs: object) -> set[int]:
 
 
 @given(PAIRS, PAIRS, PAIRS)
-def test_it_is_a_set_of_numbers(
+def test_spans_are_a_set_of_numbers(
     one: list[tuple[int, int]], other: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
     spans = Spans(one)

@@ -115,7 +115,9 @@ def test_its_figures_are_those_of_every_message_by_itself(seed: int, tmp_path: P
     assert figures_of([path]) == figures_by_hand(lines)
 
 
-def test_it_reads_plain_and_compressed_files_and_counts_what_is_no_event(tmp_path: Path) -> None:
+def test_the_engine_reads_plain_and_compressed_files_and_counts_lines_that_are_no_events(
+    tmp_path: Path,
+) -> None:
     lines = MadeUpTrace(7).lines
     data = [json.dumps(line).encode() + b"\n" for line in lines]
     third = len(data) // 3

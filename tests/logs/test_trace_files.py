@@ -147,7 +147,7 @@ def test_a_file_behind_the_first_says_what_is_traced_and_what_was_lost_before(
     assert trace.loss.count > 0
 
 
-def test_who_looks_for_a_trace_that_was_never_begun_is_told_how_to_begin_one(
+def test_commands_on_a_directory_without_a_trace_say_how_to_start_one(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(TraceFilesError) as missing:

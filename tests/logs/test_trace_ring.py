@@ -26,7 +26,7 @@ def line(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_gives_back_what_was_appended_in_whole_lines_whatever_its_end_cuts(
+def test_the_ring_returns_appended_events_in_whole_lines_also_across_its_end(
     seed: int, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
@@ -178,7 +178,7 @@ def damaged_ring(directory: Path, at: int, data: bytes) -> None:
         ring.write(data)
 
 
-def test_of_a_damaged_ring_the_events_that_are_whole_are_kept_and_the_rest_is_counted(
+def test_salvage_keeps_the_whole_events_of_a_damaged_ring_and_counts_the_rest(
     killed: Callable[..., Path],
 ) -> None:
     lines = [line(number) for number in range(1, 6)]

@@ -95,7 +95,7 @@ def test_what_a_broker_must_not_do_is_a_fault(lines: list[Line], said: str) -> N
     assert fault == f"2026-01-02T03:04:05.678901+00:00 boot boot: {said}"
 
 
-def test_of_several_publishes_the_one_that_was_confirmed_too_early_is_named() -> None:
+def test_check_names_the_publish_that_was_confirmed_too_early() -> None:
     lines = [STARTED, assembled(1, 11, 14), routed(1, "queue", last=3)]
     enqueued = of_queue("message.enqueued", 1, last=3)
     some = of_queue("confirm.queued", 1) | {"messages": [[0, 1], [3, 3]]}

@@ -70,7 +70,7 @@ def test_behind_a_loss_what_comes_anew_is_judged_and_what_came_before_is_not() -
     assert any("7 events were lost" in note for note in check.notes())
 
 
-def test_of_an_earlier_form_nothing_behind_a_loss_is_judged() -> None:
+def test_check_judges_nothing_behind_a_loss_in_a_trace_of_an_earlier_form() -> None:
     first_form = {name: value for name, value in STARTED.items() if name != "format"}
     lost = line("trace.lost", dropped=1)
     lines = [assembled(5, 1, 1), WAITS, of_queue("confirm.queued", 5), assembled(6, 1, 1)]

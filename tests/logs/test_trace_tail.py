@@ -43,7 +43,9 @@ def test_a_folder_that_is_made_later_is_read_from_its_first_line(tmp_path: Path)
     tail.close()
 
 
-def test_it_goes_over_rotations_and_restarts_and_a_torn_line_stays_out(tmp_path: Path) -> None:
+def test_following_goes_over_rotations_and_restarts_and_leaves_out_a_torn_line(
+    tmp_path: Path,
+) -> None:
     first, second, third, fourth = (tmp_path / f"trace-{each}.jsonl" for each in "1234")
     first.write_text("old\n")
     tail = TraceTail(tmp_path)

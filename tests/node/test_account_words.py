@@ -90,7 +90,7 @@ def test_a_change_is_told_by_what_it_has_changed(
         ("user tags", {"user": "guest", "tags": []}, TWO, ""),
     ],
 )
-def test_only_what_is_hard_to_live_with_is_asked_about(
+def test_only_changes_that_are_hard_to_undo_ask_first(
     request_name: str, given: dict[str, object], before: Before, words: str
 ) -> None:
     said = warning(request_name, given, before)

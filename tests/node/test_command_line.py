@@ -94,7 +94,9 @@ def test_a_bad_setting_is_said_in_one_line_and_exits_with_2(
     assert said.count("\n") == 1
 
 
-def test_it_says_where_it_listens_and_ends_with_0_on_sigterm_and_sigint(tmp_path: Path) -> None:
+def test_serve_prints_where_it_listens_and_ends_with_0_on_sigterm_and_sigint(
+    tmp_path: Path,
+) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         process = serve("--port", "0", "--data-dir", "data", cwd=tmp_path)
         socket.create_connection(("127.0.0.1", port_of(process)), timeout=TIMEOUT_SECONDS).close()
@@ -112,7 +114,7 @@ def test_the_listening_line_comes_at_every_log_level(tmp_path: Path) -> None:
     assert errors == ""
 
 
-def test_it_runs_and_ends_without_any_standard_stream(tmp_path: Path) -> None:
+def test_serve_runs_and_ends_without_any_standard_stream(tmp_path: Path) -> None:
     """As a job that a shell leaves behind; libuv aborted at the first socket with such a number."""
     arguments = f"{sys.executable} -m leveret serve --port 0 --data-dir data <&- >&- 2>&-"
     process = subprocess.Popen(["/bin/sh", "-c", f"exec {arguments}"], cwd=tmp_path, env=CLEAN)

@@ -178,7 +178,7 @@ def test_a_trace_that_cannot_be_written_is_said_and_harms_nobody(
 # --- Health
 
 
-def test_it_is_not_ready_while_there_is_an_alarm(broker: leveret.Broker) -> None:
+def test_the_broker_is_not_ready_while_there_is_an_alarm(broker: leveret.Broker) -> None:
     assert asked(broker, path=READY)[:2] == (200, {"status": "ok"})
     context_of(broker).alarm = "low on disk"
     alarmed = {"status": "failed", "reason": "alarm: low on disk"}
@@ -199,7 +199,7 @@ class TestTime:
     def clock(self, broker: leveret.Broker) -> HeldClock:
         return HeldClock(broker)
 
-    def test_it_is_not_ready_while_the_journal_hangs_in_a_sync(
+    def test_the_broker_is_not_ready_while_the_journal_hangs_in_a_sync(
         self,
         broker: leveret.Broker,
         client: Client,
@@ -245,7 +245,7 @@ class TestTime:
         clock.advance(0.001)
         assert read_all(slow).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
-    def test_who_never_closes_is_closed(
+    def test_a_client_that_never_closes_is_closed_by_the_broker(
         self,
         broker: leveret.Broker,
         clock: HeldClock,

@@ -193,7 +193,7 @@ def test_status_names_its_address(broker: leveret.Broker) -> None:
     assert status["http_address"] == f"127.0.0.1:{port(broker)}"
 
 
-def test_it_is_closed_when_the_broker_stops(tmp_path: Path) -> None:
+def test_the_http_listener_closes_when_the_broker_stops(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"data_dir": tmp_path, "port": 0, "log_level": "error"}
     with leveret.Broker(http_listener="on", http_port=0, **settings) as broker:
         address = "127.0.0.1", port(broker)

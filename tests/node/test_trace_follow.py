@@ -81,7 +81,9 @@ def work(client: Client) -> None:
     client.expect(1, BasicAck(3))
 
 
-def test_it_shows_what_a_broker_writes_over_rotations_and_ends_on_ctrl_c(tmp_path: Path) -> None:
+def test_follow_shows_what_a_broker_writes_over_rotations_and_ends_on_ctrl_c(
+    tmp_path: Path,
+) -> None:
     with (
         traced(tmp_path, trace_file_bytes_max=4_096) as broker,
         client_of(broker) as client,
@@ -99,7 +101,7 @@ def test_it_shows_what_a_broker_writes_over_rotations_and_ends_on_ctrl_c(tmp_pat
     assert sum(line["event"] == "journal.synced" for line in seen) >= 5
 
 
-def test_it_ends_without_a_word_when_nobody_reads_any_more(tmp_path: Path) -> None:
+def test_follow_ends_silently_when_its_output_is_closed(tmp_path: Path) -> None:
     with traced(tmp_path), following(tmp_path) as process:
         read_until(process, "trace.started")
         assert process.stdout is not None
@@ -208,7 +210,7 @@ def test_on_a_terminal_lines_are_for_people(worked: Path) -> None:
     assert "{" not in text.decode()
 
 
-def test_who_waits_for_a_trace_that_is_not_there_is_told_so(tmp_path: Path) -> None:
+def test_follow_says_that_there_is_no_trace_yet_and_waits_for_it(tmp_path: Path) -> None:
     with following(tmp_path) as process:
         assert process.stderr is not None
         assert (

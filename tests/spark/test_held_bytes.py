@@ -130,7 +130,7 @@ def test_windows_hold_what_they_are_meant_to(large_share: float) -> None:
     assert sum(sums) / len(sums) > 0.3
 
 
-def test_of_messages_larger_than_all_room_one_fits() -> None:
+def test_one_message_larger_than_all_room_fits() -> None:
     sizes = MessageSizes()
     sizes.add(1 << 30)
     assert sizes.fitting(1) == 1

@@ -17,7 +17,7 @@ def test_the_memory_asked_for_is_the_driver_s() -> None:
     assert settings_of("local[2]", "3g")["spark.driver.memory"] == "3g"
 
 
-def test_of_sparks_text_the_line_is_told_that_says_what_is_wrong() -> None:
+def test_of_spark_s_error_text_only_the_line_with_the_cause_is_printed() -> None:
     called = "An error occurred while calling o146.collectToPython."
     assert describe_failure(f"{called}\n: java.io.EOFException: Unexpected end\n\tat x") == (
         "java.io.EOFException: Unexpected end"

@@ -84,7 +84,7 @@ def test_returned_rows_are_counted_and_named_as_asked(
         assert line["samples"] == [SAMPLE._asdict()] * 2
 
 
-def test_of_a_batch_that_failed_the_known_partitions_are_counted(
+def test_the_log_of_a_failed_batch_counts_its_known_partitions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     batch().abort([report(0), None])

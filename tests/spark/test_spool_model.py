@@ -52,7 +52,7 @@ class ModelConsumers:
         self.warn = lambda *_args, **_known: None
         self.check = lambda: None
         self.wait_for = lambda _enough, _seconds: None
-        self.ack = query.take_ack
+        self.ack = query.ack
 
 
 class ModelReader(SpooledReader):
@@ -100,7 +100,7 @@ class SpooledQuery(RuleBasedStateMachine):
     def requeue(self, channel: Channel) -> None:
         self.ready[channel[0]][:0] = self.unacked.pop(channel).values()
 
-    def take_ack(self, tags: dict[Channel, int]) -> None:
+    def ack(self, tags: dict[Channel, int]) -> None:
         fate, self.ack_fate = self.ack_fate, "taken"
         acked = [
             (channel, tag, number)

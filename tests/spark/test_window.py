@@ -48,7 +48,7 @@ def test_an_ack_of_zero_and_multiple_is_of_all() -> None:
     assert (len(window), window.tally.confirmed) == (0, 2)
 
 
-def test_of_a_row_that_is_confirmed_in_the_end_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_a_confirmed_row() -> None:
     window = sent(Policy(), publish(0), publish(1))
     window.nacked(2, multiple=True, now=0.0)
     assert len(window.dequeue(10.0)) == 2

@@ -93,7 +93,7 @@ def test_all_segments_up_to_the_newest_that_is_missing_are_reported() -> None:
         assert sum(line.entries or 0 for line in report) == 3 - is_whole
 
 
-def test_of_segments_between_that_nobody_can_count_it_is_said() -> None:
+def test_missing_segments_whose_entries_cannot_be_counted_are_reported() -> None:
     files, _ = in_three_segments()
     for number in (1, 2, 3):
         files.remove(segment_path(DIRECTORY, number))

@@ -206,7 +206,7 @@ def test_a_damaged_segment_that_nothing_needs_is_kept_under_another_name() -> No
     assert started_twice(files) == ({}, [])
 
 
-def test_so_many_damaged_segments_are_kept_and_the_oldest_go() -> None:
+def test_only_the_newest_damaged_segments_are_kept() -> None:
     files = CrashingFiles()
     for number in range(1, 21):
         files.close(files.create(segment_path(DIRECTORY, 1000 + number) + ".damaged"))

@@ -39,7 +39,7 @@ def allocated_bytes(directory: Path) -> int:
     return (directory / "reserve").stat().st_blocks * 512
 
 
-def test_it_takes_up_room_and_gives_it_back_step_by_step(disk: Disk, tmp_path: Path) -> None:
+def test_the_reserve_takes_up_room_and_releases_it_step_by_step(disk: Disk, tmp_path: Path) -> None:
     reserve = Reserve(disk, str(tmp_path), BYTES_MAX)
     assert not reserve.is_whole
     reserve.refill(disk.room, 0)
@@ -71,7 +71,7 @@ def test_each_purpose_leaves_its_part_to_those_that_matter_more(disk: Disk, tmp_
 @pytest.mark.parametrize(
     ("free_steps", "steps"), [(0, 0), (11, 0), (12, 1), (13, 2), (18, 7), (19, 8), (40, 8)]
 )
-def test_it_grows_only_into_room_above_what_the_alarm_wants(
+def test_the_reserve_grows_only_into_room_above_the_alarm_s_limit(
     free_steps: int, steps: int, tmp_path: Path
 ) -> None:
     disk = Disk(free_steps * STEP_BYTES)

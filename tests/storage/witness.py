@@ -92,13 +92,13 @@ class Evidence:
         # Positions that commit records and `synced` name.
         self.synced = [(0, 0)]
         for seen in self.seen:
-            self._take(seen)
+            self._apply(seen)
         self.slots = slots_of(journal / "synced", directory_id)
         for segment, end, _, _, change in self.slots:
             self.synced.append((segment, end))
             self.catalog_change = max(self.catalog_change, change)
 
-    def _take(self, seen: Seen) -> None:
+    def _apply(self, seen: Seen) -> None:
         covered = seen.covered
         if seen.kind == 1:
             entries, change = unpack_from("<QQ", covered, 65)
