@@ -72,12 +72,14 @@ class NodeContext:
     stranded_letters_bytes_max: int
     handshake_timeout_seconds: float
     close_timeout_seconds: float
+    silent_close_delay_seconds: float
     # Connections that are closed and whose clients have not closed their sockets yet.
     draining: Draining[Ref]
     # Readers whose vhost is not open yet, and which of them gives way to a new one.
     unopened: WaitingPeers[Ref]
     unopened_connections_max: int
     connections_max: int
+    sockets_above_connections_max: int
     file_descriptors_kept: int
     consumers_per_channel_max: int
     # An actor that the node cannot do without has failed.

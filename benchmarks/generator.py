@@ -44,7 +44,9 @@ def blocks_of(scenario: Scenario, queues: list[str]) -> list[bytes]:
 def pool_of(scenario: Scenario, queues: list[str]) -> list[bytes]:
     """Encode messages that differ, with the scenario's routing keys in turn."""
     [delivery_mode] = scenario.delivery_modes
-    return pool(queues or [NO_QUEUE], delivery_mode, scenario.mandatory)
+    return pool(
+        queues or [NO_QUEUE], delivery_mode, scenario.mandatory, count=scenario.pool_messages
+    )
 
 
 def block_of(scenario: Scenario, queues: list[str]) -> bytes:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .messages import POOL_MESSAGES
+
 WINDOW = 2000
 PREFETCH = 2000
 ACK_EVERY = 100
@@ -32,6 +34,7 @@ class Scenario:
     name: str
     title: str
     different: bool = False  # messages as in messages.py; else a block of messages that are alike
+    pool_messages: int = POOL_MESSAGES  # so many messages that differ are sent in turn
     publishers: int = 0  # so many connections, each with `window` unconfirmed
     workers: int = 0  # so many connections that consume, each with `prefetch`
     prefetch: int = PREFETCH

@@ -64,6 +64,8 @@ class Configuration:
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4
+    control_connections_max: int = 32
+    control_idle_timeout_ms: int = 60_000
 
     # Without a certificate there is no TLS listener.
     tls_port: int = 5671  # 0 takes a free one
@@ -84,17 +86,20 @@ class Configuration:
     channel_max: int = 2047
     heartbeat_seconds: int = 60
     handshake_timeout_ms: int = 10_000
+    silent_close_delay_ms: int = 3000
     close_timeout_ms: int = 10_000
     drain_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
     stop_clients_timeout_ms: int = 5_000
 
     connections_max: int = 0
+    sockets_above_connections_max: int = 100
     draining_sockets_max: int = 1000
     unopened_connections_max: int = 4096
     consumers_per_channel_max: int = 0
     message_size_max_bytes: int = 128 * MIB
     topic_costly_words_max: int = TOPIC_COSTLY_WORDS_MAX
+    routing_round_ms_max: int = 5
     file_descriptors_min: int = 1024
     file_descriptors_kept: int = 256
 
@@ -161,22 +166,27 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "http_request_timeout_ms": (1, 3_600_000),
     "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),
+    "control_connections_max": (1, 65_535),
+    "control_idle_timeout_ms": (1, 3_600_000),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.
     "frame_max_bytes": (4096, 2**32 - 1),
     "channel_max": (1, 65_535),
     "heartbeat_seconds": (0, 65_535),
     "handshake_timeout_ms": (1, 3_600_000),
+    "silent_close_delay_ms": (1, 3_600_000),
     "close_timeout_ms": (1, 3_600_000),
     "drain_timeout_ms": (1, 3_600_000),
     "stop_timeout_ms": (1, 3_600_000),
     "stop_clients_timeout_ms": (0, 3_600_000),
     "connections_max": (0, 2**31 - 1),
+    "sockets_above_connections_max": (0, 2**31 - 1),
     "unopened_connections_max": (1, 2**31 - 1),
     "draining_sockets_max": (1, 2**31 - 1),
     "consumers_per_channel_max": (0, 2**31 - 1),
     # RabbitMQ's own ceiling.
     "message_size_max_bytes": (1, 512 * MIB),
     "topic_costly_words_max": (1000, 2**31 - 1),
+    "routing_round_ms_max": (0, 1000),
     "file_descriptors_min": (64, 2**31 - 1),
     "file_descriptors_kept": (0, 2**31 - 1),
     "unfinished_publishes_bytes_max": (0, 2**40),

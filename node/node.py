@@ -174,7 +174,9 @@ class Node:
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         about = {"http_address": self.http.address}
-        self._control_socket = await open_control(context, directory.path, listening, about)
+        self._control_socket = await open_control(
+            context, configuration, directory.path, listening, about
+        )
         await self.http.open()
 
     def _stores(self, directory: DataDirectory, files: Files) -> Stores:
@@ -225,16 +227,18 @@ class Node:
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
             close_timeout_seconds=configuration.close_timeout_ms / 1000,
+            silent_close_delay_seconds=configuration.silent_close_delay_ms / 1000,
             unopened=WaitingPeers(SILENT_SECONDS_MIN),
             unopened_connections_max=configuration.unopened_connections_max,
             draining=Draining(configuration.draining_sockets_max, configuration.drain_timeout_ms),
             connections_max=configuration.connections_max,
+            sockets_above_connections_max=configuration.sockets_above_connections_max,
             file_descriptors_kept=configuration.file_descriptors_kept,
             consumers_per_channel_max=configuration.consumers_per_channel_max,
             on_fatal=self._on_fatal,
             reply_consumers=ReplyConsumers(),
             vhost_users=VhostUsers(accounts, configuration.routes_kept_bytes_max),
-            routing_turns=RoutingTurns(runtime),
+            routing_turns=RoutingTurns(runtime, configuration.routing_round_ms_max / 1000),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             dead_letters=nobody,

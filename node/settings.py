@@ -23,6 +23,8 @@ class Settings(TypedDict, total=False):
     http_request_timeout_ms: int
     http_connections_max: int
     http_loopback_connections_kept: int
+    control_connections_max: int
+    control_idle_timeout_ms: int
     tls_port: int
     tls_certificate: str
     tls_key: str
@@ -39,16 +41,19 @@ class Settings(TypedDict, total=False):
     channel_max: int
     heartbeat_seconds: int
     handshake_timeout_ms: int
+    silent_close_delay_ms: int
     close_timeout_ms: int
     drain_timeout_ms: int
     stop_timeout_ms: int
     stop_clients_timeout_ms: int
     connections_max: int
+    sockets_above_connections_max: int
     draining_sockets_max: int
     unopened_connections_max: int
     consumers_per_channel_max: int
     message_size_max_bytes: int
     topic_costly_words_max: int
+    routing_round_ms_max: int
     file_descriptors_min: int
     file_descriptors_kept: int
     unfinished_publishes_bytes_max: int

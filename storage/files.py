@@ -53,9 +53,9 @@ def checked_file(status: os.stat_result, path: str) -> os.stat_result:
     return status
 
 
-def opened(path: str, flags: int, mode: int = 0o777) -> int:
-    """os.open, close-on-exec, with patience: OSError EMFILE or ENFILE after WAIT_SECONDS_MAX."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
+def opened(path: str, flags: int, mode: int = 0o777, seconds_max: float = WAIT_SECONDS_MAX) -> int:
+    """os.open, close-on-exec, with patience: OSError EMFILE or ENFILE after `seconds_max`."""
+    deadline = time.monotonic() + seconds_max
     while True:
         try:
             return os.open(path, flags | os.O_CLOEXEC, mode)
@@ -228,9 +228,13 @@ class Files(Protocol):
 
 
 class OperatingSystemFiles:
-    """`Files` on the machine's own disk."""
+    """`Files` on the machine's own disk.
 
-    def __init__(self) -> None:
+    Where there is no file descriptor it waits for one, `descriptor_seconds_max` at most.
+    """
+
+    def __init__(self, descriptor_seconds_max: float = WAIT_SECONDS_MAX) -> None:
+        self._descriptor_seconds_max = descriptor_seconds_max
         self._direct = DirectWrites()
         self._locks: set[int] = set()
         self._paths: dict[int, str] = {}
@@ -258,7 +262,7 @@ class OperatingSystemFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         while True:
             try:
-                handle = opened(path, flags, 0o600)
+                handle = self._descriptor(path, flags, 0o600)
                 break
             except OSError as error:
                 if not self._has_made_room(error):
@@ -315,7 +319,10 @@ class OperatingSystemFiles:
 
     def sync_directory(self, directory: str) -> None:
         """Fsync of the directory."""
-        with _naming(directory), _open(directory, os.O_RDONLY | os.O_DIRECTORY) as handle:
+        with (
+            _naming(directory),
+            self._opened_file(directory, os.O_RDONLY | os.O_DIRECTORY) as handle,
+        ):
             os.fsync(handle)
 
     def size(self, path: str) -> int:
@@ -325,7 +332,7 @@ class OperatingSystemFiles:
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Read, again and again until the length or the end is reached."""
         # To open a pipe would wait for a writer.
-        with _naming(path), _open(path, os.O_RDONLY | os.O_NONBLOCK) as handle:
+        with _naming(path), self._opened_file(path, os.O_RDONLY | os.O_NONBLOCK) as handle:
             checked_file(os.fstat(handle), path)
             first = os.pread(handle, length, offset)
             if len(first) in (0, length):
@@ -338,14 +345,14 @@ class OperatingSystemFiles:
 
     def truncate(self, path: str, length: int) -> None:
         """Cut if there is something to cut, and fsync in any case."""
-        with _naming(path), _open(path, os.O_RDWR) as handle:
+        with _naming(path), self._opened_file(path, os.O_RDWR) as handle:
             if os.fstat(handle).st_size != length:
                 os.ftruncate(handle, length)
             os.fsync(handle)
 
     def allocate(self, path: str, length: int) -> None:
         """By posix_fallocate; where there is none, by writing what no file system can compress."""
-        with _naming(path), _open(path, os.O_RDWR | os.O_CREAT, 0o600) as handle:
+        with _naming(path), self._opened_file(path, os.O_RDWR | os.O_CREAT, 0o600) as handle:
             try:
                 os.posix_fallocate(handle, 0, length)
             except (AttributeError, OSError) as error:
@@ -376,7 +383,7 @@ class OperatingSystemFiles:
 
     def lock(self, path: str) -> int:
         """An exclusive flock, which the kernel takes back when the process dies."""
-        handle = opened(path, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = self._descriptor(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -384,6 +391,17 @@ class OperatingSystemFiles:
             raise FileLockedError(path) from error
         self._locks.add(handle)
         return handle
+
+    def _descriptor(self, path: str, flags: int, mode: int = 0o777) -> int:
+        return opened(path, flags, mode, self._descriptor_seconds_max)
+
+    @contextmanager
+    def _opened_file(self, path: str, flags: int, mode: int = 0o777) -> Iterator[int]:
+        handle = self._descriptor(path, flags, mode)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
 
 
 @contextmanager
@@ -394,15 +412,6 @@ def _naming(path: str) -> Iterator[None]:
     except OSError as error:
         error.filename = path
         raise
-
-
-@contextmanager
-def _open(path: str, flags: int, mode: int = 0o777) -> Iterator[int]:
-    handle = opened(path, flags, mode)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def create_file(files: Files, path: str) -> int:

@@ -23,9 +23,6 @@ from ..runtime.runtime import LoopActor, tell
 from .end import drop_soon
 from .reader import Reader
 
-# With connections_max, so many more sockets may exist while they are being opened, or are told that
-# they are too many. The listener drops any further socket without a word.
-UNOPENED_MAX = 100
 GONE = "it had gone again before it was accepted"
 # What one read of a socket takes at most. Every read costs a turn of five actors, whatever it
 # brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
@@ -75,7 +72,7 @@ class Listener(LoopActor):
 
     def _reached_limit(self, transport: asyncio.Transport) -> str:
         limit = self._context.connections_max
-        if limit and len(self._readers) >= limit + UNOPENED_MAX:
+        if limit and len(self._readers) >= limit + self._context.sockets_above_connections_max:
             return "connections_max"
         if has_one_of_the_last(transport, self._context.file_descriptors_kept):
             return REFUSAL

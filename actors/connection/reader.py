@@ -196,10 +196,6 @@ def _ids(event: Event) -> tuple[int, int]:
     return PUBLISH
 
 
-# RabbitMQ's SILENT_CLOSE_DELAY, for a client that was refused without a word.
-SILENT_CLOSE_SECONDS = 3.0
-
-
 class Reader(LoopActor):
     """Owns one connection from its first byte to its last."""
 
@@ -391,7 +387,7 @@ class Reader(LoopActor):
             self._write_close(0, ConnectionClose, error)
         # Behind a frame that has no end there is no close-ok to be found.
         no_answer = is_silent or self._decoder.lost_sync
-        self._drain(SILENT_CLOSE_SECONDS if no_answer else None)
+        self._drain(self._context.silent_close_delay_seconds if no_answer else None)
 
     def _client_closed(self) -> None:
         """Answer the client's connection.close, now that its exclusive queues are gone."""

@@ -22,9 +22,14 @@ from .reports import REPORTS, Reporter
 from .trace_requests import TRACE_REQUESTS
 
 REQUEST_BYTES_MAX: Final = 65_536
-CONNECTIONS_MAX: Final = 32
-# A connection that asks nothing for so long is closed.
-IDLE_SECONDS_MAX: Final = 60.0
+
+
+class ControlLimits(NamedTuple):
+    """Settings of the control socket."""
+
+    connections_max: int
+    # A connection that asks nothing for so long is closed.
+    idle_timeout_seconds: float
 
 
 class Asked(NamedTuple):
@@ -37,8 +42,11 @@ class Asked(NamedTuple):
 class Control(LoopActor):
     """One per node. `about` is what a status says of the process."""
 
-    def __init__(self, context: NodeContext, about: dict[str, object]) -> None:
+    def __init__(
+        self, context: NodeContext, about: dict[str, object], limits: ControlLimits
+    ) -> None:
         super().__init__()
+        self.limits = limits
         self._context = context
         self._about = about
         self._reporter = Reporter(context, self.actor_ref)
@@ -112,7 +120,7 @@ class ControlConnection(asyncio.Protocol):
         """Somebody has opened the socket."""
         self._transport = cast("asyncio.Transport", transport)
         self._control.connection_count += 1
-        if self._control.connection_count > CONNECTIONS_MAX:
+        if self._control.connection_count > self._control.limits.connections_max:
             self._transport.abort()
         self._watch()
 
@@ -145,7 +153,8 @@ class ControlConnection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.cancel()
         loop = asyncio.get_running_loop()
-        self._idle = loop.call_later(IDLE_SECONDS_MAX, self._transport.abort)
+        seconds = self._control.limits.idle_timeout_seconds
+        self._idle = loop.call_later(seconds, self._transport.abort)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Closed, whoever closed it; what it asked for is done all the same."""

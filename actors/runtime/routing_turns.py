@@ -9,22 +9,19 @@ at its sockets; channels with unfinished routing wait in a row.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
 from ...core.exchanges.exchange import Steps
 from ...core.publishing.publisher import Routed
 from ..messages import Ref, RouteMore
 from .runtime import Runtime
 
-# A step is not interrupted: with topic_costly_words_max patterns it takes about 25 ms for a key.
-SECONDS_PER_ROUND: Final = 0.005
-
 
 class RoutingTurns:
-    """Those of a node."""
+    """Those of a node; a step that has begun is not interrupted."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, seconds_per_round: float) -> None:
         self._runtime = runtime
+        self._seconds_per_round = seconds_per_round
         self._clock = runtime.scheduler.time
         # The channels that wait for their turns.
         self.waiting: deque[Ref] = deque()
@@ -54,7 +51,7 @@ class RoutingTurns:
 
     def _has_time(self) -> bool:
         if self._ends is None:
-            self._ends = self._clock() + SECONDS_PER_ROUND
+            self._ends = self._clock() + self._seconds_per_round
             self._runtime.scheduler.call_soon(self._begin_round)
             return True
         return self._clock() < self._ends

@@ -48,9 +48,10 @@ class Unacked:
     each at once would move all later ranges, a million of them behind one late worker's.
     """
 
-    __slots__ = ("_head", "_hole_count", "_ranges", "count")
+    __slots__ = ("_head", "_hole_count", "_holes_max", "_ranges", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, holes_max: int = HOLES_MAX) -> None:
+        self._holes_max = holes_max
         self._ranges: list[_Range] = []
         # Those before this place are taken; they are cut off now and then.
         self._head = 0
@@ -187,7 +188,7 @@ class Unacked:
     def _leave_hole(self, taken: _Range) -> None:
         taken.delivery = _TAKEN.delivery
         self._hole_count += 1
-        if self._hole_count > max(HOLES_MAX, (len(self._ranges) - self._head) // 2):
+        if self._hole_count > max(self._holes_max, (len(self._ranges) - self._head) // 2):
             self._close_holes()
 
     def _close_holes(self) -> None:

@@ -26,9 +26,10 @@ from .rules import MessageQueue
 Run = tuple[Batch, Indexes, int, int, "int | array[int]"]
 
 # The arguments that ask for a part, and a function that makes it from the arguments of a queue,
-# which were checked. Parts that are called at the same place are called in this order. A new part
-# is added here.
-PART_MAKERS: Final[tuple[tuple[frozenset[str], Callable[[Table], Part | None]], ...]] = (
+# which were checked.
+PartMakers = tuple[tuple[frozenset[str], Callable[[Table], Part | None]], ...]
+# Parts that are called at the same place are called in this order. A new part is added here.
+PART_MAKERS: Final[PartMakers] = (
     (frozenset({"x-dedup-window"}), deduplication_part),
     (frozenset({"x-max-length", "x-max-length-bytes"}), length_part),
     (frozenset({"x-message-ttl"}), deadlines_part),
@@ -42,21 +43,27 @@ def make_queue(
     arguments: Table,
     delivery_window_bytes_max: int,
     sweep_interval_bytes: int = SWEEP_INTERVAL_BYTES,
+    part_makers: PartMakers = PART_MAKERS,
 ) -> MessageQueue:
     """An empty queue with the parts that its arguments, which were checked, ask for."""
     messages = MessageQueue(identity, durable, delivery_window_bytes_max, sweep_interval_bytes)
-    equip(messages, arguments, delivery_window_bytes_max)
+    equip(messages, arguments, delivery_window_bytes_max, part_makers)
     return messages
 
 
-def equip(messages: MessageQueue, arguments: Table, delivery_window_bytes_max: int) -> None:
+def equip(
+    messages: MessageQueue,
+    arguments: Table,
+    delivery_window_bytes_max: int,
+    part_makers: PartMakers = PART_MAKERS,
+) -> None:
     """Give a queue the parts that these arguments ask for, and take away all others.
 
     The queue may be in use: parts that are replaced hand their state on. `dispatch` is to be called
     then, because messages may have to leave.
     """
     messages.dead_letters = "x-dead-letter-exchange" in arguments
-    made = [make(arguments) for names, make in PART_MAKERS if not names.isdisjoint(arguments)]
+    made = [make(arguments) for names, make in part_makers if not names.isdisjoint(arguments)]
     parts = [part for part in made if part is not None]
     if parts or messages.parts:
         messages.compose(parts)

@@ -14,8 +14,11 @@ SECONDS_MIN = 0.25
 class Progress:
     """Call it with the share that is done, 0 to 1; leaves an empty line behind."""
 
-    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, what: str, stream: TextIO | None = None, seconds_min: float = SECONDS_MIN
+    ) -> None:
         self._what = what
+        self._seconds_min = seconds_min
         self._stream = stream or sys.stderr
         self._is_shown = self._stream.isatty()
         self._told_at = time.monotonic()
@@ -24,7 +27,7 @@ class Progress:
     def __call__(self, share: float) -> None:
         """Show it, unless it was shown a moment ago."""
         now = time.monotonic()
-        if self._is_shown and now - self._told_at >= SECONDS_MIN:
+        if self._is_shown and now - self._told_at >= self._seconds_min:
             self._told_at = now
             line = f"{self._what}: {min(share, 1.0):4.0%}"
             self._width = len(line)

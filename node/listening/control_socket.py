@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..actors.control.control import Control, ControlConnection
+from ..actors.control.control import Control, ControlConnection, ControlLimits
 from ..actors.node_context import NodeContext
+from ..configuration import Configuration
 from ..errors import StartError
 from ..version import VERSION
 from .listening import Listening
@@ -80,7 +81,11 @@ class ControlSocket:
 
 
 async def open_control(
-    context: NodeContext, directory: Path, listening: Listening, addresses: Mapping[str, str]
+    context: NodeContext,
+    configuration: Configuration,
+    directory: Path,
+    listening: Listening,
+    addresses: Mapping[str, str],
 ) -> ControlSocket:
     """Start the actor that answers, and its socket; StartError if that cannot be made."""
     tls_port = listening.tls_port
@@ -93,7 +98,10 @@ async def open_control(
         **addresses,
         "started": datetime.now(UTC).isoformat(" ", "seconds"),
     }
-    control = Control(context, about)
+    limits = ControlLimits(
+        configuration.control_connections_max, configuration.control_idle_timeout_ms / 1000
+    )
+    control = Control(context, about, limits)
     control.start_prepared(context.runtime)
     control_socket = ControlSocket(directory)
     try:

@@ -60,6 +60,7 @@ class TlsServer:
         file_descriptors_kept: int,
         handshake_timeout_seconds: float,
         close_timeout_seconds: float,
+        accept_retry_seconds: float = ACCEPT_RETRY_SECONDS,
     ) -> None:
         self._listener = listener
         # For the next handshakes; another one may take its place.
@@ -68,6 +69,7 @@ class TlsServer:
         self._file_descriptors_kept = file_descriptors_kept
         self._handshake_timeout_seconds = handshake_timeout_seconds
         self._close_timeout_seconds = close_timeout_seconds
+        self._accept_retry_seconds = accept_retry_seconds
         self._sockets: list[socket.socket] = []
         # What accepts, and every handshake that is going on.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,7 +126,7 @@ class TlsServer:
                 if isinstance(error, ConnectionError):
                     continue  # The client has gone already.
                 self._log.error(LISTENER_FAILING, reason=str(error))
-                await asyncio.sleep(ACCEPT_RETRY_SECONDS)
+                await asyncio.sleep(self._accept_retry_seconds)
             else:
                 await self._begin_handshake(accepted, address[0], f"{address[0]}:{address[1]}")
 

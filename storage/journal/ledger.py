@@ -75,12 +75,13 @@ class LiveEntries(Generic[BlockType]):
 
     They are iterated over in that order. Entries that are settled one by one in any order leave
     a block for each gap, so to find, split or remove one costs the same among many: blocks are in
-    a list of lists, none of them empty or longer than BLOCKS_PER_LIST_MAX.
+    a list of lists, none of them empty or longer than `blocks_per_list_max`.
     """
 
-    __slots__ = ("_lists",)
+    __slots__ = ("_blocks_per_list_max", "_lists")
 
-    def __init__(self) -> None:
+    def __init__(self, blocks_per_list_max: int = BLOCKS_PER_LIST_MAX) -> None:
+        self._blocks_per_list_max = blocks_per_list_max
         self._lists: list[list[BlockType]] = []
 
     def __iter__(self) -> Iterator[BlockType]:
@@ -100,7 +101,7 @@ class LiveEntries(Generic[BlockType]):
         if tail is not None and tail.entry_ids[-1] >= block.entry_ids[0]:
             msg = f"entry id {block.entry_ids[0]} does not ascend"
             raise ValueError(msg)
-        if tail is not None and len(self._lists[-1]) < BLOCKS_PER_LIST_MAX:
+        if tail is not None and len(self._lists[-1]) < self._blocks_per_list_max:
             self._lists[-1].append(block)
         else:
             self._lists.append([block])
@@ -193,7 +194,7 @@ class LiveEntries(Generic[BlockType]):
         """Put a block there; gives its place, which is another if its list became too long."""
         blocks = self._lists[number]
         blocks.insert(place, block)
-        if len(blocks) <= BLOCKS_PER_LIST_MAX:
+        if len(blocks) <= self._blocks_per_list_max:
             return number, place
         half = len(blocks) // 2
         self._lists.insert(number + 1, blocks[half:])

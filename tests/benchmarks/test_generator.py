@@ -10,7 +10,6 @@ import pika.frame
 import pytest
 from leveret.broker import Broker
 
-from benchmarks import messages
 from benchmarks.client import Client
 from benchmarks.generator import pool_of, run
 from benchmarks.load import Load, LoadedConnection, Publisher
@@ -25,18 +24,15 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def few(scenario: Scenario) -> Scenario:
-    """The same, with fewer connections."""
+    """The same, with fewer connections and messages."""
     publishers, workers = min(scenario.publishers, 12), min(scenario.workers, 12)
-    return replace(scenario, publishers=publishers, workers=workers)
+    return replace(scenario, publishers=publishers, workers=workers, pool_messages=1_000)
 
 
 @pytest.mark.parametrize(
     "scenario", [few(each) for each in SCENARIOS], ids=lambda scenario: scenario.name
 )
-def test_every_publish_of_every_scenario_is_confirmed(
-    port: int, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages, "POOL_MESSAGES", 1_000)
+def test_every_publish_of_every_scenario_is_confirmed(port: int, scenario: Scenario) -> None:
     cpu = BrokerCpu(os.getpid())
     figures = run(partial(Client, port), scenario, seconds=0.15, warmup_seconds=0.1, broker=cpu)
     # How many of them fall into the measured time is up to the machine.
@@ -45,10 +41,9 @@ def test_every_publish_of_every_scenario_is_confirmed(
     assert not figures["p50_ms"] > figures["p99_ms"]
 
 
-def test_what_is_published_is_what_is_consumed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_message_of_the_pool_is_consumed_as_it_was_published(port: int) -> None:
     """Each message of the pool arrives as it was encoded, once."""
-    monkeypatch.setattr(messages, "POOL_MESSAGES", 300)
-    sent = pool_of(scenario_named("real"), ["bodies"])
+    sent = pool_of(replace(scenario_named("real"), pool_messages=300), ["bodies"])
     parameters = pika.ConnectionParameters("127.0.0.1", port)
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()

@@ -11,7 +11,6 @@ import leveret
 import pytest
 from certificates import Certificates, Stranger
 from insides import readers, wait_until
-from leveret.actors.connection import listener
 from leveret.amqp_frames.methods import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -100,13 +99,12 @@ def test_a_closed_connection_does_not_count_for_connections_max(tmp_path: Path) 
         second.log_in()
 
 
-def test_one_socket_too_many_closes_that_of_the_connection_closed_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "UNOPENED_MAX", 1)
+def test_one_socket_too_many_closes_that_of_the_connection_closed_first(tmp_path: Path) -> None:
     settings = {"port": 0, "log_level": "error", "connections_max": 1}
     with (
-        leveret.Broker(data_dir=tmp_path / "data", **settings) as broker,
+        leveret.Broker(
+            data_dir=tmp_path / "data", sockets_above_connections_max=1, **settings
+        ) as broker,
         Client(broker.host, broker.port) as first,
         Client(broker.host, broker.port) as second,
     ):

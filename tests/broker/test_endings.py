@@ -9,7 +9,6 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import readers, wait_until
-from leveret.actors.connection import listener
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     AccessRequest,
@@ -195,14 +194,14 @@ def test_a_connection_above_the_limit_is_told_so_when_it_opens_its_vhost(tmp_pat
         first.nothing_more()
 
 
-def test_sockets_far_above_the_limit_are_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert listener.UNOPENED_MAX == 100
-    monkeypatch.setattr(listener, "UNOPENED_MAX", 1)
+def test_sockets_far_above_the_limit_are_dropped(tmp_path: Path) -> None:
     with (
         leveret.Broker(
-            data_dir=tmp_path / "data", port=0, log_level="error", connections_max=1
+            data_dir=tmp_path / "data",
+            port=0,
+            log_level="error",
+            connections_max=1,
+            sockets_above_connections_max=1,
         ) as broker,
         Client(broker.host, broker.port) as first,
         Client(broker.host, broker.port) as second,

@@ -9,7 +9,6 @@ import leveret
 import pytest
 from holding import parts
 from insides import inside, on_loop, readers
-from leveret.actors.connection import reader
 from leveret.actors.node_context import OPENING_FRAME_BYTES_MAX
 from leveret.amqp_frames.constants import FRAME_ERROR, HEARTBEAT_FRAME, PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
@@ -27,6 +26,8 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.values.field_table import encode_table
 from wire import Client, methods_of, publish
+
+SOON_CLOSED = pytest.mark.parametrize("settings", [{"silent_close_delay_ms": 50}])
 
 REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism {}. "
@@ -126,11 +127,10 @@ def test_a_refused_login_names_the_mechanism(broker: leveret.Broker) -> None:
         client.expect(0, ConnectionClose(403, REFUSED.format("AMQPLAIN"), 0, 0))
 
 
+@SOON_CLOSED
 def test_a_refused_login_closes_the_socket_of_any_other_client_without_a_word_after_a_while(
-    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+    broker: leveret.Broker,
 ) -> None:
-    assert reader.SILENT_CLOSE_SECONDS == 3
-    monkeypatch.setattr(reader, "SILENT_CLOSE_SECONDS", 0.05)
     with stranger(broker) as client:
         client.offer(password="wrong")
         client.expect_closed()
@@ -139,10 +139,10 @@ def test_a_refused_login_closes_the_socket_of_any_other_client_without_a_word_af
 @pytest.mark.parametrize(
     "response", [b"", b"guest", b"\0guest", b"\0guest\0guest\0guest", b"a\0guest\0guest"]
 )
+@SOON_CLOSED
 def test_a_malformed_plain_response_closes_the_socket_without_a_word_after_a_while(
-    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, response: bytes
+    broker: leveret.Broker, response: bytes
 ) -> None:
-    monkeypatch.setattr(reader, "SILENT_CLOSE_SECONDS", 0.05)
     with stranger(broker) as client:
         client.offer(response=response, capabilities=("authentication_failure_close",))
         client.expect_closed()

@@ -26,10 +26,10 @@ KEY_COUNT = 200
 Connect = Callable[..., Client]
 
 
-@pytest.fixture(autouse=True)
-def one_step_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def settings() -> dict[str, object]:
     """The event loop looks at its sockets after each key."""
-    monkeypatch.setattr("leveret.actors.runtime.routing_turns.SECONDS_PER_ROUND", 0.0)
+    return {"routing_round_ms_max": 0}
 
 
 @pytest.fixture

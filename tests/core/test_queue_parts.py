@@ -72,20 +72,17 @@ def change(queue: MessageQueue, **arguments: object) -> Effects:
     return effects
 
 
-def test_a_new_part_needs_its_module_and_one_line_of_construction(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_new_part_needs_its_module_and_one_line_of_construction() -> None:
     part = frozenset({"x-max-message-bytes"}), body_limit_part
     makers = (*construction.PART_MAKERS, part)
-    monkeypatch.setattr(construction, "PART_MAKERS", makers)
     arguments = {"x-max-message-bytes": 5, "x-max-length": 3, "x-overflow": "reject-publish"}
-    queue = make_queue("q", True, table_of(arguments), WINDOW)
+    queue = make_queue("q", True, table_of(arguments), WINDOW, part_makers=makers)
     effects = publish(queue, 5, 6, 1, 9, 2, 3)
     # Two are too large, and the last finds the queue full.
     assert list(effects.rejected or ()) == [1, 3, 5]
     assert effects.appended is not None
     assert [*effects.appended[0]] == [0, 2, 4]
-    queue = make_queue("q", True, {}, WINDOW)
+    queue = make_queue("q", True, {}, WINDOW, part_makers=makers)
     assert publish(queue, 6).rejected is None
 
 

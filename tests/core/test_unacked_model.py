@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import pytest
 from batches import numbered
 from examples import examples
@@ -11,8 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leveret.amqp_frames.errors import SoftError
-from leveret.core.channel import unacked as unacked_module
-from leveret.core.channel.unacked import Part, Unacked
+from leveret.core.channel.unacked import HOLES_MAX, Part, Unacked
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
 
@@ -22,9 +19,11 @@ BATCH = numbered(12)
 class UnackedMachine(RuleBasedStateMachine):
     """Deliveries of any length, acked in any order."""
 
+    holes_max = HOLES_MAX
+
     def __init__(self) -> None:
         super().__init__()
-        self.unacked = Unacked()
+        self.unacked = Unacked(self.holes_max)
         self.held: dict[int, tuple[Delivery, int]] = {}
         self.next_tag = 1
 
@@ -112,13 +111,7 @@ class UnackedMachine(RuleBasedStateMachine):
 class ClosingMachine(UnackedMachine):
     """The same, with holes that are closed as soon as half of the ranges are such."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._patch = patch.object(unacked_module, "HOLES_MAX", 0)
-        self._patch.start()
-
-    def teardown(self) -> None:
-        self._patch.stop()
+    holes_max = 0
 
 
 TestUnacked = UnackedMachine.TestCase

@@ -126,11 +126,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_told_on_a_terminal_and_taken_away_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("leveret.commands.progress.SECONDS_MIN", 0)
+def test_progress_is_shown_on_a_terminal_and_removed_again() -> None:
     for stream, said in ((Terminal(), "\rreading:  50%\r             \r"), (io.StringIO(), "")):
-        with Progress("reading", stream) as progress:
+        with Progress("reading", stream, seconds_min=0) as progress:
             progress(0.5)
         assert stream.getvalue() == said

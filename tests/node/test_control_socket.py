@@ -106,8 +106,8 @@ def test_a_line_without_an_end_is_refused_before_it_takes_memory(broker: leveret
         assert connection.recv(1) == b""
 
 
-def test_connections_are_bounded(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "CONNECTIONS_MAX", 1)
+@pytest.mark.parametrize("settings", [{"control_connections_max": 1}])
+def test_connections_are_bounded(broker: leveret.Broker) -> None:
     with opened(broker) as first:
         first.sendall(b'{"request": "vhost list"}\n')
         assert answers(first, 1) == [{"result": [{"vhost": "/"}]}]
@@ -115,10 +115,8 @@ def test_connections_are_bounded(broker: leveret.Broker, monkeypatch: pytest.Mon
             ask_broker(directory_of(broker), "vhost list", {})
 
 
-def test_a_connection_that_asks_nothing_is_closed(
-    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(control, "IDLE_SECONDS_MAX", 0.01)
+@pytest.mark.parametrize("settings", [{"control_idle_timeout_ms": 10}])
+def test_a_connection_that_asks_nothing_is_closed(broker: leveret.Broker) -> None:
     with opened(broker) as connection, suppress(ConnectionError):
         assert connection.recv(1) == b""
 

@@ -12,7 +12,6 @@ import pytest
 import structlog
 from certificates import Certificates
 from leveret.core.connection.waiting_peers import Crowds
-from leveret.listening import tls_server
 from leveret.listening.tls_server import TlsServer
 from timeouts import TIMEOUT_SECONDS
 
@@ -31,7 +30,6 @@ class Listener:
 def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_server, "ACCEPT_RETRY_SECONDS", 0.01)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.key)
     log = structlog.testing.CapturingLogger()
@@ -60,6 +58,7 @@ def test_accepting_is_tried_again_when_there_was_no_file_descriptor(
             file_descriptors_kept=0,
             handshake_timeout_seconds=5,
             close_timeout_seconds=5,
+            accept_retry_seconds=0.01,
         )
         await server.open("127.0.0.1", 0)
         _reader, writer = await asyncio.open_connection(

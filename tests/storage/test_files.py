@@ -187,13 +187,14 @@ def test_a_file_is_opened_when_a_descriptor_is_free_again(
 
 
 def test_without_any_descriptor_the_error_comes_in_the_end(
-    files: OperatingSystemFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files = OperatingSystemFiles(descriptor_seconds_max=0.05)
+
     def never(*_arguments: Any) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr(descriptors.os, "open", never)
-    monkeypatch.setattr(descriptors, "WAIT_SECONDS_MAX", 0.05)
     with pytest.raises(OSError, match="too many open files"):
         files.create(str(tmp_path / "file"))
 

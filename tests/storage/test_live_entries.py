@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
-from unittest.mock import patch
 
 import pytest
 from holding import parts
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from leveret.storage.journal import ledger as live_entries_module
-from leveret.storage.journal.ledger import Block, LiveEntries
+from leveret.storage.journal.ledger import BLOCKS_PER_LIST_MAX, Block, LiveEntries
 
 
 def ids_of(blocks: list[Block]) -> list[int]:
@@ -58,19 +56,12 @@ id_lists = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_siz
 ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12)
 
 
-@pytest.fixture(params=[1, 2, 512])
-def list_sizes(request: pytest.FixtureRequest) -> Iterator[None]:
-    with patch.object(live_entries_module, "BLOCKS_PER_LIST_MAX", request.param):
-        yield
-
-
-@pytest.mark.usefixtures("list_sizes")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("blocks_per_list_max", [1, 2, BLOCKS_PER_LIST_MAX])
 @given(gaps=id_lists, cuts=ranges, stays=st.booleans())
 def test_cuts_do_what_sets_do(
-    gaps: list[list[int]], cuts: list[tuple[int, int]], stays: bool
+    blocks_per_list_max: int, gaps: list[list[int]], cuts: list[tuple[int, int]], stays: bool
 ) -> None:
-    live_entries: LiveEntries[Block] = LiveEntries()
+    live_entries: LiveEntries[Block] = LiveEntries(blocks_per_list_max)
     wanted: set[int] = set()
     next_id = 0
     for number, block_gaps in enumerate(gaps):
