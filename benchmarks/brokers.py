@@ -8,6 +8,7 @@ Debian ships it, as a node of its own beside any that may already be running.
 from __future__ import annotations
 
 import os
+import random
 import re
 import resource
 import shlex
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +35,11 @@ RABBITMQ_MISSING = "RabbitMQ is not installed: apt-get install -y rabbitmq-serve
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.01
+# The first and the last port that the system gives to a client that asks for none.
+CLIENT_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Above those of well-known services; and as many as make it unlikely that two runs choose the same.
+PORT_MIN = 20_000
+PORTS_MIN = 5_000
 
 
 class BrokerError(Exception):
@@ -69,11 +75,16 @@ def allow_many_connections() -> None:
 
 
 def free_port() -> int:
-    """Give a port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Give a port of 127.0.0.1 that was free a moment ago and that no client is given."""
+    clients_begin = int(CLIENT_PORTS.read_text().split()[0]) if CLIENT_PORTS.exists() else 0
+    while True:
+        # Where clients are given nearly all ports, the system may choose as well.
+        is_room = clients_begin > PORT_MIN + PORTS_MIN
+        port = random.randrange(PORT_MIN, clients_begin) if is_room else 0
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            bound: int = probe.getsockname()[1]
+            return bound
 
 
 class _Child:

@@ -18,7 +18,7 @@ def test_the_median_of_the_pairs_decides_and_the_spread_is_shown() -> None:
 
 
 def test_the_trace_is_switched_for_a_turn_and_its_stalled_disk_drops_events(tmp_path: Path) -> None:
-    arguments = argparse.Namespace(seconds=0.3, warmup_seconds=0.3, scratch=tmp_path)
+    arguments = argparse.Namespace(seconds=1.0, warmup_seconds=0.3, scratch=tmp_path)
     scenario = scenario_named("durable")
     with brokers(tmp_path, None) as sides:
         for mode in (SAMPLED, STALLED):

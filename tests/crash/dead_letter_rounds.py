@@ -47,7 +47,7 @@ class Rejecter(LoadThread):
     def work(self) -> None:
         """One connection after the other; each leaves some unacked."""
         while True:
-            client = SocketClient(self.port)
+            client = self.connect()
             client.open_channel(1)
             client.ask(wire.qos(1, self.random.choice([5, 200])), wire.QOS_OK)
             client.send(wire.consume(1, self._queue, "rejecter"))

@@ -60,7 +60,7 @@ class Declarer(LoadThread):
 
     def work(self) -> None:
         """One queue after the other."""
-        client = SocketClient(self.port)
+        client = self.connect()
         client.open_channel(confirm=True)
         states = self._declared.states
         while True:

@@ -72,7 +72,7 @@ class IdentifiedPublisher(LoadThread):
     def _connection(self) -> bool:
         """One connection; is there to be another?"""
         producer = self._producer
-        client = SocketClient(self.port)
+        client = self.connect()
         client.open_channel(confirm=True)
         # What each number on the wire stands for, while it is not answered.
         open_numbers: dict[int, int] = {}

@@ -44,9 +44,14 @@ class KillLoop:
     def load_and_kill(
         self, threads: Sequence[LoadThread], load_seconds: tuple[float, float]
     ) -> float:
-        """Run the threads until the broker is killed; return the seconds of load."""
+        """Run the threads until the broker is killed; return the seconds of load.
+
+        They begin when all are connected, which on a busy machine may take as long as the load.
+        """
         for thread in threads:
             thread.start()
+        for thread in threads:
+            assert thread.has_begun.wait(TIMEOUT_SECONDS), f"{thread.name} did not begin"
         seconds = self.random.uniform(*load_seconds)
         # The moment of the kill; nothing waits for anything here.
         threading.Event().wait(seconds)

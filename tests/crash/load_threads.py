@@ -32,6 +32,8 @@ class LoadThread(threading.Thread):
         self.failure: BaseException | None = None
         self.random = random.Random(seed)
         self.port = port
+        # It has its first connection, or will never have one.
+        self.has_begun = threading.Event()
 
     def run(self) -> None:
         """Work, and keep what goes wrong."""
@@ -41,6 +43,14 @@ class LoadThread(threading.Thread):
             pass
         except BaseException as error:
             self.failure = error
+        finally:
+            self.has_begun.set()
+
+    def connect(self, frame_max: int = 131_072) -> SocketClient:
+        """A connection of this thread's."""
+        client = SocketClient(self.port, frame_max=frame_max)
+        self.has_begun.set()
+        return client
 
     @abstractmethod
     def work(self) -> None:
@@ -68,7 +78,7 @@ class Publisher(LoadThread):
 
     def work(self) -> None:
         """Keep the window full."""
-        client = SocketClient(self.port, frame_max=self._frame_max)
+        client = self.connect(self._frame_max)
         client.open_channel(confirm=True)
         while True:
             room = self._window - (self.sent - self.confirmed)
@@ -143,7 +153,7 @@ class Consumer(LoadThread):
         """One connection after the other."""
         while True:
             self._held, self._got, self._acked = [], [], []
-            client = SocketClient(self.port)
+            client = self.connect()
             client.open_channel(1)
             client.open_channel(2, confirm=True)
             client.ask(wire.qos(1, self.random.choice([10, 300])), wire.QOS_OK)
@@ -214,7 +224,7 @@ class Purger(LoadThread):
 
     def work(self) -> None:
         """A purge after some answers of another kind."""
-        client = SocketClient(self.port)
+        client = self.connect()
         client.open_channel(confirm=True)
         while True:
             for _ in range(self.random.randint(0, 200)):

@@ -31,7 +31,7 @@ class Worker(LoadThread):
         self.moved: set[int] = set()
 
     def work(self) -> None:
-        client = SocketClient(self.port)
+        client = self.connect()
         client.open_channel()
         client.ask(wire.method(1, SELECT), SELECT_OK)
         while True:

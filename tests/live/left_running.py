@@ -19,7 +19,7 @@ import pytest
 SESSIONS = "PYTEST_SESSIONS"
 BEGUN_BY = "PYTEST_CURRENT_TEST"
 # A process that was told to end may take so long on a busy machine.
-GRACE_SECONDS_MAX = 20.0
+GRACE_SECONDS_MAX = 60.0
 COMMAND_CHARACTERS_MAX = 300
 
 
