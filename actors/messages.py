@@ -403,9 +403,14 @@ class ChannelDown(NamedTuple):
 
 
 class ReportStatus(NamedTuple):
-    """Channel, Control -> Queue: how many messages and consumers? Answered with Status."""
+    """Channel, Control, Broker -> Queue: how many messages and consumers? Answered with Status.
+
+    `holds`: a delete depends on the counts. From the answer on, the queue holds back new messages
+    until Delete or Resume, so that it confirms nothing that the counts do not know.
+    """
 
     reply_to: Ref
+    holds: bool = False
 
 
 class Status(NamedTuple):
@@ -452,16 +457,6 @@ class AskJournal(NamedTuple):
 
 class JournalAnswers(NamedTuple):
     """Journal -> HttpConnection: it has written all that it was told before it was asked."""
-
-
-class PrepareDelete(NamedTuple):
-    """Broker -> Queue: a delete depends on the counts; answered with Status.
-
-    From the answer on, new messages are held back until Delete or Resume: nothing is confirmed that
-    the counts do not know.
-    """
-
-    reply_to: Ref
 
 
 class Resume(NamedTuple):

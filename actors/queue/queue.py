@@ -49,7 +49,6 @@ from ..messages import (
     GetAnswer,
     OutletOpened,
     Persisted,
-    PrepareDelete,
     Publish,
     PublishDead,
     Purge,
@@ -223,7 +222,7 @@ def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
         tell(message.channel, ConsumerRemoved(message.consumer_tag))
     elif isinstance(message, (AddConsumer, Get)):
         tell(message.channel, Refused(error))
-    elif isinstance(message, (ReportStatus, PrepareDelete, Purge)):
+    elif isinstance(message, (ReportStatus, Purge)):
         tell(message.reply_to, Refused(error))
 
 
@@ -535,10 +534,10 @@ class Queue(LoopActor):
             self._carry_out(got)
             self._lease.renew()
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
-        elif isinstance(message, (ReportStatus, PrepareDelete)):
+        elif isinstance(message, ReportStatus):
             is_over = self._lease.is_over()
             tell(message.reply_to, Status(self._definition, *messages.counts(), is_over))
-            self._is_held = isinstance(message, PrepareDelete)
+            self._is_held = message.holds
         elif isinstance(message, Purge):
             self._purge(message)
         elif isinstance(message, Resume):

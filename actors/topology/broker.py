@@ -37,13 +37,13 @@ from ..messages import (
     Delete,
     DropQueue,
     ForgetIdentities,
-    PrepareDelete,
     QueueFailed,
     QueuesDeleted,
     QueueUnused,
     Ref,
     Refused,
     RenewLease,
+    ReportStatus,
     Resume,
     Shutdown,
     Status,
@@ -215,7 +215,7 @@ class BrokerActor(LoopActor):
         queue = topology.find_queue(method.queue, connection)
         message_count = consumer_count = 0
         if queue is not None:
-            status = yield self._handle(queue), PrepareDelete(self.actor_ref)
+            status = yield self._handle(queue), ReportStatus(self.actor_ref, holds=True)
             if isinstance(status, Status):
                 message_count, consumer_count = status.message_count, status.consumer_count
             elif method.if_empty or method.if_unused:
@@ -251,7 +251,7 @@ class BrokerActor(LoopActor):
 
     def _delete_unused(self, task: QueueUnused) -> Steps:
         queue = task.queue
-        status = yield self._handle(queue), PrepareDelete(self.actor_ref)
+        status = yield self._handle(queue), ReportStatus(self.actor_ref, holds=True)
         if isinstance(status, Status):
             # It may have been used meanwhile.
             if status.consumer_count or (task.has_expired and not status.is_lease_over):

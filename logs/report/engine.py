@@ -17,7 +17,7 @@ from ..reading.reader import (
     still_there,
 )
 from . import queries
-from .figures import TraceFigures, figures_from
+from .figures import TraceFigures, figures_from, totals_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -95,9 +95,6 @@ def _read(engine: DuckDBPyConnection, files: Sequence[Path], tell: Progress) -> 
 
 
 def _totals(engine: DuckDBPyConnection) -> tuple[int, int, float]:
-    """The events, the lines that are none, and the seconds that they cover."""
-    ((events, covered_ns),) = engine.execute(queries.COVERED).fetchall()
-    bad = engine.execute(queries.BAD).fetchall()
-    # The last line may be torn, as a killed broker leaves it.
-    torn = sum(ends_within_a_line(Path(name)) for name, _count in bad)
-    return int(events), sum(count for _name, count in bad) - torn, int(covered_ns) / 1e9
+    parts = engine.execute(queries.READ).fetchall()
+    damaged = {file for file, boot, *_ in parts if boot is None}
+    return totals_of(parts, sum(ends_within_a_line(Path(name)) for name in damaged))

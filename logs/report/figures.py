@@ -114,6 +114,30 @@ class TraceFigures(NamedTuple):
     is_sample: bool = False
 
 
+# A part of what was read: its file, its boot (None: lines that are no events), how many lines, and
+# the first and the last `t_ns` of its events.
+ReadPart = tuple[str, str | None, int, int | None, int | None]
+
+_SECOND_NS: Final = 1e9
+
+
+def totals_of(parts: Iterable[ReadPart], torn: int) -> tuple[int, int, float]:
+    """How many events, how many lines that are none, and the seconds that the boots cover.
+
+    The last line of `torn` files is cut off, as a killed broker leaves it: no event, and no fault.
+    """
+    events, bad_lines = 0, -torn
+    boots: dict[str, tuple[int, int]] = {}
+    for _file, boot, lines, begin_ns, end_ns in parts:
+        if boot is None or begin_ns is None or end_ns is None:
+            bad_lines += lines
+            continue
+        events += lines
+        first, last = boots.get(boot, (begin_ns, end_ns))
+        boots[boot] = min(first, begin_ns), max(last, end_ns)
+    return events, bad_lines, sum(last - first for first, last in boots.values()) / _SECOND_NS
+
+
 def figures_from(
     read: tuple[int, int, float],
     counts: Iterable[tuple[Any, ...]],
@@ -122,8 +146,8 @@ def figures_from(
 ) -> TraceFigures:
     """The report of what queries.py gives.
 
-    `read` are the events, the lines that are none, and the seconds; `counts` the rows of COUNTS,
-    `latencies` those of LATENCIES.
+    `read` is what `totals_of` gives; `counts` are the rows of COUNTS, `latencies` those of
+    LATENCIES.
     """
     took = {(vhost, queue, hop): Latency(*figures) for vhost, queue, hop, *figures in latencies}
     nothing = Latency()

@@ -60,13 +60,11 @@ FROM read_json(
     maximum_object_size = 268435456
 )
 """
-COVERED: Final = """
-SELECT coalesce(sum(events), 0), coalesce(sum(last - first), 0) FROM (
-    SELECT count(*) AS events, min(t_ns) AS first, max(t_ns) AS last
-    FROM line WHERE event IS NOT NULL GROUP BY boot
-)
+# The parts of what was read, for `figures.totals_of`.
+READ: Final = """
+SELECT filename, CASE WHEN event IS NOT NULL THEN boot END AS boot, count(*), min(t_ns), max(t_ns)
+FROM line GROUP BY ALL
 """
-BAD: Final = "SELECT filename, count(*) FROM line WHERE event IS NULL GROUP BY filename"
 # A publish number's range, and the places that have these numbers. Both lists have the same
 # ranges, since numbers are given in the order of the places. An address and channel may come
 # again, with numbers that begin again: `life` counts them.
@@ -125,11 +123,11 @@ FROM filled
 WHERE next > cut AND given.high >= cut AND said.high >= cut AND said.t_ns >= given.t_ns
 """
 # The name of each queue number of a boot.
-KNOWN: Final = """
-CREATE TEMP TABLE known AS
+NAMES: Final = """
 SELECT boot, queue_id, min(coalesce(vhost, '')) AS vhost, min(queue) AS queue FROM line
 WHERE event IN ('message.enqueued', 'message.recovered') AND queue_id IS NOT NULL GROUP BY ALL
 """
+KNOWN: Final = f"CREATE TEMP TABLE known AS {NAMES}"
 SPANS: Final = """
 CREATE TEMP TABLE span AS
 SELECT boot, batch, event, CASE WHEN event IN ({of_queue}) THEN coalesce(vhost, '') END AS vhost,

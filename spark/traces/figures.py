@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from ...logs.report.figures import TraceFigures, figures_from
+from ...logs.report.figures import TraceFigures, figures_from, totals_of
 from ...logs.report.queries import COUNTED
 from .moments import durations_of, latencies
-from .reading import CORRUPT, NEEDED, coverage_of, events_of
+from .reading import CORRUPT, coverage_of, events_of, is_event
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-_NS = 1e9
 
 
 def trace_figures(lines: DataFrame) -> TraceFigures:
@@ -43,35 +40,17 @@ def _counts(took: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _totals(lines: DataFrame) -> tuple[int, int, float]:
-    """How many events, how many lines that are none, and the seconds that the boots cover."""
-    is_event = F.col(CORRUPT).isNull()
-    for name in NEEDED:
-        is_event &= F.col(name).isNotNull()
+    """As `totals_of`, of all lines."""
     parts = (
-        lines.groupBy("line.file", F.when(is_event, F.col("boot")).alias("boot"))
-        .agg(
-            F.count("*").alias("lines"),
-            F.min("t_ns").alias("first"),
-            F.max("t_ns").alias("last"),
-            F.max("line").alias("end"),
-            F.max_by(CORRUPT, "line").alias("end_text"),
-        )
+        lines.groupBy("line.file", F.when(is_event(), F.col("boot")).alias("boot"))
+        .agg(F.count("*"), F.min("t_ns"), F.max("t_ns"), F.max("line"), F.max_by(CORRUPT, "line"))
         .collect()
     )
-    events, bad_lines = 0, 0
-    boots: dict[str, tuple[int, int]] = {}
     ends: dict[str, Any] = {}
-    for part in parts:
-        ends[part["file"]] = max(ends.get(part["file"], part["end"]), part["end"])
-    for part in parts:
-        if part["boot"] is None:
-            # The last line may be torn, as a killed broker leaves it: it is no event, and no fault.
-            is_torn = part["end"] == ends[part["file"]] and not (part["end_text"] or "}").endswith(
-                "}"
-            )
-            bad_lines += part["lines"] - is_torn
-            continue
-        events += part["lines"]
-        first, last = boots.get(part["boot"], (part["first"], part["last"]))
-        boots[part["boot"]] = min(first, part["first"]), max(last, part["last"])
-    return events, bad_lines, sum(last - first for first, last in boots.values()) / _NS
+    for file, _boot, _lines, _first, _last, end, _text in parts:
+        ends[file] = max(ends.get(file, end), end)
+    torn = sum(
+        boot is None and end == ends[file] and not (text or "}").endswith("}")
+        for file, boot, _lines, _first, _last, end, text in parts
+    )
+    return totals_of([tuple(part)[:5] for part in parts], torn)

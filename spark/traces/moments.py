@@ -37,6 +37,7 @@ _BATCH_MESSAGES_MAX = 1_000_000
 _SENT = "sent"
 # Columns and their types, as Spark calls them.
 _SENT_SCHEMA = "boot string, batch long, t_ns long, low long, high long"
+_KNOWN_SCHEMA = "boot string, queue_id long, vhost string, queue string"
 _OF_MESSAGE = tuple(queries.OF_MESSAGE.values())
 _OF_QUEUE = (*queries.OF_QUEUE.values(), "synced")
 _MOMENTS_SCHEMA = (
@@ -127,13 +128,11 @@ def _of_batches(events: DataFrame, schema: str, found: Callable[[], list[str]]) 
 
 
 def _known(events: DataFrame) -> DataFrame:
-    """The name of each queue number of a boot, as `queries.KNOWN` has it."""
-    named = events.where(F.col("event").isin("message.enqueued", "message.recovered"))
-    vhost = F.coalesce("vhost", F.lit(""))
-    return (
-        named.where("queue_id IS NOT NULL")
-        .groupBy("boot", "queue_id")
-        .agg(F.min(vhost).alias("vhost"), F.min("queue").alias("queue"))
+    """The rows of `queries.NAMES`."""
+    columns = events.select("boot", "event", "queue_id", "vhost", "queue")
+    named = columns.where("queue_id IS NOT NULL").distinct().repartition("boot", "queue_id")
+    return named.mapInArrow(
+        _task("line", lambda _engine: [queries.NAMES], _KNOWN_SCHEMA), _KNOWN_SCHEMA
     )
 
 

@@ -23,7 +23,7 @@ from ...logs.trace.parsing import Line, defect
 from ...logs.trace.ring import NAME as RING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 # The place where a line was written: file, block, row.
@@ -77,12 +77,17 @@ def read_lines(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     return lines.select("*", line.alias("line"))
 
 
+def is_event() -> Column:
+    """Whether a line is an event."""
+    condition = F.col(CORRUPT).isNull()
+    for name in NEEDED:
+        condition &= F.col(name).isNotNull()
+    return condition
+
+
 def events_of(lines: DataFrame) -> DataFrame:
     """The lines that are events."""
-    is_event = F.col(CORRUPT).isNull()
-    for name in NEEDED:
-        is_event &= F.col(name).isNotNull()
-    return lines.where(is_event).drop(CORRUPT)
+    return lines.where(is_event()).drop(CORRUPT)
 
 
 def status_lines(events: DataFrame) -> list[tuple[Place, Line]]:

@@ -11,7 +11,7 @@ import pika
 import pytest
 from gated_files import GatedFiles
 from insides import fail, on_loop, queue_actor
-from leveret.actors.messages import PrepareDelete, Resume
+from leveret.actors.messages import ReportStatus, Resume
 from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.methods import (
@@ -245,7 +245,7 @@ def test_what_was_held_back_while_a_delete_was_decided_on_is_taken_in_as_it_came
 ) -> None:
     client.declare("q", arguments=priorities(9))
     queue = queue_actor(broker, "q")
-    on_loop(broker, lambda: tell(queue, PrepareDelete(queue)))
+    on_loop(broker, lambda: tell(queue, ReportStatus(queue, holds=True)))
     for row in ((1, 9, 5), (5, 9, 1)):
         client.send(*(publish("q", b"%d" % each, Properties(priority=each)) for each in row))
         client.nothing_more()
