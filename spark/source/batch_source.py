@@ -26,7 +26,7 @@ from ...logs.events import SPARK_SOURCE_PASSED_OVER
 from ..errors import plainly
 from ..options import ReadOptions
 from .broker_connections import DRAIN, Share, parameters_by_address
-from .received import RowSlice, unpacked
+from .received import FETCH_LIMITS, FetchLimits, RowSlice, unpacked
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,8 +39,9 @@ PARTITION_MESSAGES_MIN: Final = 500
 class BatchReader(DataSourceReader):
     """Reads queues once."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, limits: FetchLimits = FETCH_LIMITS) -> None:
         self._options = options
+        self._limits = limits
 
     @plainly()
     def partitions(self) -> list[InputPartition]:
@@ -56,7 +57,7 @@ class BatchReader(DataSourceReader):
         else:
             from .peek import Peek
 
-            peek = Peek(self._options)
+            peek = Peek(self._options, self._limits)
             self._visit(peek.look)
             partitions += peek.slices
         return partitions
@@ -105,5 +106,5 @@ class BatchReader(DataSourceReader):
 
             way = parameters_by_address(self._options)[partition.address]
             with plainly():
-                yield from Drain(way, partition, self._options).rows()
+                yield from Drain(way, partition, self._options, self._limits).rows()
         # Otherwise there is no partition: Spark makes one of its own then.

@@ -33,16 +33,19 @@ class Deliveries:
         queue: str,
         wanted: int,
         window_bytes_max: int = WINDOW_BYTES_MAX,
+        prefetch_max: int = SHORT_MAX,
     ) -> None:
         """Begin to consume. Whatever is unacked when the connection closes goes back.
 
-        `window_bytes_max`: about how much may be on its way at a time.
+        `window_bytes_max`: about how much may be on its way at a time. `prefetch_max`: to one
+        consumer; more messages come to several, one after the other.
         """
         self._connection = connection
         self._address = address
         self._queue = queue
         self.wanted = wanted
         self._window_bytes_max = window_bytes_max
+        self._prefetch_max = prefetch_max
         # How many have come, and those of them that have not been taken yet.
         self.count = 0
         self.held: list[Received] = []
@@ -56,7 +59,7 @@ class Deliveries:
     def _open_window(self) -> None:
         window = min(self.wanted - self.count, self._intake.sizes.fitting(self._window_bytes_max))
         if window:
-            self._intake.open(min(window, SHORT_MAX))
+            self._intake.open(min(window, self._prefetch_max))
 
     @property
     def are_complete(self) -> bool:

@@ -25,7 +25,7 @@ from ..errors import SourceError, UnreachableError, describe
 from ..outages import wait_out
 from .deliveries import Deliveries
 from .reading_connection import ReadingConnection
-from .received import ARROW_BATCH_ROWS, record_batch
+from .received import FETCH_LIMITS, FetchLimits, record_batch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -90,8 +90,11 @@ class Count:
 class Drain:
     """One partition's messages."""
 
-    def __init__(self, way: Way, share: Share, options: ReadOptions) -> None:
+    def __init__(
+        self, way: Way, share: Share, options: ReadOptions, limits: FetchLimits = FETCH_LIMITS
+    ) -> None:
         self._way = way
+        self._limits = limits
         self._share = share
         self._options = options
         self._batch_bytes_max = max(1, min(BATCH_BYTES_MAX, options.max_held_bytes // 2))
@@ -112,6 +115,7 @@ class Drain:
                     share.queue,
                     share.messages,
                     self._batch_bytes_max,
+                    self._limits.prefetch_max,
                 )
                 yield from self._batches(connection, self._deliveries)
                 self._deliveries.ack()
@@ -151,7 +155,7 @@ class Drain:
                 raise self._failure
             deliveries.wait(self._options.idle_timeout_ms)
             if (
-                len(deliveries.held) >= ARROW_BATCH_ROWS
+                len(deliveries.held) >= self._limits.batch_rows
                 or deliveries.held_bytes >= self._batch_bytes_max
             ):
                 yield from self._hand_over(connection, deliveries)

@@ -13,14 +13,14 @@ The driver's memory bounds what can be looked at: `maxHeldBytes`, beyond which n
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pika import exceptions
 
 from ..errors import SourceError, UnreachableError, describe
 from .deliveries import Deliveries
 from .reading_connection import ReadingConnection
-from .received import ARROW_BATCH_ROWS, RowSlice, sliced
+from .received import FETCH_LIMITS, FetchLimits, RowSlice, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,16 +30,12 @@ if TYPE_CHECKING:
     from ..options import ReadOptions
 
 
-# What one task is handed, at most, but for a single message that is larger: Spark sends no task
-# of more than spark.rpc.message.maxSize, 128 MiB.
-SLICE_BYTES_MAX: Final = 16 * 1024 * 1024
-
-
 class Peek:
     """One look into the queues of several brokers."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, limits: FetchLimits = FETCH_LIMITS) -> None:
         self._options = options
+        self._limits = limits
         self.slices: list[RowSlice] = []
         self._rows = 0
         self._bytes = 0
@@ -77,12 +73,14 @@ class Peek:
             counted = connection.channel().queue_declare(queue, passive=True).method.message_count
             if self._options.limit is not None:
                 counted = min(counted, self._options.limit - rows)
-            deliveries = Deliveries(connection, address, queue, counted)
+            deliveries = Deliveries(
+                connection, address, queue, counted, prefetch_max=self._limits.prefetch_max
+            )
             while not deliveries.are_complete or deliveries.held:
                 if not deliveries.are_complete:
                     deliveries.wait(self._options.idle_timeout_ms)
                 self._check(address, queue, size_bytes + deliveries.held_bytes)
-                if _is_enough(deliveries):
+                if self._is_enough(deliveries):
                     messages = deliveries.dequeue()
                     made = sliced(rows, messages, 1)
                     slices += made
@@ -93,6 +91,14 @@ class Peek:
         self._rows, self._bytes = rows, size_bytes
         self._clusters.update({cluster} if cluster else ())
 
+    def _is_enough(self, deliveries: Deliveries) -> bool:
+        """Is a slice full, or the last one there?"""
+        return (
+            deliveries.are_complete
+            or len(deliveries.held) >= self._limits.batch_rows
+            or deliveries.held_bytes >= self._limits.slice_bytes
+        )
+
     def _check(self, address: str, queue: str, size_bytes: int) -> None:
         most = self._options.max_held_bytes
         if size_bytes > most:
@@ -102,12 +108,3 @@ class Peek:
                 "messages (limit), give driver and option more memory, or read the queue with "
                 "readStream"
             )
-
-
-def _is_enough(deliveries: Deliveries) -> bool:
-    """Is a slice full, or the last one there?"""
-    return (
-        deliveries.are_complete
-        or len(deliveries.held) >= ARROW_BATCH_ROWS
-        or deliveries.held_bytes >= SLICE_BYTES_MAX
-    )

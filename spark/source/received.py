@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from ...amqp_frames.properties import Properties
 from ...amqp_frames.values.field_table import FieldValue, Table
 from ..header_values import readable, texts, types
+from ..options import SHORT_MAX
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +35,21 @@ TIMESTAMP_MAX_S: Final = 253_402_300_799
 # Fewer rows than this are not worth a task of their own.
 SLICE_ROWS_MIN: Final = 500
 ARROW_BATCH_ROWS: Final = 10_000
+# One task of a peek gets no more, except a single larger message: Spark sends no task of more than
+# spark.rpc.message.maxSize, 128 MiB.
+SLICE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class FetchLimits(NamedTuple):
+    """How much a batch read handles at a time."""
+
+    batch_rows: int = ARROW_BATCH_ROWS
+    slice_bytes: int = SLICE_BYTES_MAX
+    # Of one consumer. AMQP has two octets for it.
+    prefetch_max: int = SHORT_MAX
+
+
+FETCH_LIMITS: Final = FetchLimits()
 
 _TEXTS: Final = (
     "content_type",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .batch_source import BatchReader
+    from .received import FetchLimits
     from .stream_source import StreamReader
 
 
@@ -53,9 +54,12 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
     return StreamReader(options)
 
 
-def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
+def batch_reader(
+    given: Mapping[str, str], schema: StructType, limits: FetchLimits | None = None
+) -> BatchReader:
     """Make what a batch job reads with; an error if options or schema cannot be."""
     from .batch_source import BatchReader
+    from .received import FETCH_LIMITS
 
     options = _checked(
         given,
@@ -71,7 +75,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
             "readStream with trigger(availableNow=True) acks after the commit, "
             "ackMode=peek leaves the messages in the queue, ackMode=drain takes them"
         )
-    return BatchReader(options)
+    return BatchReader(options, limits or FETCH_LIMITS)
 
 
 def _checked(

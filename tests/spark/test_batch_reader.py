@@ -17,8 +17,9 @@ from leveret.spark import outages
 from leveret.spark.errors import SourceError
 from leveret.spark.options import OptionError
 from leveret.spark.schema import SchemaError, read_schema
-from leveret.spark.source import deliveries, peek
+from leveret.spark.source import peek
 from leveret.spark.source.batch_source import BatchReader
+from leveret.spark.source.received import FetchLimits
 from leveret.spark.source.source import batch_reader
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -62,13 +63,13 @@ def test_a_limit_above_the_depth_does_not_wait(source: SourceQueue) -> None:
 
 
 def test_more_than_one_prefetch_can_say_is_fetched_by_several_consumers(
-    source: SourceQueue, monkeypatch: Any
+    source: SourceQueue,
 ) -> None:
-    monkeypatch.setattr(deliveries, "SHORT_MAX", 10)
+    limits = FetchLimits(prefetch_max=10)
     source.publish(range(35))
-    assert sorted(numbers(reader(source, limit=32))) == list(range(32))
+    assert sorted(numbers(reader(source, limits, limit=32))) == list(range(32))
     source.wait_for(35)
-    assert sorted(numbers(reader(source, ackMode="drain"))) == list(range(35))
+    assert sorted(numbers(reader(source, limits, ackMode="drain"))) == list(range(35))
     assert source.drained() == []
 
 
@@ -82,8 +83,8 @@ def test_a_peek_that_ends_short_is_an_error(source: SourceQueue, monkeypatch: An
     source.publish(range(5))
     wanted_more = peek.Deliveries
 
-    def of_one_more(connection: Any, address: str, queue: str, wanted: int) -> Any:
-        return wanted_more(connection, address, queue, wanted + 1)
+    def of_one_more(connection: Any, address: str, queue: str, wanted: int, **limits: int) -> Any:
+        return wanted_more(connection, address, queue, wanted + 1, **limits)
 
     monkeypatch.setattr(peek, "Deliveries", of_one_more)
     with pytest.raises(SourceError, match="gave 5 of the 6 messages that were counted in it"):
@@ -110,12 +111,9 @@ def test_a_peek_holds_no_more_bytes_than_it_may(source: SourceQueue) -> None:
     assert numbers(reader(source, maxHeldBytes=60_000, limit=4)) == [0, 1, 2, 3]
 
 
-def test_what_is_peeked_at_is_handed_to_tasks_in_parts_of_bounded_size(
-    source: SourceQueue, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(peek, "SLICE_BYTES_MAX", 200_000)
+def test_peeked_messages_are_handed_to_tasks_in_slices_of_bounded_size(source: SourceQueue) -> None:
     source.publish(range(20), size_bytes=100_000)
-    parts = reader(source).partitions()
+    parts = reader(source, FetchLimits(slice_bytes=200_000)).partitions()
     # One turn of pika's reads 100 KB more.
     assert max(len(part.rows) for part in parts) < 400_000
     assert sum(part.count for part in parts) == 20

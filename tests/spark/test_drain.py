@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from itertools import islice
-from typing import Any
 
 import pytest
 from holding import part, parts
@@ -18,7 +17,7 @@ from leveret.spark.options import read_options
 from leveret.spark.source import drain
 from leveret.spark.source.broker_connections import Share, parameters_by_address
 from leveret.spark.source.deliveries import Deliveries
-from leveret.spark.source.received import Received
+from leveret.spark.source.received import FETCH_LIMITS, FetchLimits, Received
 from source_queue import SourceQueue
 
 
@@ -32,11 +31,10 @@ def test_drain_empties_the_queue_in_parts_that_share_nothing(source: SourceQueue
     assert source.drained() == []
 
 
-def test_a_drain_that_ends_early_acks_nothing(source: SourceQueue, monkeypatch: Any) -> None:
-    monkeypatch.setattr(drain, "ARROW_BATCH_ROWS", 10)
+def test_a_drain_that_ends_early_acks_nothing(source: SourceQueue) -> None:
     # More than one read of a socket gives.
     source.publish(range(400), size_bytes=10_000)
-    draining = reader(source, ackMode="drain")
+    draining = reader(source, FetchLimits(batch_rows=10), ackMode="drain")
     [partition] = draining.partitions()
     batches = draining.read(partition)
     assert len(list(islice(batches, 2))) == 2
@@ -48,21 +46,20 @@ def held(drained: drain.Drain) -> list[Received]:
     return part(drained, Deliveries).held
 
 
-def draining(source: SourceQueue, messages: int, **options: object) -> drain.Drain:
+def draining(
+    source: SourceQueue, messages: int, limits: FetchLimits = FETCH_LIMITS, **options: object
+) -> drain.Drain:
     """A drain of so many messages, whether there are so many or not."""
     share = Share(f"127.0.0.1:{source.port}", source.name, 0, messages)
     given = {"uri": source.options["uri"], "queue": source.name}
     read = read_options(given | {name: str(value) for name, value in options.items()})
-    return drain.Drain(parameters_by_address(read)[share.address], share, read)
+    return drain.Drain(parameters_by_address(read)[share.address], share, read, limits)
 
 
-def test_a_connection_is_kept_while_spark_works_on_the_last_rows(
-    source: SourceQueue, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(drain, "ARROW_BATCH_ROWS", 10)
+def test_a_connection_is_kept_while_spark_works_on_the_last_rows(source: SourceQueue) -> None:
     # More than one read of a socket gives.
     source.publish(range(400), size_bytes=10_000)
-    drained = draining(source, 400)
+    drained = draining(source, 400, FetchLimits(batch_rows=10))
     batches = drained.rows()
     found = [next(batches)]
     wait_until(lambda: len(held(drained)) == 400 - found[0].num_rows)
@@ -99,10 +96,9 @@ def test_a_drain_that_does_not_find_what_was_counted_is_an_error_and_acks_nothin
         list(few.read(partition))
 
 
-def test_a_queue_deleted_in_the_middle_is_an_error(source: SourceQueue, monkeypatch: Any) -> None:
-    monkeypatch.setattr(drain, "ARROW_BATCH_ROWS", 1)
+def test_a_queue_deleted_in_the_middle_is_an_error(source: SourceQueue) -> None:
     source.publish(range(5))
-    fetched = reader(source, ackMode="drain", idleTimeoutMs=10_000)
+    fetched = reader(source, FetchLimits(batch_rows=1), ackMode="drain", idleTimeoutMs=10_000)
     [partition] = fetched.partitions()
     partition.messages = 6
     batches = fetched.read(partition)
