@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from pykka import ActorRef
 
+from ..amqp_frames.decoder import ChannelInput
 from ..amqp_frames.errors import AmqpError
-from ..amqp_frames.messages.batch import Batch, ChannelInput, Indexes
+from ..amqp_frames.messages.batch import Batch, Indexes
 from ..amqp_frames.methods import Method
-from ..core.channel.unacked import Part
+from ..core.channel.transaction import Part
 from ..core.connection.channel_credit import ChannelCredit
 from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
 from ..core.dead_letters.letters import Dead

@@ -20,8 +20,9 @@ unknown. amqp_frames/messages/assembly.py finds frames that are wrong only becau
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from .constants import (
     COMMAND_INVALID,
@@ -39,9 +40,61 @@ from .constants import (
 )
 from .errors import HardError
 from .messages.assembly import Assembly, UnfinishedPublishes
-from .messages.batch import Acks, Batch, Begun, ChannelInput, MethodFrame, Oversized
+from .messages.batch import Batch
 from .messages.publishes import INCOMPLETE, PUBLISH_IDS, PublishRun
-from .methods import BasicAck, decode_method
+from .methods import BasicAck, Method, decode_method
+
+
+class Acks:
+    """Consecutive basic.ack of one channel: tag by tag, with its `multiple` bit."""
+
+    __slots__ = ("multiples", "tags")
+
+    def __init__(self) -> None:
+        self.tags = array("Q")
+        self.multiples = bytearray()
+
+
+class ChannelInput:
+    """A channel's publishes, then its acks, of one read, between two other methods.
+
+    Publishes stand before acks whatever their order on the wire was: outside tx nothing can
+    tell the difference, and a republished message is on its way before its original is settled.
+    """
+
+    __slots__ = ("acks", "batch", "channel_number")
+
+    def __init__(self, channel_number: int) -> None:
+        self.channel_number = channel_number
+        self.batch: Batch | None = None
+        self.acks: Acks | None = None
+
+
+class Begun(NamedTuple):
+    """A publish whose frames are taken one by one has begun; it comes when it is whole.
+
+    For the owner of the channels: a channel that is not open collects nothing.
+    """
+
+    channel_number: int
+
+
+class Oversized(NamedTuple):
+    """A publish whose body is announced larger than the broker takes: its bytes are not kept."""
+
+    channel_number: int
+    body_bytes: int
+    # Its bit `immediate`, which RabbitMQ refuses before it looks at the size.
+    is_immediate: bool = False
+
+
+class MethodFrame(NamedTuple):
+    """A method without content, and how many octets its frame had."""
+
+    channel_number: int
+    method: Method
+    frame_bytes: int
+
 
 # The least that a frame's payload must have, else its type is as good as unknown.
 _PAYLOAD_BYTES_MIN: Final = {
@@ -381,7 +434,9 @@ class Decoder:
         # What the channel published before stands in a batch of its own.
         self._open.pop(channel_number, None)
         if assembly.oversized_bytes:
-            self._events.append(assembly.oversized(channel_number))
+            self._events.append(
+                Oversized(channel_number, assembly.oversized_bytes, assembly.is_immediate)
+            )
             return
         channel_input = ChannelInput(channel_number)
         channel_input.batch = assembly.batch(channel_number)

@@ -16,8 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from leveret.commands.command_line import main
-from leveret.core.queue.effects import Effects
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import ExpiringSpan
 
 LATENESS_FILE = "EXPIRY_LATENESS_FILE"

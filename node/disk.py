@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from .actors.disk.disk_watch import DiskWatch
-from .actors.disk.journal import Room
+from .actors.disk.journal import DiskBudget, Room
 from .actors.messages import Ref
 from .actors.node_context import NodeContext
 from .configuration import Configuration
-from .core.disk_budget import DiskBudget
 from .logs.events import DISK_NO_RESERVE
 from .storage.data_directory import DirectoryWatch
 from .storage.errors import NoSpaceError

@@ -2,29 +2,21 @@
 
 Duties: sequence numbers and routes (core/publishing/publisher.py); returns, confirms and nacks,
 coalesced when the mailbox is empty; commands (`commands.py`), one at a time: while one is not
-carried out, the channel holds back all later input (core/channel/waiting.py); consumers and
-unacked deliveries (`consuming.py`, `deliveries.py`). Parent: the reader. A client's mistake ends
+carried out, the channel holds back all later input (core/channel/waiting.py, held_back.py);
+consumers and unacked deliveries (`consuming.py`, `deliveries.py`); transactions
+(core/channel/tx_mode.py). Parent: the reader. A client's mistake ends
 the channel, which tells the reader, because the reader alone writes close methods; an exception of
 ours ends the connection, 541.
-
-`HeldBack` keeps, in order, the input behind a command whose answer the channel awaits, or behind
-publishes whose routing takes long.
-
-Acks are in no window while the channel handles them at once, and publishes count with their bytes
-alone. Held-back input may wait as long as a disk takes, and would fill the memory at the speed of
-the line. So the connection's window counts the memory that keeping it costs, and the reader stops
-reading.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from ...amqp_frames.constants import INTERNAL_ERROR, PRECONDITION_FAILED
+from ...amqp_frames.decoder import Acks, ChannelInput
 from ...amqp_frames.errors import AmqpError, HardError, SoftError
-from ...amqp_frames.messages.batch import Acks, Batch, ChannelInput
-from ...amqp_frames.messages.copies import with_properties
+from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.methods import (
     ChannelClose,
     ChannelCloseOk,
@@ -35,12 +27,15 @@ from ...amqp_frames.methods import (
     TxSelect,
     TxSelectOk,
 )
+from ...core.channel.held_back import HeldBack, release_unused_bytes
 from ...core.channel.queue_names import QueueNames
-from ...core.channel.transaction import TransactionMemory
+from ...core.channel.transaction import Outcome, TransactionMemory
+from ...core.channel.tx_mode import TransactionEnd, TxMode
 from ...core.channel.waiting import State, Waiting
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
 from ...core.connection.publish_window import WindowShare
+from ...core.exchanges.exchange import Steps
 from ...core.publishing.properties import PUBLISH
 from ...core.publishing.publisher import Publisher, Routed
 from ...core.publishing.routes import immediate_refused
@@ -59,6 +54,7 @@ from ..messages import (
     Input,
     OutletOpened,
     OversizedPublish,
+    Publish,
     Ref,
     Reject,
     Release,
@@ -73,57 +69,11 @@ from .client_side import ClientSide
 from .commands import Commands, mixed
 from .consuming import Consuming
 from .questions import Questions
-from .routing import ChannelRouting
-from .transaction import ChannelTransaction
 
-# About what one read's share of a channel takes up beside the bytes of its publishes, as measured
-# for a single publish and an ack; and what a further ack does, in columns that grow ahead.
-INPUT_BYTES: Final = 1024
-ACK_BYTES: Final = 16
+# A large transaction is routed in several turns, between which others have theirs.
+BATCHES_PER_TURN_MAX: Final = 64
 
 Incoming = Input | Command | OversizedPublish
-
-
-class HeldBack:
-    """Counts in `window` what it keeps until it is taken out."""
-
-    def __init__(self, window: WindowShare) -> None:
-        self._window = window
-        self._waiting: deque[Incoming] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def put(self, message: Incoming) -> None:
-        """It came in last."""
-        if isinstance(message, Input):
-            release_unused_bytes(message.channel_input)
-        self._window.add(_keep_bytes(message))
-        self._waiting.append(message)
-
-    def pop(self) -> tuple[Incoming, int]:
-        """The oldest message, and how many bytes its owner is to give back to the window."""
-        message = self._waiting.popleft()
-        return message, _keep_bytes(message)
-
-    def clear(self) -> None:
-        """The channel has ended, and with it its share of the window."""
-        self._waiting.clear()
-
-
-def _keep_bytes(message: Incoming) -> int:
-    # The reader counted a command when it handed it over.
-    if not isinstance(message, Input):
-        return 0
-    acks = message.channel_input.acks
-    return INPUT_BYTES if acks is None else INPUT_BYTES + ACK_BYTES * len(acks.tags)
-
-
-def release_unused_bytes(channel_input: ChannelInput) -> None:
-    """Few messages must not keep a whole read in memory, as where a transaction holds them."""
-    batch = channel_input.batch
-    if batch is not None and len(batch.wire) > 2 * batch.wire_bytes + INPUT_BYTES:
-        channel_input.batch = with_properties(batch, {})
 
 
 class Channel(LoopActor):
@@ -186,15 +136,13 @@ class Channel(LoopActor):
             questions,
             self._waiting,
         )
-        self._routing = ChannelRouting(
-            context, self.actor_ref, self._publisher, self.tracing, self._client, self._waiting
-        )
-        self._held_back = HeldBack(window)
+        # Of the batch whose routing takes several turns.
+        self._routing: Steps[Routed] | None = None
+        self._held_back: HeldBack[Incoming] = HeldBack(window)
         self._window = window
-        # The memory that open transactions on all the connection's channels hold, and the
-        # transaction of this channel.
+        # The memory that open transactions on all the connection's channels hold.
         self._transaction_memory = transaction_memory
-        self.transaction: ChannelTransaction | None = None
+        self._tx_mode: TxMode | None = None
         # Of commands and of held-back input, to be given back to the window.
         self._carried_out_bytes = 0
         # Of the input whose publishes are being routed.
@@ -221,15 +169,17 @@ class Channel(LoopActor):
                 if self._waiting.state is State.FREE:
                     self._handle(message)
                 else:
-                    self._held_back.put(message)
+                    self._held_back.put(
+                        message, message.channel_input if isinstance(message, Input) else None
+                    )
             elif isinstance(message, Release):
                 self._is_abandoned = True
                 self._end_if_abandoned()
             elif isinstance(message, DeliverReplies):
                 self.consuming.replies.deliver(message)
             elif isinstance(message, CommitMore):
-                if self.transaction is not None:
-                    self.transaction.commit_more()
+                if self._tx_mode is not None:
+                    self._commit_more(self._tx_mode)
             elif isinstance(message, RouteMore):
                 self._route_more()
             elif isinstance(message, ReportChannel):
@@ -250,8 +200,8 @@ class Channel(LoopActor):
 
     def on_idle(self) -> None:
         """Send what can be answered now, in as few frames as the cut-off rule allows."""
-        if self.transaction is not None:
-            self._finish_commit(self.transaction)
+        if self._tx_mode is not None:
+            self._finish_commit(self._tx_mode)
         if self._waiting.state is State.ENDED:
             return
         self._answer()
@@ -262,9 +212,10 @@ class Channel(LoopActor):
             if self._window.remove(released_bytes):
                 tell(self._reader, Absorbed())
 
-    def _finish_commit(self, transaction: ChannelTransaction) -> None:
+    def _finish_commit(self, tx_mode: TxMode) -> None:
         try:
-            while transaction.finish():
+            while (end := tx_mode.finish()) is not None:
+                self._end_transaction(end)
                 self._handle_held_back()
         except AmqpError as error:
             self._fail(error)
@@ -274,8 +225,8 @@ class Channel(LoopActor):
         count = unconfirmed.confirm
         if isinstance(message, Reject):
             count = unconfirmed.reject
-            if message.is_for_now and self.transaction is not None:
-                self.transaction.why_refused = message.reason
+            if message.is_for_now and self._tx_mode is not None:
+                self._tx_mode.why_refused = message.reason
         before = answers.counts_before(message, unconfirmed) if self._context.trace.is_on else None
         for batch, indexes in message.items:
             count(message.queue, batch, indexes)
@@ -323,29 +274,49 @@ class Channel(LoopActor):
             self._commands.carry_out(method)
 
     def _transact(self, method: TxSelect | TxCommit | TxRollback) -> None:
-        transaction = self.transaction
+        tx_mode = self._tx_mode
         if isinstance(method, TxSelect):
             if self._publisher.confirm_mode:
                 raise mixed("confirm", "tx")
-            if transaction is None:
-                self.transaction = ChannelTransaction(
-                    self.actor_ref,
-                    self._client,
-                    self.tracing,
-                    self._waiting,
+            if tx_mode is None:
+                self._tx_mode = TxMode(
                     self._publisher,
-                    self._routing,
-                    self.consuming.deliveries,
+                    self.consuming.deliveries.outstanding,
+                    self._waiting,
                     self._window,
                     self._transaction_memory,
                 )
+                self.tracing.is_transactional = True
             self._client.write(TxSelectOk())
-        elif transaction is None:
+        elif tx_mode is None:
             raise SoftError(PRECONDITION_FAILED, "channel is not transactional")
         elif isinstance(method, TxCommit):
-            transaction.commit()
+            tx_mode.commit()
+            self._commit_more(tx_mode)
         else:
-            transaction.rollback()
+            self._end_transaction(tx_mode.rollback())
+
+    def _commit_more(self, tx_mode: TxMode) -> None:
+        """Route the next batches of a commit."""
+        for _ in range(BATCHES_PER_TURN_MAX):
+            held = tx_mode.next_publishes()
+            if held is None:
+                return
+            routed = self._begin_routing(self._publisher.route_held(held))
+            if routed is None:
+                return
+            self._tell_queues(routed)
+            tx_mode.routed(routed)
+        tell(self.actor_ref, CommitMore())
+
+    def _end_transaction(self, end: TransactionEnd) -> None:
+        self.consuming.deliveries.end_transaction(end.returned)
+        if end.answer is not None:
+            self._client.write(end.answer)
+        if self._context.trace.is_on:
+            self.tracing.transaction(end)
+        if end.error is not None:
+            raise end.error
 
     def _handle_held_back(self) -> None:
         while self._held_back and self._waiting.state is State.FREE:
@@ -363,36 +334,77 @@ class Channel(LoopActor):
                 self._acks_behind = channel_input.acks
                 return
         if channel_input.acks is not None:
-            self.consuming.deliveries.acknowledge(channel_input.acks)
+            self._acknowledge(channel_input.acks)
+
+    def _acknowledge(self, acks: Acks) -> None:
+        deliveries = self.consuming.deliveries
+        deliveries.tell_queues(deliveries.outstanding.acknowledge(acks), Outcome.ACKED)
 
     def _publish(self, batch: Batch) -> None:
-        if self.transaction is not None:
+        if self._tx_mode is not None:
             self._carried_out_bytes += batch.wire_bytes
-            self.transaction.publish(batch)
+            self._tx_mode.publish(batch)
             return
-        routed = self._routing.begin(self._publisher.route(batch))
+        routed = self._begin_routing(self._publisher.route(batch))
         if routed is not None:
             self._pass_on(routed)
 
-    def _pass_on(self, routed: Routed) -> None:
-        # State before effects: what queues owe is noted before they are told.
-        self._routing.tell_queues(routed)
-        if routed.error is not None:
-            raise routed.error
+    def _begin_routing(self, steps: Steps[Routed]) -> Routed | None:
+        """Route a batch; None if that goes on with RouteMore."""
+        try:
+            # Where every route is kept there is no step.
+            next(steps)
+        except StopIteration as end:
+            known: Routed = end.value
+            return known
+        routed = self._context.routing_turns.begin(steps, self.actor_ref)
+        if routed is None:
+            self._routing = steps
+            self._waiting.route_in_steps()
+        return routed
 
     def _route_more(self) -> None:
-        routed = self._routing.go_on()
+        if self._routing is None:
+            return
+        routed = self._context.routing_turns.go_on(self._routing, self.actor_ref)
         if routed is None:
             return
-        if self.transaction is not None:
-            self.transaction.routed(routed)
+        self._routing = None
+        self._waiting.routed()
+        if self._tx_mode is not None:
+            self._tell_queues(routed)
+            self._tx_mode.routed(routed)
+            self._commit_more(self._tx_mode)
         else:
             self._pass_on(routed)
             acks, self._acks_behind = self._acks_behind, None
             if acks is not None:
-                self.consuming.deliveries.acknowledge(acks)
+                self._acknowledge(acks)
         self._handle_held_back()
         self._end_if_abandoned()
+
+    def _pass_on(self, routed: Routed) -> None:
+        # State before effects: what queues owe is noted before they are told.
+        self._tell_queues(routed)
+        if routed.error is not None:
+            raise routed.error
+
+    def _tell_queues(self, routed: Routed) -> None:
+        """Send the frames for the publisher at once, and tell each queue its own messages."""
+        batch = routed.batch
+        if self._context.trace.is_on:
+            self.tracing.published(routed, self._publisher.unconfirmed)
+        if routed.frames:
+            tell(self._client.writer, routed.frames)
+        for queue, indexes in routed.by_queue.items():
+            if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
+                # The queue vanished between routing and enqueuing: nack, no return.
+                self.tracing.rejected(queue, batch, indexes, "the queue was gone")
+                self._publisher.unconfirmed.reject(queue, batch, indexes)
+        for name, indexes in routed.replies.items():
+            channel = self._context.reply_consumers.find(name)
+            if channel is not None:
+                tell(channel, DeliverReplies(name, batch, indexes))
 
     def _end_if_abandoned(self) -> None:
         """End with the connection, but route the publishes that came in before its end."""
@@ -442,10 +454,10 @@ class Channel(LoopActor):
             return
         self._waiting.end()
         self.consuming.release()
-        if self.transaction is not None:
-            self.transaction.release()
+        if self._tx_mode is not None:
+            self._tx_mode.release()
         self._held_back.clear()
-        self._routing.clear()
+        self._routing = None
         if self._window.release():
             tell(self._reader, Absorbed())
 

@@ -1,7 +1,7 @@
 """The consuming half of a channel: its consumers and their credit.
 
-Runs inside the channel's actor. Credit is AMQP's prefetch, per consumer and, with the global flag,
-for the channel. `deliveries.py` keeps the deliveries themselves.
+Runs inside the channel's actor. The rules are core/channel/consumers.py's; `deliveries.py` has the
+deliveries themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from secrets import token_urlsafe
 from typing import Final
 
-from ...amqp_frames.constants import NOT_ALLOWED, NOT_IMPLEMENTED
+from ...amqp_frames.constants import NOT_IMPLEMENTED
 from ...amqp_frames.errors import HardError
 from ...amqp_frames.methods import (
     BasicAck,
@@ -29,14 +29,15 @@ from ...amqp_frames.methods import (
     Method,
 )
 from ...amqp_frames.values.field_table import encode_short_string
+from ...core.channel.consumers import ChannelConsumers
 from ...core.channel.queue_names import QueueNames
+from ...core.channel.transaction import Outcome
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
-from ...core.definitions import QueueDefinition, check_consumer_arguments, consumer_priority
+from ...core.definitions import QueueDefinition
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
-from ...core.queue.consumers import Consumer
 from ..messages import (
     AddConsumer,
     ChannelDown,
@@ -69,8 +70,6 @@ CONSUMING_METHODS = (
 
 # As long as RabbitMQ's: 22 characters of base 64.
 GENERATED_TAG_BYTES: Final = 16
-# With so many queues a channel first looks which of those that it has used are still there.
-QUEUES_USED_MIN = 64
 
 
 class Consuming:
@@ -96,17 +95,12 @@ class Consuming:
         channel = self._channel = questions.channel
         self._context = context
         self._hears_cancels = handshake.capability("consumer_cancel_notify")
-        self._prefetch = 0
         self._credit = ChannelCredit(outlet)
+        self._consumers = ChannelConsumers(channel, self._credit, context.consumers_per_channel_max)
         self.deliveries = Deliveries(
             channel, client, tracing, context, number, frame_max_bytes, self._credit
         )
         self.replies = Replies(channel, client, context, publisher, self.deliveries, outlet)
-        # Consumer tag on the wire -> its queue.
-        self._queues_by_tag: dict[str, QueueDefinition] = {}
-        # Queues that hold consumers or deliveries of this channel.
-        self._queues_used: set[QueueDefinition] = set()
-        self._queues_used_max = QUEUES_USED_MIN
         self._get_no_ack = False
 
     # --- Commands
@@ -114,15 +108,13 @@ class Consuming:
     def command(self, method: Method) -> None:
         """Carry out one of CONSUMING_METHODS."""
         if isinstance(method, BasicAck):
-            self.deliveries.settle(method.delivery_tag, method.multiple)
+            self.deliveries.settle(method.delivery_tag, method.multiple, Outcome.ACKED)
         elif isinstance(method, BasicNack):
-            deliveries = self.deliveries
-            give_back = deliveries.requeue if method.requeue else deliveries.discard
-            give_back(method.delivery_tag, method.multiple)
+            outcome = Outcome.RETURNED if method.requeue else Outcome.REJECTED
+            self.deliveries.settle(method.delivery_tag, method.multiple, outcome)
         elif isinstance(method, BasicReject):
-            deliveries = self.deliveries
-            give_back = deliveries.requeue if method.requeue else deliveries.discard
-            give_back(method.delivery_tag, False)
+            outcome = Outcome.RETURNED if method.requeue else Outcome.REJECTED
+            self.deliveries.settle(method.delivery_tag, False, outcome)
         elif isinstance(method, BasicConsume):
             self._consume(method)
         elif isinstance(method, BasicCancel):
@@ -131,7 +123,7 @@ class Consuming:
             queue = self._names.readable(method.queue)
             self._get_no_ack = method.no_ack
             # Now, not when the answer comes: a channel that ends meanwhile must give it back.
-            self._use(queue)
+            self._consumers.use(queue, _is_there)
             question = Get(self._channel, method.no_ack)
             self._questions.ask_queue(method, queue, question)
         elif isinstance(method, BasicQos):
@@ -139,18 +131,12 @@ class Consuming:
         elif isinstance(method, (BasicRecover, BasicRecoverAsync)):
             if not method.requeue:
                 raise HardError(NOT_IMPLEMENTED, "requeue=false")
-            self.deliveries.requeue_all()
+            self.deliveries.return_all()
             if isinstance(method, BasicRecover):
                 self._client.write(BasicRecoverOk())
 
     def _qos(self, method: BasicQos) -> None:
-        if method.prefetch_size:
-            raise HardError(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
-        if method.global_:
-            self._offer(self._credit.set_limit(method.prefetch_count))
-        else:
-            # For consumers to come, as RabbitMQ has it.
-            self._prefetch = method.prefetch_count
+        self._offer(self._consumers.set_prefetch(method))
         self._client.write(BasicQosOk())
 
     def _consume(self, method: BasicConsume) -> None:
@@ -159,47 +145,22 @@ class Consuming:
         tag = method.consumer_tag
         if not tag:
             tag = f"amq.ctag-{token_urlsafe(GENERATED_TAG_BYTES)}"
-        if tag in self._queues_by_tag or tag == self.replies.consumer_tag:
-            raise HardError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
-        limit = self._context.consumers_per_channel_max
-        if limit and len(self._queues_by_tag) >= limit:
-            raise HardError(NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+        self._consumers.check_new(tag, self.replies.consumer_tag)
         if name == REPLY_TO:
             self.replies.check(method.no_ack)
             self.replies.consume(tag)
             self._client.answer(method, BasicConsumeOk(tag))
             return
         queue = self._names.readable(name)
-        check_consumer_arguments(str(queue), method.arguments, queue.is_quorum)
-        consumer = Consumer(
-            self._channel,
-            encode_short_string(tag),
-            self._prefetch,
-            self._credit,
-            method.no_ack,
-            method.exclusive,
-            consumer_priority(method.arguments),
-        )
-        self._queues_by_tag[tag] = queue
-        self._use(queue)
+        consumer = self._consumers.add(tag, queue, method)
+        self._consumers.use(queue, _is_there)
         question = AddConsumer(consumer, self._channel)
         self._questions.ask_queue(method, queue, question)
-
-    def _use(self, queue: QueueDefinition) -> None:
-        """Remember that the queue may hold something of the channel's."""
-        if queue not in self._queues_used:
-            if len(self._queues_used) >= self._queues_used_max:
-                # Forget the queues that were deleted meanwhile, because a channel that has used a
-                # queue once must not keep it in memory.
-                alive = {each for each in self._queues_used if each.handle.is_alive()}
-                self._queues_used = alive
-                self._queues_used_max = 2 * len(alive) + QUEUES_USED_MIN
-            self._queues_used.add(queue)
 
     def _cancel(self, method: BasicCancel) -> None:
         if method.consumer_tag == self.replies.consumer_tag:
             self.replies.cancel()
-        queue = self._queues_by_tag.get(method.consumer_tag)
+        queue = self._consumers.queue_of(method.consumer_tag)
         if queue is not None:
             question = RemoveConsumer(self._channel, encode_short_string(method.consumer_tag))
             if self._questions.could_ask(method, queue, question):
@@ -213,7 +174,8 @@ class Consuming:
         if isinstance(message, ConsumerAdded):
             consumer = message.consumer
             tag = _tag_text(consumer.consumer_tag)
-            queue = self._queues_by_tag[tag]
+            queue = self._consumers.queue_of(tag)
+            assert queue is not None
             tracing.consumer_added(queue.name, tag, consumer.prefetch, consumer.no_ack)
             self._client.answer(method, BasicConsumeOk(tag))
         else:
@@ -237,10 +199,8 @@ class Consuming:
                 self._client.write(BasicCancel(tag, True))
 
     def _forget_consumer(self, tag: str) -> QueueDefinition | None:
-        """Forget a consumer that its queue has removed; credit for it is the other queues'."""
-        queue = self._queues_by_tag.pop(tag, None)
-        if queue is not None and self._credit.limit and queue not in self._queues_by_tag.values():
-            self._offer(self._credit.forget(queue))
+        queue, offered = self._consumers.forget(tag)
+        self._offer(offered)
         return queue
 
     def _offer(self, queues: Sequence[object]) -> None:
@@ -249,9 +209,9 @@ class Consuming:
     def counts(self) -> dict[str, object]:
         """The channel's counts of consumers and deliveries, for a report."""
         return {
-            "prefetch": self._prefetch,
+            "prefetch": self._consumers.prefetch,
             "global_prefetch": self._credit.limit,
-            "consumers": len(self._queues_by_tag),
+            "consumers": len(self._consumers),
             "unacked": len(self.deliveries.outstanding),
         }
 
@@ -261,12 +221,16 @@ class Consuming:
         outlet = self._credit.outlet
         outlet.release()
         tell_opened(outlet.outlet)
-        for queue in self._queues_used:
+        queues_used, consumers = self._consumers.release()
+        for queue in queues_used:
             tell(queue.handle, ChannelDown(self._channel))
-        self._queues_used.clear()
-        for tag, definition in self._queues_by_tag.items():
+        for tag, definition in consumers.items():
             self._tracing.consumer_removed(definition.name, tag, "its channel ended")
-        self._queues_by_tag.clear()
+
+
+def _is_there(queue: QueueDefinition) -> bool:
+    is_alive: bool = queue.handle.is_alive()
+    return is_alive
 
 
 def _tag_text(consumer_tag: bytes) -> str:

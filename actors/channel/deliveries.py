@@ -6,17 +6,15 @@ ascend from 1 over all consumers of the channel and basic.get.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from ...amqp_frames.errors import SoftError
-from ...amqp_frames.messages.batch import Acks, Batch
+from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.deliveries import encode_deliveries, encode_get_ok
-from ...amqp_frames.methods import BasicAck, BasicGetEmpty
+from ...amqp_frames.methods import BasicGetEmpty
 from ...core.channel.delivery_counts import counted
-from ...core.channel.outstanding import Outstanding
-from ...core.channel.transaction import Transaction
-from ...core.channel.unacked import Part
+from ...core.channel.outstanding import Outstanding, Returned, Settled
+from ...core.channel.transaction import Outcome
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.definitions import QueueDefinition
 from ..messages import (
@@ -37,8 +35,11 @@ from ..tracing.trace import ChannelTracing
 from .client_side import ClientSide
 
 _ACKS_DUE: Final = "acks due"
-# The trace's words for the acks that come in; queues use the same words for their effects.
-_REASONS = {Settle: "acked", Discard: "rejected", Requeue: "given back"}
+_MESSAGES: Final[Mapping[Outcome, type[Settle] | type[Discard] | type[Requeue]]] = {
+    Outcome.ACKED: Settle,
+    Outcome.REJECTED: Discard,
+    Outcome.RETURNED: Requeue,
+}
 
 
 class Deliveries:
@@ -62,8 +63,6 @@ class Deliveries:
         self._credit = credit
         self._context = context
         self.outstanding = Outstanding(number, credit)
-        # In tx mode, the acks that wait for their commit.
-        self.transaction: Transaction[type[Settle] | type[Discard] | type[Requeue]] | None = None
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
@@ -162,60 +161,29 @@ class Deliveries:
         """
         return self._credit.outlet.outlet.is_closed(self._channel)
 
-    def acknowledge(self, acks: Acks) -> None:
-        """Settle what a run of basic.ack names; 406 for a tag that is not held."""
-        parts, error = self.outstanding.remove_acked(acks)
-        try:
-            self._done(parts, Settle)
-        except SoftError as too_much:
-            # A transaction has no room for them.
-            too_much.class_id, too_much.method_id = BasicAck.class_id, BasicAck.method_id
-            raise
-        if error is not None:
-            raise error
+    def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> None:
+        """One ack, nack or reject; 406 for a tag that is not held."""
+        self.tell_queues(self.outstanding.settle(delivery_tag, multiple, outcome), outcome)
 
-    def settle(self, delivery_tag: int, multiple: bool) -> None:
-        """Acked; 406 for a tag that is not held."""
-        self._done(self.outstanding.remove(delivery_tag, multiple), Settle)
+    def return_all(self) -> None:
+        """basic.recover: give back all held deliveries."""
+        self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED)
 
-    def discard(self, delivery_tag: int, multiple: bool) -> None:
-        """Rejected for good; 406 for a tag that is not held."""
-        self._done(self.outstanding.remove(delivery_tag, multiple), Discard)
+    def tell_queues(self, settled: Settled, outcome: Outcome) -> None:
+        """Tell the queues which messages are settled or returned; raises the error, if any."""
+        if settled.parts and self._tracing.trace.is_on:
+            self._tracing.acked(settled.parts, outcome.value)
+        for queue, own in settled.returned.by_queue.items():
+            tell(cast("QueueDefinition", queue).handle, _MESSAGES[outcome](self._channel, own))
+        if settled.returned.offered:
+            # Behind that: a queue takes back its own messages before it uses credit of others.
+            offer_credit(self._channel, self._credit, settled.returned.offered)
+        if settled.error is not None:
+            raise settled.error
 
-    def requeue(self, delivery_tag: int, multiple: bool) -> None:
-        """Given back undone; 406 for a tag that is not held."""
-        self._done(self.outstanding.remove(delivery_tag, multiple), Requeue)
-
-    def requeue_all(self) -> None:
-        """Give back all held deliveries, in tx mode, too: basic.recover waits for no commit."""
-        parts = self.outstanding.remove_all()
-        if self._tracing.trace.is_on:
-            self._tracing.acked(parts, _REASONS[Requeue])
-        self.report(parts, Requeue)
-
-    def transaction_ended(self, is_rolled_back: bool) -> None:
-        """Acks are final by a commit, or never were by a rollback."""
-        self.outstanding.timeouts.transaction_ended(is_rolled_back)
+    def end_transaction(self, returned: Sequence[tuple[Outcome, Returned]]) -> None:
+        """Tell the queues of the acknowledgements that a commit has made final, if any."""
+        for outcome, each in returned:
+            # The trace had them when they came in.
+            self.tell_queues(Settled([], each, None), outcome)
         self._await_timeout()
-
-    def _done(
-        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
-    ) -> None:
-        if self._tracing.trace.is_on:
-            self._tracing.acked(parts, _REASONS[message])
-        if self.transaction is None:
-            self.report(parts, message)
-        elif parts:
-            self.transaction.hold_acks(message, parts)
-
-    def report(
-        self, parts: list[Part], message: type[Settle] | type[Discard] | type[Requeue]
-    ) -> None:
-        """Tell the queues which messages are settled or requeued, and free their credit."""
-        if not parts:
-            return
-        by_queue, offered = self.outstanding.return_parts(parts)
-        for queue, own in by_queue.items():
-            tell(cast("QueueDefinition", queue).handle, message(self._channel, own))
-        # Behind that: a queue takes back its own messages before it uses the credit of others'.
-        offer_credit(self._channel, self._credit, offered)

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from ...amqp_frames.decoder import Event
-from ...amqp_frames.messages.batch import ChannelInput
+from ...amqp_frames.decoder import ChannelInput, Event
 from ...amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Method, encode_method
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow

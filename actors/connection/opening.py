@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
-from ...amqp_frames.decoder import Event
+from ...amqp_frames.decoder import Event, MethodFrame
 from ...amqp_frames.errors import HardError
-from ...amqp_frames.messages.batch import MethodFrame
 from ...amqp_frames.methods import ConnectionOpen
 from ...core.connection.handshake import Handshake, refusal
 from ...core.connection.peer import Peer

@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...amqp_frames.constants import CHANNEL_ERROR, CONNECTION_FORCED, NOT_ALLOWED, PROTOCOL_HEADER
-from ...amqp_frames.decoder import Decoder, Event
+from ...amqp_frames.decoder import ChannelInput, Decoder, Event, MethodFrame, Oversized
 from ...amqp_frames.errors import AmqpError, HardError
-from ...amqp_frames.messages.batch import ChannelInput, MethodFrame, Oversized
 from ...amqp_frames.methods import (
     BasicAck,
     ChannelClose,

@@ -1,6 +1,6 @@
 """Looks whether the disk has room, and raises the alarm that stops publishers.
 
-It looks now and then, and when much has been written (core/disk_budget.py), so that publishers are
+It looks now and then, and when much has been written (`DiskBudget`), so that publishers are
 stopped before a write fails. If one fails all the same, the alarm is on until the journal has found
 room again. The alarm is `NodeContext.alarm`, which readers look at when a client publishes; only
 its end is told to them. A disk that cannot be asked changes nothing, and is logged. A data
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...core.disk_budget import DiskBudget
 from ...logs.events import DISK_ENOUGH, DISK_FULL, DISK_LOW, DISK_UNKNOWN
 from ...storage.errors import StorageError
 from ..messages import AlarmCleared, DiskFull, DiskHasRoom, Ref, SeekRoom, WakeAt, WatchedBy, Woken
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
+from .journal import DiskBudget
 
 # RabbitMQ's words, which connection.blocked carries.
 LOW_ON_DISK = "low on disk"

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...core.disk_budget import DiskBudget
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
 from ...storage.journal.journal import Commit, Journal
@@ -51,6 +50,38 @@ if TYPE_CHECKING:
 # A commit from this size on is worth another thread: the hop costs a lone publish a good part of
 # its latency, and a large write the time of some reads.
 DISK_THREAD_BYTES_MIN = 512 * 1024
+
+
+# So near the limit every larger commit is worth a look, and a small one is not.
+LOOK_BYTES_MIN: Final = 64 * 1024
+# Room above the limit that may be written between two looks: one part in so many.
+LOOK_PART: Final = 4
+
+
+class DiskBudget:
+    """Counts down how much may be written before the disk's free space is looked at again.
+
+    A clock alone does not do: a fast publisher fills a small disk between two looks. Nor is a look
+    after every commit needed: a part of what there is above the limit can be written without harm.
+    One thread may write while another looks.
+    """
+
+    __slots__ = ("_free_bytes_min", "_left_bytes")
+
+    def __init__(self, free_bytes_min: int) -> None:
+        self._free_bytes_min = free_bytes_min
+        self._left_bytes = LOOK_BYTES_MIN
+
+    def looked(self, free_bytes: int) -> None:
+        """So much is free now."""
+        above_bytes = free_bytes - self._free_bytes_min
+        self._left_bytes = max(LOOK_BYTES_MIN, above_bytes // LOOK_PART)
+
+    def wrote(self, count: int) -> bool:
+        """So many bytes were written; true, once, if it is time to look."""
+        before = self._left_bytes
+        self._left_bytes = before - count
+        return before > 0 >= before - count
 
 
 class Room(NamedTuple):

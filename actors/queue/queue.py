@@ -25,9 +25,8 @@ from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.definitions import QueueDefinition
-from ...core.queue.dedup import Deduplication
-from ...core.queue.effects import Deduplicated, Effects
-from ...core.queue.rules import MessageQueue
+from ...core.queue.dedup import Deduplicated, Deduplication
+from ...core.queue.rules import Effects, MessageQueue
 from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ..messages import (

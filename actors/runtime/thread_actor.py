@@ -62,8 +62,11 @@ class ThreadActor(UnlistedActor):
             while not self.actor_stopped.is_set():
                 gathered: list[object] = []
                 envelope = inbox.get()
-                while envelope is not None and _is_told(envelope):
-                    gathered.append(envelope.message)
+                while envelope is not None:
+                    message = envelope.message
+                    if envelope.reply_to is not None or message.__class__ is ActorStop:
+                        break
+                    gathered.append(message)
                     envelope = None if inbox.empty() else inbox.get()
                 if gathered:
                     self.on_gathered(gathered)
@@ -112,10 +115,6 @@ class ThreadActor(UnlistedActor):
     def on_receive(self, message: object) -> None:
         """Handle a message that somebody asked."""
         self.on_gathered([message])
-
-
-def _is_told(envelope: Envelope[Any]) -> bool:
-    return envelope.reply_to is None and envelope.message.__class__ is not ActorStop
 
 
 def stop_and_wait(actor: Ref, failed_seconds_max: float | None = None) -> bool:

@@ -12,10 +12,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...core.channel.unacked import Part
+from ...core.channel.transaction import Part
 from ...core.dead_letters.letters import Dead
-from ...core.queue.effects import EXPIRED, REJECTED, Effects
-from ...core.queue.rules import MessageQueue
+from ...core.queue.parts import EXPIRED, REJECTED
+from ...core.queue.rules import Effects, MessageQueue
 from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
 from ...storage.journal.replay import JournalPlace

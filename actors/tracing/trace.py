@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...core.channel.unacked import Part
+from ...core.channel.transaction import Part
 from ...core.connection.handshake import Handshake
 from ...core.definitions import QueueDefinition
 from ...core.queue.span import Span
@@ -22,6 +22,7 @@ from .marks import mark, mark_late
 from .queue import queue_step, received
 
 if TYPE_CHECKING:
+    from ...core.channel.tx_mode import TransactionEnd
     from ...core.publishing.publisher import Routed
     from ...core.publishing.unconfirmed import Unconfirmed
 
@@ -192,16 +193,16 @@ class ChannelTracing(ChannelEvents):
             fields["seq_no"] = _seq_nos(routed.first_seq_no, indexes)
         self.write_about(event, routed.batch, indexes, before, **fields)
 
-    def transaction(self, event: str, publishes: int, acks: int, reason: str) -> None:
+    def transaction(self, end: TransactionEnd) -> None:
         """A transaction has ended: committed, when tx.commit-ok is written."""
         batches, self._committing = self._committing, []
         self.tell(
-            event,
+            end.event,
             user=self.user,
             batches=batches,
-            publishes=publishes,
-            acks=acks,
-            reason=reason,
+            publishes=end.publish_count,
+            acks=sum(high - low for _outcome, parts in end.acks for _, low, high in parts),
+            reason=end.reason,
         )
 
     def rejected(self, queue: QueueDefinition, batch: Batch, indexes: Indexes, reason: str) -> None:

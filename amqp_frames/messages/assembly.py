@@ -30,7 +30,7 @@ from ..constants import (
 from ..errors import HardError
 from ..methods import BasicPublish
 from ..properties import PERSISTENT, check_properties, must_look
-from .batch import Batch, Oversized
+from .batch import Batch
 from .publishes import IMMEDIATE, publish_key
 
 _IDS: Final = (BasicPublish.class_id, BasicPublish.method_id)
@@ -174,9 +174,10 @@ class Assembly:
             self._wire += data[start:end]
             self._unfinished.reserve(end - start, len(self._wire))
 
-    def oversized(self, channel_number: int) -> Oversized:
-        """The size of a message that was too large to be kept, and whether it was immediate."""
-        return Oversized(channel_number, self.oversized_bytes, bool(self._key[-1] & IMMEDIATE))
+    @property
+    def is_immediate(self) -> bool:
+        """Has the publish its bit `immediate`?"""
+        return bool(self._key[-1] & IMMEDIATE)
 
     def batch(self, channel_number: int) -> Batch:
         """The whole message as a batch of one; nothing of it is unfinished any more."""

@@ -1,4 +1,4 @@
-"""The unit of the hot path: what one channel published, or acknowledged, in one socket read.
+"""The unit of the hot path: what one channel published in one socket read.
 
 A Batch keeps the wire bytes as they came and says where each message lies in packed columns,
 so that no object, dict or string is made per message. Everything behind the decoder speaks of
@@ -19,9 +19,6 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
-
-from ..methods import Method
 
 # Ascending message numbers within one batch.
 Indexes = range | array  # type: ignore[type-arg]
@@ -106,54 +103,3 @@ class Batch:
         """The body size that the message's content header announces, in bytes."""
         header = self.headers[index]
         return int.from_bytes(self.wire[header + 11 : header + 19], "big")
-
-
-class Acks:
-    """Consecutive basic.ack of one channel: tag by tag, with its `multiple` bit."""
-
-    __slots__ = ("multiples", "tags")
-
-    def __init__(self) -> None:
-        self.tags = array("Q")
-        self.multiples = bytearray()
-
-
-class ChannelInput:
-    """A channel's publishes, then its acks, of one read, between two other methods.
-
-    Publishes stand before acks whatever their order on the wire was: outside tx nothing can
-    tell the difference, and a republished message is on its way before its original is settled.
-    """
-
-    __slots__ = ("acks", "batch", "channel_number")
-
-    def __init__(self, channel_number: int) -> None:
-        self.channel_number = channel_number
-        self.batch: Batch | None = None
-        self.acks: Acks | None = None
-
-
-class Begun(NamedTuple):
-    """A publish whose frames are taken one by one has begun; it comes when it is whole.
-
-    For the owner of the channels: a channel that is not open collects nothing.
-    """
-
-    channel_number: int
-
-
-class Oversized(NamedTuple):
-    """A publish whose body is announced larger than the broker takes: its bytes are not kept."""
-
-    channel_number: int
-    body_bytes: int
-    # Its bit `immediate`, which RabbitMQ refuses before it looks at the size.
-    is_immediate: bool = False
-
-
-class MethodFrame(NamedTuple):
-    """A method without content, and how many octets its frame had."""
-
-    channel_number: int
-    method: Method
-    frame_bytes: int

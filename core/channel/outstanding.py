@@ -1,23 +1,351 @@
 """The deliveries of a channel that its client has not acknowledged, with all that depends on them.
 
 Delivery tags ascend from 1 over all consumers of the channel, basic.get and direct replies. A
-delivery that awaits its ack is held under its tags (unacked.py), has a deadline if its queue sets
-one (ack_timeouts.py), and takes up credit of the channel until its messages return to their queue,
-settled or not (core/connection/channel_credit.py).
+delivery that awaits its ack is held under its tags (`Unacked`), has a deadline if its queue sets
+one (`AckTimeouts`), and takes up credit of the channel until its messages return to their queue,
+settled or not (core/connection/channel_credit.py). In tx mode acknowledgements wait for the commit
+(transaction.py).
+
+x-consumer-timeout closes the channel of a delivery that waits too long for its ack. Only
+deliveries of queues that were declared with the argument are noted, those of basic.get too. As in
+RabbitMQ up to 4.2 the broker closes the channel with 406, and its messages in flight return to
+their queues. Times are seconds of the caller's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple
 
+from ...amqp_frames.constants import PRECONDITION_FAILED
+from ...amqp_frames.decoder import Acks
 from ...amqp_frames.errors import SoftError
-from ...amqp_frames.messages.batch import Acks
+from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.methods import BasicAck
 from ..connection.channel_credit import ChannelCredit
 from ..queue.in_flight import Delivery
-from .ack_timeouts import AckTimeouts
-from .unacked import Part, Unacked, runs_of_tags
+from ..queue.span import Span
+from .transaction import Outcome, Part, Transaction
+
+
+class _Range:
+    """Tags first to last stand for the positions of a delivery from `low` on."""
+
+    __slots__ = ("delivery", "first", "last", "low")
+
+    def __init__(self, first: int, last: int, delivery: Delivery, low: int) -> None:
+        self.first = first
+        self.last = last
+        self.delivery = delivery
+        self.low = low
+
+
+def _first_tag(held: _Range) -> int:
+    return held.first
+
+
+# Fills the places of ranges that are taken: they must not keep their deliveries alive.
+_TAKEN = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
+# So many taken places at the front are cut off in one go.
+_CUT_COUNT = 64
+# So many holes there may be at least before they are closed.
+HOLES_MAX = 64
+
+
+class Unacked:
+    """Ascending, disjoint ranges of tags; taking from the front is the fast case.
+
+    A range that is taken whole, elsewhere, stays as a hole, its first tag above its last: to close
+    each at once would move all later ranges, a million of them behind one late worker's.
+    """
+
+    __slots__ = ("_head", "_hole_count", "_holes_max", "_ranges", "count")
+
+    def __init__(self, holes_max: int = HOLES_MAX) -> None:
+        self._holes_max = holes_max
+        self._ranges: list[_Range] = []
+        # Those before this place are taken; they are cut off now and then.
+        self._head = 0
+        # Behind the head; at the head there is none.
+        self._hole_count = 0
+        self.count = 0
+
+    def add(self, first_tag: int, delivery: Delivery) -> None:
+        """A whole delivery went out with consecutive tags from `first_tag` on."""
+        count = len(delivery.span)
+        delivery.first_tag = first_tag
+        self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
+        self.count += count
+
+    def holds(self, first_tag: int, last_tag: int) -> bool:
+        """Is any of these tags held?"""
+        ranges = self._ranges
+        place = bisect_right(ranges, last_tag, lo=self._head, key=_first_tag) - 1
+        if place >= self._head and ranges[place].first > ranges[place].last:
+            # The held tags may be anywhere before the hole.
+            self._close_holes()
+            place = bisect_right(ranges, last_tag, key=_first_tag) - 1
+        return place >= self._head and ranges[place].last >= first_tag
+
+    def not_held(self, first_tag: int, last_tag: int) -> tuple[int, int] | None:
+        """The lowest and the highest of these tags that are not held; None if all are."""
+        self._close_holes()
+        ranges, head = self._ranges, self._head
+        place = max(head, bisect_right(ranges, first_tag, lo=head, key=_first_tag) - 1)
+        while place < len(ranges) and ranges[place].first <= first_tag:
+            first_tag = max(first_tag, ranges[place].last + 1)
+            place += 1
+        place = bisect_right(ranges, last_tag, lo=head, key=_first_tag) - 1
+        while place >= head and ranges[place].last >= last_tag:
+            last_tag = min(last_tag, ranges[place].first - 1)
+            place -= 1
+        return (first_tag, last_tag) if first_tag <= last_tag else None
+
+    def remove(self, delivery_tag: int, multiple: bool) -> list[Part]:
+        """Remove what a basic.ack, nack or reject names.
+
+        Tag 0 with multiple names everything. SoftError PRECONDITION_FAILED for a tag that is not
+        held: never issued, settled before, or another channel's.
+        """
+        if multiple:
+            if delivery_tag == 0:
+                return self.remove_all()
+            return self._remove_up_to(delivery_tag)
+        return list(self.remove_range(delivery_tag, delivery_tag))
+
+    def remove_all(self) -> list[Part]:
+        """Remove everything that is held."""
+        parts = list(self)
+        self._ranges.clear()
+        self._head = self._hole_count = 0
+        self.count = 0
+        return parts
+
+    def put_back(self, parts: Sequence[Part]) -> None:
+        """Hold removed messages again, under their old tags."""
+        self._close_holes()
+        ranges = self._ranges[self._head :]
+        for delivery, low, high in parts:
+            first_tag = delivery.first_tag
+            ranges.append(_Range(first_tag + low, first_tag + high - 1, delivery, low))
+            self.count += high - low
+        ranges.sort(key=_first_tag)
+        self._ranges = ranges
+        self._head = 0
+
+    def _remove_up_to(self, tag: int) -> list[Part]:
+        ranges = self._ranges
+        head = self._head
+        # As RabbitMQ's collect_acks: the tag itself must be held.
+        place = bisect_right(ranges, tag, lo=head, key=_first_tag) - 1
+        if place < head or ranges[place].last < tag:
+            raise _unknown(tag)
+        parts: list[Part] = []
+        for held in ranges[head : place + 1]:
+            if held.first > held.last:
+                self._hole_count -= 1
+                continue
+            last = min(held.last, tag)
+            count = last - held.first + 1
+            parts.append((held.delivery, held.low, held.low + count))
+            self.count -= count
+            held.low += count
+            held.first = last + 1
+        self._drop_head(place if ranges[place].first <= ranges[place].last else place + 1)
+        return parts
+
+    def remove_range(self, first_tag: int, last_tag: int) -> Iterator[Part]:
+        """Remove consecutive tags, each acknowledged on its own, and yield them as it goes.
+
+        If one of them is not held, the SoftError names it; those before it were acknowledged.
+        """
+        ranges = self._ranges
+        while first_tag <= last_tag:
+            head = self._head
+            if head < len(ranges) and ranges[head].first <= first_tag <= ranges[head].last:
+                place = head
+            else:
+                place = bisect_right(ranges, first_tag, lo=head, key=_first_tag) - 1
+                if place < head or ranges[place].last < first_tag:
+                    raise _unknown(first_tag)
+            held = ranges[place]
+            last = min(held.last, last_tag)
+            low = held.low + first_tag - held.first
+            count = last - first_tag + 1
+            part = held.delivery, low, low + count
+            self.count -= count
+            self._cut(place, first_tag, last)
+            first_tag = last + 1
+            yield part
+
+    def _cut(self, place: int, first_tag: int, last_tag: int) -> None:
+        """Remove tags from the range at `place`, splitting it if they lie inside."""
+        held = self._ranges[place]
+        if first_tag == held.first:
+            held.low += last_tag - first_tag + 1
+            held.first = last_tag + 1
+            if held.first > held.last:
+                if place == self._head:
+                    self._drop_head(place + 1)
+                else:
+                    self._leave_hole(held)
+            return
+        if last_tag < held.last:
+            low = held.low + last_tag + 1 - held.first
+            rest = _Range(last_tag + 1, held.last, held.delivery, low)
+            self._ranges.insert(place + 1, rest)
+        held.last = first_tag - 1
+
+    def _leave_hole(self, taken: _Range) -> None:
+        taken.delivery = _TAKEN.delivery
+        self._hole_count += 1
+        if self._hole_count > max(self._holes_max, (len(self._ranges) - self._head) // 2):
+            self._close_holes()
+
+    def _close_holes(self) -> None:
+        if self._hole_count:
+            # In place: `remove_range` may be going through it.
+            self._ranges[:] = [
+                held for held in self._ranges[self._head :] if held.first <= held.last
+            ]
+            self._head = self._hole_count = 0
+
+    def _drop_head(self, head: int) -> None:
+        ranges = self._ranges
+        while self._hole_count and head < len(ranges) and ranges[head].first > ranges[head].last:
+            self._hole_count -= 1
+            head += 1
+        if head == len(ranges) or (head >= _CUT_COUNT and head * 2 >= len(ranges)):
+            del ranges[:head]
+            self._head = 0
+            return
+        for place in range(self._head, head):
+            ranges[place] = _TAKEN
+        self._head = head
+
+    def __iter__(self) -> Iterator[Part]:
+        for held in self._ranges[self._head :]:
+            if held.first <= held.last:
+                yield held.delivery, held.low, held.low + held.last - held.first + 1
+
+
+def runs_of_tags(tags: Sequence[int], multiples: bytearray) -> Iterator[tuple[int, int, bool]]:
+    """Group acks, in order, into (first tag, last tag, multiple).
+
+    Single ones that ascend by one form a run; one ack per delivery, in order, is what most clients
+    send.
+    """
+    count = len(tags)
+    if (
+        count > 1
+        and tags[-1] - tags[0] == count - 1
+        and not any(multiples)
+        and all(map(lt, tags, islice(tags, 1, None)))
+    ):
+        yield tags[0], tags[-1], False
+        return
+    first = last = 0
+    for tag, multiple in zip(tags, multiples, strict=True):
+        if not multiple and first and tag == last + 1:
+            last = tag
+            continue
+        if first:
+            yield first, last, False
+            first = 0
+        if multiple or not tag:
+            yield tag, tag, bool(multiple)
+        else:
+            first = last = tag
+    if first:
+        yield first, last, False
+
+
+def _unknown(tag: int) -> SoftError:
+    return SoftError(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+
+
+# When its time is over, the first and the last tag, and how long it was in ms.
+_Note = tuple[float, int, int, int]
+# Past so many noted deliveries, the acked ones among them are forgotten.
+NOTED_MIN: Final = 64
+
+
+class AckTimeouts:
+    """Notes delivery tags and by when they must be acked.
+
+    The caller calls `check` at each time that `wake_at` returns.
+    """
+
+    def __init__(self, channel_number: int, unacked: Unacked) -> None:
+        self._channel_number = channel_number
+        self._unacked = unacked
+        # By time.
+        self._noted: list[_Note] = []
+        self._noted_max = NOTED_MIN
+        # In tx mode: notes of tags that are not held any more, which a rollback may give back.
+        self.is_transactional = False
+        self._lapsed: list[_Note] = []
+        self._wakes_at = float("inf")
+
+    def note(self, first_tag: int, last_tag: int, timeout_ms: int, now: float) -> None:
+        """The client must ack these tags, which are sent now, within this time."""
+        over = now + timeout_ms / 1000
+        heapq.heappush(self._noted, (over, first_tag, last_tag, timeout_ms))
+        if len(self._noted) > self._noted_max:
+            if self.is_transactional:
+                self._lapsed += [note for note in self._noted if not self._is_held(note)]
+            self._noted = list(filter(self._is_held, self._noted))
+            heapq.heapify(self._noted)
+            self._noted_max = max(NOTED_MIN, 2 * len(self._noted))
+
+    def check(self, now: float) -> None:
+        """Raise 406 if a tag is still held past its time; the caller calls this when it wakes."""
+        self._wakes_at = float("inf")
+        while self._noted and self._noted[0][0] <= now:
+            note = heapq.heappop(self._noted)
+            if self._is_held(note):
+                raise SoftError(
+                    PRECONDITION_FAILED,
+                    f"delivery acknowledgement on channel {self._channel_number} timed out. "
+                    f"Timeout value used: {note[3]} ms. This timeout value can be configured, "
+                    "see consumers doc guide to learn more",
+                )
+            if self.is_transactional:
+                self._lapsed.append(note)
+
+    def transaction_ended(self, is_rolled_back: bool) -> None:
+        """A commit has made acks final; a rollback holds their tags again, with their deadlines."""
+        if is_rolled_back:
+            self._noted += filter(self._is_held, self._lapsed)
+            heapq.heapify(self._noted)
+        self._lapsed.clear()
+
+    def forget_returning(self) -> None:
+        """All held tags are about to return to their queues.
+
+        Tags that were acked in an open transaction stay noted, because a rollback holds them again.
+        """
+        noted = []
+        for over, first_tag, last_tag, timeout_ms in self._noted:
+            tags = self._unacked.not_held(first_tag, last_tag)
+            if tags is not None:
+                noted.append((over, *tags, timeout_ms))
+        heapq.heapify(noted)
+        self._noted = noted
+
+    def _is_held(self, note: _Note) -> bool:
+        return self._unacked.holds(note[1], note[2])
+
+    def wake_at(self) -> float | None:
+        """When to `check` next; None if the caller was told of a time as early, or none is due."""
+        if not self._noted or self._noted[0][0] >= self._wakes_at:
+            return None
+        self._wakes_at = self._noted[0][0]
+        return self._wakes_at
 
 
 class Returned(NamedTuple):
@@ -27,16 +355,30 @@ class Returned(NamedTuple):
     offered: Sequence[object]
 
 
+_NOTHING: Final = Returned({}, ())
+
+
+class Settled(NamedTuple):
+    """The effects of acknowledgements: tell the queues, then fail if there is an error."""
+
+    # The messages that the client named; in tx mode their queues hear of them by the commit.
+    parts: list[Part]
+    returned: Returned
+    error: SoftError | None
+
+
 class Outstanding:
     """The deliveries of one channel, numbered, held and returned."""
 
-    __slots__ = ("_credit", "_next_delivery_tag", "_unacked", "timeouts")
+    __slots__ = ("_credit", "_next_delivery_tag", "_unacked", "timeouts", "transaction")
 
     def __init__(self, channel_number: int, credit: ChannelCredit) -> None:
         self._credit = credit
         self._next_delivery_tag = 1
         self._unacked = Unacked()
         self.timeouts = AckTimeouts(channel_number, self._unacked)
+        # In tx mode, where acknowledgements wait.
+        self.transaction: Transaction | None = None
 
     def __len__(self) -> int:
         """How many messages the client has neither acked nor given back."""
@@ -54,16 +396,14 @@ class Outstanding:
         self._unacked.add(first_tag, delivery)
         return first_tag
 
-    def remove(self, delivery_tag: int, multiple: bool) -> list[Part]:
-        """Hold no longer what an ack, nack or reject names; 406 for a tag that is not held."""
-        return self._unacked.remove(delivery_tag, multiple)
+    def acknowledge(self, acks: Acks) -> Settled:
+        """Settle the messages that a run of basic.ack names, up to the first tag that is not held.
 
-    def remove_acked(self, acks: Acks) -> tuple[list[Part], SoftError | None]:
-        """Hold no longer what a run of basic.ack names, up to the first tag that is not held.
-
-        The error, 406, is that tag's: the acks before it are valid.
+        The error, 406, is that tag's, or says that the transaction is too large; the acks before it
+        are valid.
         """
         parts: list[Part] = []
+        fault: SoftError | None = None
         try:
             for first, last, multiple in runs_of_tags(acks.tags, acks.multiples):
                 if multiple:
@@ -71,18 +411,40 @@ class Outstanding:
                 else:
                     parts += self._unacked.remove_range(first, last)
         except SoftError as error:
-            error.class_id, error.method_id = BasicAck.class_id, BasicAck.method_id
-            return parts, error
-        return parts, None
+            fault = error
+        settled = self._settle(Outcome.ACKED, parts)
+        fault = settled.error or fault
+        if fault is None:
+            return settled
+        fault.class_id, fault.method_id = BasicAck.class_id, BasicAck.method_id
+        return settled._replace(error=fault)
 
-    def remove_all(self) -> list[Part]:
-        """Hold nothing any longer: basic.recover returns all to the queues."""
+    def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> Settled:
+        """Settle the messages that one ack, nack or reject names; 406 for a tag that is not held.
+
+        Tag 0 with multiple names all.
+        """
+        return self._settle(outcome, self._unacked.remove(delivery_tag, multiple))
+
+    def return_all(self) -> Settled:
+        """Return all held messages, in tx mode, too: basic.recover waits for no commit."""
         self.timeouts.forget_returning()
-        return self._unacked.remove_all()
+        parts = self._unacked.remove_all()
+        return Settled(parts, self.return_parts(parts), None)
 
     def hold_again(self, parts: list[Part]) -> None:
         """A transaction was rolled back: its acknowledgements never were."""
         self._unacked.put_back(parts)
+
+    def _settle(self, outcome: Outcome, parts: list[Part]) -> Settled:
+        if self.transaction is None:
+            return Settled(parts, self.return_parts(parts), None)
+        try:
+            if parts:
+                self.transaction.hold_acks(outcome, parts)
+        except SoftError as too_much:
+            return Settled(parts, _NOTHING, too_much)
+        return Settled(parts, _NOTHING, None)
 
     def return_parts(self, parts: list[Part]) -> Returned:
         """Return parts that are held no longer to their queues, and free their credit.
@@ -97,4 +459,4 @@ class Outstanding:
             if delivery.consumer is not None:
                 count += high - low
             by_queue.setdefault(delivery.queue, []).append(part)
-        return Returned(by_queue, self._credit.release(count))
+        return Returned(by_queue, self._credit.release(count) if count else ())

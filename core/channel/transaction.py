@@ -9,18 +9,30 @@ between them, however many channels it opens.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Generic, TypeVar
+from enum import Enum
+from typing import Final
 
 from ...amqp_frames.constants import PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
 from ..publishing.publisher import Held
-from .unacked import Part
+from ..queue.in_flight import Delivery
 
 # About what a batch takes up in memory beside its wire bytes, and what a row of acks does.
 BATCH_BYTES: Final = 4096
 PART_BYTES: Final = 256
 
-Kind = TypeVar("Kind")
+# A delivery and the positions in it, end exclusive, that an ack speaks of.
+Part = tuple[Delivery, int, int]
+
+
+class Outcome(Enum):
+    """How the client settles a message; the values are the trace's words."""
+
+    ACKED = "acked"
+    # For good: it may become a dead letter.
+    REJECTED = "rejected"
+    # Undone: its queue delivers it again.
+    RETURNED = "given back"
 
 
 class TransactionMemory:
@@ -46,8 +58,8 @@ class TransactionMemory:
         assert self.used_bytes >= 0
 
 
-class Transaction(Generic[Kind]):
-    """Publishes and acknowledgements that wait; `Kind` is what an acknowledgement asks for.
+class Transaction:
+    """Publishes and acknowledgements that wait for a commit.
 
     Its owner clears it when it ends, whatever ends it: the memory is its connection's.
     """
@@ -56,16 +68,19 @@ class Transaction(Generic[Kind]):
         self._memory = memory
         self._held_bytes = 0
         self.publishes: deque[Held] = deque()
-        self.acks: list[tuple[Kind, list[Part]]] = []
+        # Of all that it held, routed or not.
+        self.publish_count = 0
+        self.acks: list[tuple[Outcome, list[Part]]] = []
 
     def hold_publishes(self, held: Held) -> None:
         """A batch waits for the commit; 406 if the transaction is too large with it."""
         self.publishes.append(held)
+        self.publish_count += len(held.batch)
         self._count(BATCH_BYTES + held.batch.wire_bytes)
 
-    def hold_acks(self, kind: Kind, parts: list[Part]) -> None:
+    def hold_acks(self, outcome: Outcome, parts: list[Part]) -> None:
         """Acknowledgements wait; 406 likewise."""
-        self.acks.append((kind, parts))
+        self.acks.append((outcome, parts))
         self._count(PART_BYTES * len(parts))
 
     def _count(self, byte_count: int) -> None:
@@ -76,6 +91,6 @@ class Transaction(Generic[Kind]):
     def clear(self) -> None:
         """Begin anew."""
         self._memory.free(self._held_bytes)
-        self._held_bytes = 0
+        self._held_bytes = self.publish_count = 0
         self.publishes.clear()
         self.acks.clear()

@@ -45,7 +45,7 @@ from ...amqp_frames.values.field_table import (
 from ..definitions import QueueDefinition
 from ..exchanges.table import ExchangeTable, carry_out
 from ..publishing.routes import durable_indexes
-from ..queue.effects import REJECTED
+from ..queue.parts import REJECTED
 from ..queue.span import Span
 
 _COUNT_MAX: Final = 2**63 - 1

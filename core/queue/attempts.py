@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from ...amqp_frames.values.field_table import Table
 from ..definitions import delivery_limit
-from .effects import DELIVERY_LIMIT
-from .parts import Judge
+from .parts import DELIVERY_LIMIT, Judge
 
 
 class DeliveryLimit(Judge):

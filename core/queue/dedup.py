@@ -30,7 +30,6 @@ from typing import ClassVar, Final, NamedTuple
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.values.field_table import Table
 from .columns import DIGEST_BYTES, IdentityReader
-from .effects import Deduplicated, Effects
 from .parts import Part
 
 IDENTITY_BYTES: Final = DIGEST_BYTES + 1
@@ -322,6 +321,19 @@ def _one_by_one(
     return Division(fresh, identities, repeats_stored, repeats_transient, again, again_identities)
 
 
+class Deduplicated(NamedTuple):
+    """The division of a publish by a window for duplicates; indexes ascend."""
+
+    # Aligned with the appended messages: b"" for one that carries no identity. Empty if none does.
+    identities: Sequence[bytes]
+    # Until when they are remembered, in milliseconds since the epoch; 0: while there is room.
+    until_ms: int
+    # These repeat messages that are stored, or will be when the journal has all that it was told.
+    repeats_stored: Indexes
+    # These repeat transient messages.
+    repeats_transient: Indexes
+
+
 class Deduplication(Part):
     """Keeps repeats out of a queue: they are confirmed, and nothing else happens to them.
 
@@ -348,42 +360,46 @@ class Deduplication(Part):
         return divide_by_identity(self.window, self._reader, batch, indexes, durable)
 
     def remember(
-        self, division: Division, next_entry_id: int, now_ms: int, effects: Effects
-    ) -> None:
-        """The new messages have entered, but for those in `effects.rejected`.
+        self,
+        division: Division,
+        next_entry_id: int,
+        now_ms: int,
+        appended: Indexes | None,
+        rejected: Indexes | None,
+    ) -> tuple[Deduplicated, Indexes | None]:
+        """The new messages have entered, but for the `rejected`; the `appended` go to the journal.
 
-        Adds to the effects the identities of appended messages, and how repeats are answered. The
-        window does not remember what the queue rejected.
+        Returns the identities of appended messages and how repeats are answered, and the rejected
+        messages with their repeats. The window does not remember what the queue rejected.
         """
         identities: Sequence[bytes] = ()
         until_ms = 0
         refused: Set[bytes] = frozenset()
         if any(division.identities):
             indexes, identities = division.fresh, division.identities
-            if effects.rejected is not None:
-                rejected = set(effects.rejected)
+            if rejected is not None:
+                outside = set(rejected)
                 pairs = list(zip(indexes, identities, strict=True))
-                entered = [pair for pair in pairs if pair[0] not in rejected]
-                refused = {identity for index, identity in pairs if index in rejected}
+                entered = [pair for pair in pairs if pair[0] not in outside]
+                refused = {identity for index, identity in pairs if index in outside}
                 indexes = array("I", [index for index, _ in entered])
                 identities = [identity for _, identity in entered]
             until_ms = self.window.until_ms(now_ms)
             first_entry_id = next_entry_id - len(indexes)
             self.window.remember(list(filter(None, identities)), first_entry_id, until_ms)
-            identities = _of_appended(effects, indexes, identities)
+            identities = _of_appended(appended, indexes, identities)
         stored, transient = division.repeats_stored, division.repeats_transient
         if division.again:
-            stored, transient = _resolve(division, refused, effects)
-        effects.deduplicated = Deduplicated(identities, until_ms, stored, transient)
+            stored, transient, rejected = _resolve(division, refused, rejected)
+        return Deduplicated(identities, until_ms, stored, transient), rejected
 
 
 def _of_appended(
-    effects: Effects, indexes: Indexes, identities: Sequence[bytes]
+    appended: Indexes | None, indexes: Indexes, identities: Sequence[bytes]
 ) -> Sequence[bytes]:
     """The identities of those among these messages that go to the journal."""
-    if effects.appended is None:
+    if appended is None:
         return ()
-    appended = effects.appended[0]
     if len(appended) == len(indexes):
         return identities
     among = set(appended)
@@ -391,9 +407,14 @@ def _of_appended(
     return [identity for index, identity in pairs if index in among]
 
 
-def _resolve(division: Division, refused: Set[bytes], effects: Effects) -> tuple[Indexes, Indexes]:
-    """All repeats, stored and transient: a repeat of a message of the same batch fares as that."""
-    rejected = array("I", effects.rejected or ())
+def _resolve(
+    division: Division, refused: Set[bytes], rejected_before: Indexes | None
+) -> tuple[Indexes, Indexes, Indexes | None]:
+    """All repeats, stored, transient and rejected.
+
+    A repeat of a message of the same batch fares as that.
+    """
+    rejected = array("I", rejected_before or ())
     stored = array("I", division.repeats_stored)
     transient = array("I", division.repeats_transient)
     for index, identity in zip(division.again, division.again_identities, strict=True):
@@ -403,9 +424,8 @@ def _resolve(division: Division, refused: Set[bytes], effects: Effects) -> tuple
             stored.append(index)
         else:
             transient.append(index)
-    if rejected:
-        effects.rejected = array("I", sorted(rejected))
-    return array("I", sorted(stored)), array("I", sorted(transient))
+    all_rejected = array("I", sorted(rejected)) if rejected else None
+    return array("I", sorted(stored)), array("I", sorted(transient)), all_rejected
 
 
 def deduplication_part(arguments: Table) -> Deduplication:

@@ -17,8 +17,7 @@ from typing import ClassVar, Final, NamedTuple
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.values.field_table import Table
 from .columns import body_sizes
-from .effects import MAXLEN
-from .parts import Bound, Gate, Tally
+from .parts import MAXLEN, Bound, Gate, Tally
 from .ready import Ready
 
 

@@ -21,11 +21,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .ready import Ready
 from .span import Span
+
+# Why a message leaves its queue other than by an ack, as the `reason` of x-death.
+REJECTED: Final = "rejected"
+MAXLEN: Final = "maxlen"
+EXPIRED: Final = "expired"
+DELIVERY_LIMIT: Final = "delivery_limit"
 
 
 class Part(ABC):

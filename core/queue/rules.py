@@ -26,8 +26,7 @@ from itertools import chain
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
 from .consumers import Consumer, Consumers
-from .dedup import Deduplication
-from .effects import EXPIRED, REJECTED, Effects
+from .dedup import Deduplicated, Deduplication
 from .expiry import (
     EXPIRED_ROWS_MAX,
     DeadlineRun,
@@ -37,10 +36,59 @@ from .expiry import (
     spans_in_runs,
 )
 from .in_flight import Delivery, InFlight
-from .parts import Bound, Gate, Judge, Part, Tally
+from .parts import EXPIRED, REJECTED, Bound, Gate, Judge, Part, Tally
 from .ready import Ready
 from .span import EntryRange, RefusedSpan, Span, ranges_of
 from .withdrawn import Withdrawn
+
+
+class Effects:
+    """The effects of a call, which the queue's actor carries out in the order of the fields."""
+
+    __slots__ = (
+        "_last_runs",
+        "appended",
+        "confirmed",
+        "dead",
+        "deadlines",
+        "deduplicated",
+        "delivered",
+        "delivered_entries",
+        "rejected",
+        "settled_entries",
+    )
+
+    def __init__(self) -> None:
+        # Persistent messages for the journal: their indexes and entry ids, aligned.
+        self.appended: tuple[Indexes, range | array[int]] | None = None
+        # When these expire, in milliseconds since the epoch: one time for all, 0 for never, or
+        # aligned with them.
+        self.deadlines: int | array[int] = 0
+        # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
+        # "maxlen" or "delivery_limit". Not settled until the dead letters are safe. Those of a
+        # queue without one are settled, and only told of in the trace.
+        self.dead: list[tuple[Span, str]] = []
+        # Indexes that are confirmed at once.
+        self.confirmed: Indexes | None = None
+        # Indexes that the queue does not take: their publisher gets a nack.
+        self.rejected: Indexes | None = None
+        # What the queue's window for duplicates found, if it has one.
+        self.deduplicated: Deduplicated | None = None
+        # What consumers get. To those of one channel in this order: it is the queue's.
+        self.delivered: list[tuple[Consumer, list[Delivery]]] = []
+        # The last of them of each channel, which its credit stands for.
+        self._last_runs: dict[object, tuple[Consumer, list[Delivery]]] = {}
+        # Entry ids, first and last, for the journal's Deliver and Settle records.
+        self.delivered_entries: list[EntryRange] = []
+        self.settled_entries: list[EntryRange] = []
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """The consumer gets this, too."""
+        run = self._last_runs.get(consumer.channel_credit)
+        if run is None or run[0] is not consumer:
+            run = self._last_runs[consumer.channel_credit] = (consumer, [])
+            self.delivered.append(run)
+        run[1].append(delivery)
 
 
 class MessageQueue:
@@ -211,7 +259,10 @@ class MessageQueue:
         division = deduplication.divide(batch, indexes, self.durable, self.now_ms)
         if division.fresh:
             self._enter(batch, division.fresh, effects)
-        deduplication.remember(division, self.next_entry_id, self.now_ms, effects)
+        appended = None if effects.appended is None else effects.appended[0]
+        effects.deduplicated, effects.rejected = deduplication.remember(
+            division, self.next_entry_id, self.now_ms, appended, effects.rejected
+        )
 
     def _enter(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
         """Let messages in as far as the gates allow, and offer them to consumers."""

@@ -57,6 +57,8 @@ from .loading import Decode
 from .records import (
     DELIVERED,
     DIRECTORY_ID_BYTES,
+    RANGE_BYTES,
+    RANGES_BYTES_MIN,
     SETTLE,
     Seal,
     body_bytes_at_most,
@@ -68,7 +70,6 @@ from .records import (
     identities_bytes,
     identities_covered,
     in_records,
-    ranges_bytes,
     removed_covered,
 )
 from .recovery import Recovered, Recovery
@@ -863,7 +864,7 @@ class Journal:
         if going:
             writer = self._writer
             ranges = _ranges(sorted(going))
-            writer.make_room(ranges_bytes(len(ranges)))
+            writer.make_room(RANGES_BYTES_MIN + RANGE_BYTES * len(ranges))
             writer.add(writer.seal.record(removed_covered(ranges)))
             self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
             self._must_sync = True
@@ -934,7 +935,7 @@ class Journal:
         assert shortage is not None
         writer = self._writer
         for kind, queue_id, ranges in shortage.pop_ranges():
-            writer.make_room(ranges_bytes(len(ranges)))
+            writer.make_room(RANGES_BYTES_MIN + RANGE_BYTES * len(ranges))
             self._ledger.speaks_of[writer.number] |= shortage.speaks_of
             writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
             self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, False))
@@ -1025,7 +1026,7 @@ class Journal:
     def _make_room_for(self, ranges: Sequence[EntryRange]) -> None:
         """Before they are counted, for they count for the segment that they are written to."""
         if self._shortage is None:
-            self._writer.make_room(ranges_bytes(len(ranges)))
+            self._writer.make_room(RANGES_BYTES_MIN + RANGE_BYTES * len(ranges))
 
     def _record_ranges(
         self, kind: int, queue_id: int, ranges: Sequence[EntryRange], sync: bool

@@ -429,10 +429,9 @@ def body_bytes_at_most(batch: Batch) -> int:
     return HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes
 
 
-def ranges_bytes(count: int) -> int:
-    """The size of a record of so many ranges."""
-    return HEAD_BYTES + _ranges.size + 16 * count
-
+# The size of a record of ranges: so much, and for each of them so much more.
+RANGES_BYTES_MIN: Final = HEAD_BYTES + _ranges.size
+RANGE_BYTES: Final = 16
 
 # The size of the record that ends a commit.
 COMMIT_BYTES = HEAD_BYTES + _COMMIT_BYTES

@@ -9,6 +9,7 @@ import structlog
 from hand_scheduler import HandScheduler
 from insides import inside
 from leveret.actors.disk.disk_watch import ALARM_INTERVAL_SECONDS, DiskWatch
+from leveret.actors.disk.journal import LOOK_BYTES_MIN, LOOK_PART, DiskBudget
 from leveret.actors.messages import (
     AlarmCleared,
     DiskFull,
@@ -20,7 +21,6 @@ from leveret.actors.messages import (
 )
 from leveret.actors.runtime.runtime import Runtime
 from leveret.actors.runtime.ticker import Ticker
-from leveret.core.disk_budget import LOOK_BYTES_MIN, LOOK_PART, DiskBudget
 from leveret.logs.trace.trace import Trace
 from told import Listening
 

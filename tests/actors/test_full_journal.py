@@ -12,7 +12,7 @@ import pytest
 import structlog
 from client_frames import PERSISTENT, publish
 from full_files import FullFiles
-from leveret.actors.disk.journal import DISK_THREAD_BYTES_MIN, JournalActor, Room
+from leveret.actors.disk.journal import DISK_THREAD_BYTES_MIN, DiskBudget, JournalActor, Room
 from leveret.actors.messages import (
     Append,
     AskJournal,
@@ -29,7 +29,6 @@ from leveret.actors.messages import (
 )
 from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
-from leveret.core.disk_budget import DiskBudget
 from leveret.storage.journal.journal import Journal
 from leveret.storage.reserve import STEPS, Purpose, Reserve
 from told import TIMEOUT_SECONDS, Told

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
-from leveret.amqp_frames.decoder import Decoder, Event
-from leveret.amqp_frames.messages.batch import Batch, Begun, ChannelInput, MethodFrame
+from leveret.amqp_frames.decoder import Begun, ChannelInput, Decoder, Event, MethodFrame
+from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import BasicAck, Method, encode_method
 from leveret.amqp_frames.properties import decode_properties
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from decoding import Publish, ack, decoder
-from leveret.amqp_frames.messages.batch import Acks, Batch, ChannelInput
+from leveret.amqp_frames.decoder import Acks, ChannelInput
+from leveret.amqp_frames.messages.batch import Batch
 
 
 def batch_of(wire: bytes) -> Batch:

@@ -22,7 +22,7 @@ from decoding import (
     three_ways,
 )
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
-from leveret.amqp_frames.messages.batch import Begun, ChannelInput, MethodFrame
+from leveret.amqp_frames.decoder import Begun, ChannelInput, MethodFrame
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicNack,

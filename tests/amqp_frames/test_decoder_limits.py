@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decoding import Between, Oversize, Publish, decoded, decoder, three_ways
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
-from leveret.amqp_frames.messages.batch import Begun, ChannelInput
+from leveret.amqp_frames.decoder import Begun, ChannelInput
 from leveret.amqp_frames.methods import ChannelOpen, encode_method
 
 OPEN = encode_method(1, ChannelOpen())

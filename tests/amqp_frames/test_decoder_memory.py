@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from decoding import Publish, decoder, frame, publish_method
 from holding import object_count, octets_held, part, parts
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
-from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX, Decoder
-from leveret.amqp_frames.messages.batch import ChannelInput
+from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX, ChannelInput, Decoder
 from leveret.amqp_frames.messages.publishes import PublishShapes
 
 READ_BYTES = 65_536

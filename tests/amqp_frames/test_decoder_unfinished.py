@@ -5,9 +5,8 @@ from __future__ import annotations
 from decoding import Publish, byte_by_byte, decoded, decoder
 from holding import part, parts
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
-from leveret.amqp_frames.decoder import Decoder
+from leveret.amqp_frames.decoder import ChannelInput, Decoder
 from leveret.amqp_frames.messages.assembly import Assembly, UnfinishedPublishes
-from leveret.amqp_frames.messages.batch import ChannelInput
 
 LIMITS = {"message_size_max_bytes": 1000, "unfinished_publishes_bytes_max": 1000}
 TEXT = (

@@ -27,7 +27,7 @@ from leveret.amqp_frames.methods import (
     TxSelectOk,
 )
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.channel.ack_timeouts import NOTED_MIN, AckTimeouts
+from leveret.core.channel.outstanding import NOTED_MIN, AckTimeouts
 from wire import Client, publish
 
 TIMEOUT_MS = 300

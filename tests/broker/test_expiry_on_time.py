@@ -10,8 +10,8 @@ import pytest
 from insides import wait_until
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.queue.effects import EXPIRED, Effects
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.parts import EXPIRED
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import ExpiringSpan
 from metronome import Metronome
 from wire import Client, publish

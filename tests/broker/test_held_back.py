@@ -12,7 +12,7 @@ from gated_files import GatedFiles
 from holding import parts
 from insides import channel_actor, inside, publish_window, readers, reading_gate, wait_until
 from leveret.actors.connection.listener import READ_BYTES_MAX
-from leveret.amqp_frames.messages.batch import ChannelInput
+from leveret.amqp_frames.decoder import ChannelInput
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,

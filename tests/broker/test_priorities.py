@@ -26,8 +26,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.queue.effects import Effects
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from served import Served
 from timeouts import TIMEOUT_SECONDS
 from wire import Client, publish

@@ -8,8 +8,8 @@ from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.properties import Properties
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import Effects
 from wire import PERSISTENT, publish
 
 

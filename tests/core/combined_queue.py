@@ -25,8 +25,8 @@ from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import equip, make_queue, refill
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.dedup import STORED_KIND, TRANSIENT_KIND, RememberedRow
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import Effects
 from leveret.core.queue.span import RefusedSpan
 from sweeping import EagerSweep
 from wire import publish

@@ -12,9 +12,8 @@ from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.batch_sweep import ROW_BYTES, SMALL_BYTES, YOUNG_SWEEPS, BatchSweep
 from leveret.core.queue.construction import make_queue
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import Span
 from wire import publish
 

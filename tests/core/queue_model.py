@@ -15,10 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects, EntryRange
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import MessageQueue
-from leveret.core.queue.span import Span
+from leveret.core.queue.rules import Effects, MessageQueue
+from leveret.core.queue.span import EntryRange, Span
 from sweeping import EagerSweep
 
 CHANNELS = ("a", "b", "c")

@@ -21,7 +21,7 @@ from held_reads import (
 from leveret.amqp_frames.messages.batch import TTL_NONE
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.queue.construction import refill
-from leveret.core.queue.effects import Effects
+from leveret.core.queue.rules import Effects
 
 
 def test_a_small_share_of_each_read_does_not_keep_the_read() -> None:

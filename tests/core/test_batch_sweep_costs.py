@@ -23,9 +23,8 @@ from held_reads import (
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.core.queue.batch_sweep import ROW_BYTES, SWEEP_INTERVAL_BYTES, BatchSweep
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import Span
 from wire import publish
 

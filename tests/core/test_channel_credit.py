@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from leveret.amqp_frames.properties import Properties
 from leveret.core.connection.channel_credit import UNLIMITED, ChannelCredit
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 
 WINDOW = 1 << 20
 

@@ -7,8 +7,7 @@ from batches import numbered
 from counting_list import CountingList
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.queue.construction import equip, make_queue
-from leveret.core.queue.effects import Effects
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import Span
 
 WINDOW = 1 << 20

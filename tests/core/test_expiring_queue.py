@@ -12,9 +12,8 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue, refill
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.expiry import EXPIRED_ROWS_MAX, Deadlines, spans_of
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import ExpiringSpan
 
 WINDOW = 1 << 30

@@ -6,8 +6,8 @@ import pytest
 from batches import numbered
 from leveret.amqp_frames.values.field_table import Table, table_of
 from leveret.core.queue.construction import make_queue
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.length import Limits, limits_of
+from leveret.core.queue.rules import Effects
 
 WINDOW = 1 << 20
 

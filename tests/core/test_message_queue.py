@@ -9,9 +9,8 @@ from batches import delivered_to, mixed, numbered
 from leveret.amqp_frames.properties import Properties
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import Span
 
 WINDOW = 1 << 20

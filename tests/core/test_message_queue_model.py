@@ -12,8 +12,8 @@ from hypothesis.stateful import precondition, rule
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.rules import Effects
 from queue_model import CHANNELS, Message, ModelledQueue, ids
 
 

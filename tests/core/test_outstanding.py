@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from batches import numbered
+from leveret.amqp_frames.decoder import Acks
 from leveret.amqp_frames.errors import SoftError
-from leveret.amqp_frames.messages.batch import Acks
-from leveret.core.channel.ack_timeouts import NOTED_MIN
-from leveret.core.channel.outstanding import Outstanding
+from leveret.core.channel.outstanding import NOTED_MIN, Outstanding
+from leveret.core.channel.transaction import PART_BYTES, Outcome, Transaction, TransactionMemory
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.in_flight import Delivery
@@ -50,7 +50,8 @@ def test_parts_return_to_each_queue_in_one_go_and_free_their_credit() -> None:
     for each in (one, other, got):
         held.hold(each)
     credit.wait("s")
-    returned = held.return_parts(held.remove(5, multiple=True))
+    settled = held.settle(5, True, Outcome.ACKED)
+    returned = settled.returned
     assert returned.by_queue == {"q": [(one, 0, 2), (got, 0, 1)], "r": [(other, 0, 2)]}
     # What basic.get has brought takes up none.
     assert (credit.in_use, list(returned.offered), credit.room("s")) == (0, ["s"], 4)
@@ -61,8 +62,9 @@ def test_acks_before_a_wrong_one_are_valid() -> None:
     held, credit = outstanding()
     one = delivery("q", 3, credit)
     held.hold(one)
-    parts, error = held.remove_acked(acks(1, 2, 9))
+    parts, returned, error = held.acknowledge(acks(1, 2, 9))
     assert parts == [(one, 0, 2)]
+    assert returned.by_queue == {"q": parts}
     assert error is not None
     assert (error.reply_code, error.reply_text) == (
         406,
@@ -76,9 +78,35 @@ def test_a_rollback_holds_again_what_was_acked() -> None:
     held, credit = outstanding()
     one = delivery("q", 2, credit)
     held.hold(one)
-    parts = held.remove(2, multiple=False)
+    held.transaction = Transaction(TransactionMemory(1000))
+    parts = held.settle(2, False, Outcome.ACKED).parts
     held.hold_again(parts)
-    assert held.remove(0, multiple=True) == [(one, 0, 1), (one, 1, 2)]
+    assert held.settle(0, True, Outcome.ACKED).parts == [(one, 0, 1), (one, 1, 2)]
+
+
+def test_in_tx_mode_acks_wait_and_those_of_a_recover_do_not() -> None:
+    held, credit = outstanding()
+    one, other = delivery("q", 2, credit), delivery("r", 2, credit)
+    for each in (one, other):
+        held.hold(each)
+    transaction = held.transaction = Transaction(TransactionMemory(2 * PART_BYTES))
+    settled = held.settle(3, False, Outcome.REJECTED)
+    assert (settled.parts, settled.returned.by_queue, settled.error) == ([(other, 0, 1)], {}, None)
+    assert held.acknowledge(acks(1)).returned.by_queue == {}
+    assert transaction.acks == [(Outcome.REJECTED, [(other, 0, 1)]), (Outcome.ACKED, [(one, 0, 1)])]
+    assert credit.in_use == 4
+    assert held.return_all().returned.by_queue == {"q": [(one, 1, 2)], "r": [(other, 1, 2)]}
+    assert (credit.in_use, len(held)) == (2, 0)
+
+
+def test_an_ack_that_the_transaction_has_no_room_for_is_the_method_s_error() -> None:
+    held, credit = outstanding()
+    held.hold(delivery("q", 2, credit))
+    held.transaction = Transaction(TransactionMemory(PART_BYTES))
+    assert held.acknowledge(acks(1)).error is None
+    error = held.acknowledge(acks(2)).error
+    assert error is not None
+    assert (error.reply_code, error.class_id, error.method_id) == (406, 60, 80)
 
 
 # --- Deadlines
@@ -93,7 +121,7 @@ def test_a_delivery_that_is_held_for_too_long_ends_the_channel() -> None:
     assert held.timeouts.wake_at() is None
     held.timeouts.check(now=104.0)
     assert held.timeouts.wake_at() == 105.0
-    held.remove(1, multiple=False)
+    held.settle(1, False, Outcome.ACKED)
     with pytest.raises(SoftError, match=r"acknowledgement on channel 1 timed out") as why:
         held.timeouts.check(now=105.0)
     assert why.value.reply_code == 406
@@ -103,7 +131,7 @@ def test_a_delivery_that_was_acked_in_time_does_not() -> None:
     held, credit = outstanding()
     tag = held.hold(delivery("q", 1, credit))
     held.timeouts.note(tag, tag, 5000, now=100.0)
-    held.remove(tag, multiple=False)
+    held.settle(tag, False, Outcome.ACKED)
     held.timeouts.check(now=200.0)
     assert held.timeouts.wake_at() is None
 
@@ -114,7 +142,7 @@ def test_a_rollback_brings_a_deadline_back_and_a_commit_does_not() -> None:
         held.timeouts.is_transactional = True
         tag = held.hold(delivery("q", 1, credit))
         held.timeouts.note(tag, tag, 5000, now=100.0)
-        parts = held.remove(tag, multiple=False)
+        parts = held.settle(tag, False, Outcome.ACKED).parts
         held.timeouts.check(now=106.0)
         if is_rolled_back:
             held.hold_again(parts)
@@ -128,7 +156,7 @@ def test_notes_of_acked_deliveries_are_forgotten() -> None:
     for _ in range(4 * NOTED_MIN):
         tag = held.hold(delivery("q", 1, credit))
         held.timeouts.note(tag, tag, 5000, now=0.0)
-        held.remove(tag, multiple=False)
+        held.settle(tag, False, Outcome.ACKED)
     last = held.hold(delivery("q", 1, credit))
     held.timeouts.note(last, last, 9000, now=0.0)
     # All but the last are passed over.

@@ -15,10 +15,9 @@ from leveret.core.queue import construction
 from leveret.core.queue.columns import body_sizes
 from leveret.core.queue.construction import equip, make_queue
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.parts import Gate
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 
 WINDOW = 1 << 20
 QUEUE = Path(construction.__file__).parent

@@ -8,7 +8,13 @@ from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.methods import BasicReturn
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.channel.transaction import BATCH_BYTES, PART_BYTES, Transaction, TransactionMemory
+from leveret.core.channel.transaction import (
+    BATCH_BYTES,
+    PART_BYTES,
+    Outcome,
+    Transaction,
+    TransactionMemory,
+)
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Held, Publisher
 from leveret.core.queue.in_flight import Delivery
@@ -82,13 +88,13 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
     size = BATCH_BYTES + held.batch.wire_bytes
     delivery = Delivery(Span(held.batch, range(1), 1, 0, False), "queue", None)
     limit = 2 * size + PART_BYTES
-    transaction: Transaction[str] = Transaction(TransactionMemory(limit))
+    transaction: Transaction = Transaction(TransactionMemory(limit))
     transaction.hold_publishes(held)
     transaction.hold_publishes(held)
-    transaction.hold_acks("settle", [(delivery, 0, 1)])
+    transaction.hold_acks(Outcome.ACKED, [(delivery, 0, 1)])
     text = f"transaction size of the connection is larger than configured max size {limit}"
     with pytest.raises(SoftError, match=text):
-        transaction.hold_acks("settle", [(delivery, 0, 1)])
+        transaction.hold_acks(Outcome.ACKED, [(delivery, 0, 1)])
     transaction.clear()
     assert not transaction.publishes
     assert not transaction.acks
@@ -101,8 +107,8 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
 def test_the_transactions_of_a_connection_share_one_memory() -> None:
     size = BATCH_BYTES + held_of(1).batch.wire_bytes
     memory = TransactionMemory(3 * size)
-    first: Transaction[str] = Transaction(memory)
-    second: Transaction[str] = Transaction(memory)
+    first: Transaction = Transaction(memory)
+    second: Transaction = Transaction(memory)
     for each in (first, second, first):
         each.hold_publishes(held_of(1))
     with pytest.raises(SoftError):

@@ -15,7 +15,7 @@ from holding import parts
 from hypothesis import given
 from hypothesis import strategies as st
 from leveret.amqp_frames.errors import SoftError
-from leveret.core.channel.unacked import Unacked, runs_of_tags
+from leveret.core.channel.outstanding import Unacked, runs_of_tags
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
 

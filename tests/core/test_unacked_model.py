@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leveret.amqp_frames.errors import SoftError
-from leveret.core.channel.unacked import HOLES_MAX, Part, Unacked
+from leveret.core.channel.outstanding import HOLES_MAX, Unacked
+from leveret.core.channel.transaction import Part
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
 

@@ -7,8 +7,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.effects import Effects
-from leveret.core.queue.rules import MessageQueue
+from leveret.core.queue.rules import Effects, MessageQueue
 
 WINDOW = 1 << 20
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from leveret.core.disk_budget import LOOK_BYTES_MIN, DiskBudget
+from leveret.actors.disk.journal import LOOK_BYTES_MIN, DiskBudget
 
 MIB = 1 << 20
 
