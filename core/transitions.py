@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 AnyState = TypeVar("AnyState", bound=Enum)
 
 
-class Transitions(Generic[AnyState]):
-    """Event and state -> state. `subject` begins the sentence that names a wrong transition."""
+class Transitions(dict[tuple[str, AnyState], AnyState]):
+    """Event and state -> state; AssertionError for a transition that is not listed.
 
-    __slots__ = ("_next", "_subject")
+    `subject` begins the sentence that names such a transition.
+    """
 
-    def __init__(self, subject: str, table: Mapping[tuple[str, AnyState], AnyState]) -> None:
+    def __init__(self, subject: str, listed: Mapping[tuple[str, AnyState], AnyState]) -> None:
+        super().__init__(listed)
         self._subject = subject
-        self._next = table
 
-    def after(self, event: str, state: AnyState) -> AnyState:
-        """The state that the event leads to; AssertionError if it must not happen in this state."""
-        found = self._next.get((event, state))
-        assert found is not None, f"{event} while {self._subject} {state.value}"
-        return found
+    def __missing__(self, key: tuple[str, AnyState]) -> AnyState:
+        """Raise, because the event must not happen in this state."""
+        event, state = key
+        raise AssertionError(f"{event} while {self._subject} {state.value}")

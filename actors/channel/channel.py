@@ -65,10 +65,9 @@ from ..messages import (
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.trace import ChannelTracing
-from .client_side import ClientSide
 from .commands import Commands, mixed
 from .consuming import Consuming
-from .questions import Questions
+from .neighbours import ClientSide, Questions
 
 # A large transaction is routed in several turns, between which others have theirs.
 BATCHES_PER_TURN_MAX: Final = 64
@@ -307,7 +306,8 @@ class Channel(LoopActor):
                 return
             self._tell_queues(routed)
             tx_mode.routed(routed)
-        tell(self.actor_ref, CommitMore())
+        if not tx_mode.is_told():
+            tell(self.actor_ref, CommitMore())
 
     def _end_transaction(self, end: TransactionEnd) -> None:
         self.consuming.deliveries.end_transaction(end.returned)
@@ -319,7 +319,7 @@ class Channel(LoopActor):
             raise end.error
 
     def _handle_held_back(self) -> None:
-        while self._held_back and self._waiting.state is State.FREE:
+        while self._held_back.messages and self._waiting.state is State.FREE:
             message, kept_bytes = self._held_back.pop()
             self._carried_out_bytes += kept_bytes
             self._handle(message)

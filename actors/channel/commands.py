@@ -58,9 +58,8 @@ from ..messages import (
 )
 from ..node_context import NodeContext
 from ..tracing.trace import ChannelTracing
-from .client_side import ClientSide
 from .consuming import CONSUMING_METHODS, Consuming
-from .questions import Questions
+from .neighbours import ClientSide, Questions
 
 _TOPOLOGY_METHODS = (
     ExchangeBind,

@@ -51,9 +51,8 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit, tell_opened
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
-from .client_side import ClientSide
 from .deliveries import Deliveries
-from .questions import Questions
+from .neighbours import ClientSide, Questions
 from .replies import Replies
 
 CONSUMING_METHODS = (

@@ -32,7 +32,7 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
-from .client_side import ClientSide
+from .neighbours import ClientSide
 
 _ACKS_DUE: Final = "acks due"
 _MESSAGES: Final[Mapping[Outcome, type[Settle] | type[Discard] | type[Requeue]]] = {

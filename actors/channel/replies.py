@@ -19,8 +19,8 @@ from ...core.publishing.publisher import Publisher
 from ..messages import DeliverReplies, Ref, WriteDeliveries
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
-from .client_side import ClientSide
 from .deliveries import Deliveries
+from .neighbours import ClientSide
 
 # Octets of chance in a name; in base 64 it is well below the 255 octets of a routing key.
 _TOKEN_BYTES = 24

@@ -24,14 +24,14 @@ Message = TypeVar("Message")
 
 
 class HeldBack(Generic[Message]):
-    """Counts in `window` what it keeps until it is taken out."""
+    """Counts in `window` the messages that it keeps until they are taken out.
+
+    `messages` are the kept ones, oldest first, with the bytes that each was counted with.
+    """
 
     def __init__(self, window: WindowShare) -> None:
         self._window = window
-        self._waiting: deque[tuple[Message, int]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self.messages: deque[tuple[Message, int]] = deque()
 
     def put(self, message: Message, channel_input: ChannelInput | None) -> None:
         """Keep a message behind all others; `channel_input` is its share of a read, if it has one.
@@ -44,15 +44,15 @@ class HeldBack(Generic[Message]):
             acks = channel_input.acks
             kept_bytes = INPUT_BYTES if acks is None else INPUT_BYTES + ACK_BYTES * len(acks.tags)
             self._window.add(kept_bytes)
-        self._waiting.append((message, kept_bytes))
+        self.messages.append((message, kept_bytes))
 
     def pop(self) -> tuple[Message, int]:
         """The oldest message, and how many bytes its owner is to give back to the window."""
-        return self._waiting.popleft()
+        return self.messages.popleft()
 
     def clear(self) -> None:
         """The channel has ended, and with it its share of the window."""
-        self._waiting.clear()
+        self.messages.clear()
 
 
 def release_unused_bytes(channel_input: ChannelInput) -> None:

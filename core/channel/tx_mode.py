@@ -101,6 +101,10 @@ class TxMode:
         # Its exchange may have gone between two turns.
         self._has_failed = self._has_failed or routed.error is not None
 
+    def is_told(self) -> bool:
+        """Have all publishes of the commit been passed on to their queues?"""
+        return not self._held.publishes
+
     def finish(self) -> TransactionEnd | None:
         """End a commit of which nothing is owed any more; None while something is.
 
@@ -109,7 +113,7 @@ class TxMode:
         times. 406 if a queue has refused a part; then nothing is settled.
         """
         unconfirmed = self._publisher.unconfirmed
-        is_told = self._waiting.state is State.COMMIT and not self._held.publishes
+        is_told = self._waiting.state is State.COMMIT and self.is_told()
         if not is_told or unconfirmed.smallest():
             return None
         has_failed = self._has_failed or bool(unconfirmed.rejected)

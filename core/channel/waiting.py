@@ -111,4 +111,4 @@ class Waiting:
         self.method = None
 
     def _go(self, event: str) -> None:
-        self.state = _TRANSITIONS.after(event, self.state)
+        self.state = _TRANSITIONS[event, self.state]

@@ -117,4 +117,4 @@ class ConnectionPhase:
         self.now = Phase.ENDED
 
     def _go(self, event: str) -> None:
-        self.now = _TRANSITIONS.after(event, self.now)
+        self.now = _TRANSITIONS[event, self.now]

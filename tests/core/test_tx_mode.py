@@ -16,7 +16,7 @@ from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Routed
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
-from publishing import confirm_all, publisher_of, told
+from publishing import confirm_all, indexes_by_queue, publisher_of
 from wire import publish
 
 
@@ -57,8 +57,10 @@ def test_a_commit_ends_when_every_queue_has_confirmed(bench: Bench) -> None:
     bench.tx_mode.publish(numbered(2))
     bench.tx_mode.publish(numbered(3))
     assert bench.window.used_bytes == 0
+    assert not bench.tx_mode.is_told()
     routed = bench.commit()
-    assert [told(each) for each in routed] == [{"q": [0, 1]}, {"q": [0, 1, 2]}]
+    assert bench.tx_mode.is_told()
+    assert [indexes_by_queue(each) for each in routed] == [{"q": [0, 1]}, {"q": [0, 1, 2]}]
     assert bench.window.used_bytes == sum(each.batch.wire_bytes for each in routed)
     for each in routed:
         assert bench.tx_mode.finish() is None

@@ -1,14 +1,34 @@
-"""The questions that a channel puts to its broker and its queues, one at a time."""
+"""A channel's ways to its neighbours: methods to its client, questions to the broker and queues."""
 
 from __future__ import annotations
 
-from ...amqp_frames.methods import Method
+from ...amqp_frames.methods import Method, encode_method
 from ...core.channel.waiting import Waiting
 from ...core.definitions import QueueDefinition
 from ...core.topology.topology import queue_gone_error
 from ..messages import Ref
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
+
+
+class ClientSide:
+    """Sends methods on the channel `number`, by the writer of its connection.
+
+    Frames are told to the `writer` as they are.
+    """
+
+    def __init__(self, number: int, writer: Ref) -> None:
+        self._number = number
+        self.writer = writer
+
+    def write(self, method: Method) -> None:
+        """Send a method."""
+        tell(self.writer, encode_method(self._number, method))
+
+    def answer(self, method: Method, answer: Method) -> None:
+        """Send the answer to `method`, if its client asked for one."""
+        if not getattr(method, "no_wait", False):
+            self.write(answer)
 
 
 class Questions:
