@@ -418,7 +418,8 @@ class Queue(LoopActor):
             self._tracing.requeued(message.parts, "given back")
         elif isinstance(message, DeadLettersSafe):
             effects.settled_entries.extend(message.ranges)
-            self._tracing.letters_safe(message.traced)
+            if message.traced:
+                self._tracing.letters_safe(message.traced)
         elif isinstance(message, CreditOffered):
             messages.dispatch(effects, message.channel)
             returned = message.credit.return_unused(self._definition)

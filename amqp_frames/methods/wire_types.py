@@ -18,6 +18,11 @@ Decoding follows RabbitMQ's generated decoder (rabbit_framing_amqp_0_9_1, rabbit
 A malformed table inside is then 502 SYNTAX_ERROR, see amqp_frames/values/field_table.py. Long
 strings are bytes.
 
+A class or method id that is not known is HardError 540 NOT_IMPLEMENTED with those ids, as the
+specification and LavinMQ have it. (RabbitMQ's reader crashes on it, in rabbit_command_assembler:
+analyze_frame, so its clients see the socket close without a word.) A payload too short for the
+ids is RabbitMQ's 501 FRAME_ERROR "unknown_frame".
+
 Steps do not check bounds: positions only grow, so the check for the exact end finds all that
 reach beyond it; and what they build of bytes behind the end is then thrown away.
 """
@@ -41,7 +46,13 @@ from typing import (
     get_type_hints,
 )
 
-from ..constants import FRAME_ERROR, SHORT_STRING_BYTES_MAX
+from ..constants import (
+    FRAME_END,
+    FRAME_ERROR,
+    FRAME_METHOD,
+    NOT_IMPLEMENTED,
+    SHORT_STRING_BYTES_MAX,
+)
 from ..errors import HardError
 from ..values.field_table import (
     Table,
@@ -128,12 +139,14 @@ class _Bits:
 
 
 class _ShortString:
+    """Leaves the text's octets, which Layout decodes once it knows that the end is right."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def read(self, data: bytes, position: int, values: list[object]) -> int:
         end = position + 1 + data[position]
-        values.append(decode_text(data[position + 1 : end]))
+        values.append(data[position + 1 : end])
         return end
 
     def write(self, method: Method) -> bytes:
@@ -178,11 +191,8 @@ class Layout:
         self._made = made
         self._steps = _steps_of(wire_types)
         self._tables = [at for at, (_, wire) in enumerate(wire_types) if wire == "table"]
-        self._checked_strings = [
-            at for at, (_, wire) in enumerate(wire_types) if wire == "shortstr"
-        ]
-        if made.has_content:
-            self._checked_strings = []
+        self._strings = [at for at, (_, wire) in enumerate(wire_types) if wire == "shortstr"]
+        self._has_checked_strings = not made.has_content
 
     def decode(self, data: bytes, start: int, end: int) -> Method:
         """The method whose arguments are exactly data[start:end]."""
@@ -195,16 +205,18 @@ class Layout:
             raise self._cannot_decode(data[start:end]) from None
         if position != end:
             raise self._cannot_decode(data[start:end])
-        for at in self._checked_strings:
-            text = values[at]
-            assert isinstance(text, str)
-            if not is_utf8(text):
+        for at in self._strings:
+            octets = values[at]
+            assert isinstance(octets, bytes)
+            text = values[at] = decode_text(octets)
+            if self._has_checked_strings and not is_utf8(text):
                 # RabbitMQ names no method here.
                 raise HardError(FRAME_ERROR, "Malformed UTF-8 in shortstr")
         for at in self._tables:
             octets = values[at]
             assert isinstance(octets, bytes)
-            values[at] = self._decode_table(octets)
+            # Most tables are empty: nothing but their length.
+            values[at] = self._decode_table(octets) if len(octets) > _LENGTH.size else {}
         return self._made(*values)
 
     def _decode_table(self, octets: bytes) -> Table:
@@ -282,3 +294,37 @@ def method(
         return made
 
     return make
+
+
+_FRAME_START: Final = Struct(">BHI")
+_FRAME_END: Final = bytes((FRAME_END,))
+_PREFIX_BYTES: Final = 4
+
+
+def decode_method(data: bytes, start: int, end: int) -> Method:
+    """The method whose frame has the payload data[start:end]."""
+    arguments_at = start + _PREFIX_BYTES
+    made = METHODS.get(data[start:arguments_at])
+    if made is None or arguments_at > end:
+        raise _unknown(data[start:end])
+    return made.layout.decode(data, arguments_at, end)
+
+
+def encode_method(channel: int, method: Method) -> bytes:
+    """The whole frame; ValueError if a field does not fit its wire type."""
+    arguments = method.layout.encode(method)
+    size = _PREFIX_BYTES + len(arguments)
+    frame_start = _FRAME_START.pack(FRAME_METHOD, channel, size)
+    return b"".join((frame_start, method.prefix, arguments, _FRAME_END))
+
+
+def _unknown(payload: bytes) -> HardError:
+    if len(payload) < _PREFIX_BYTES:
+        octets = ",".join(map(str, payload))
+        text = f"type {FRAME_METHOD}, all octets = <<{octets}>>: unknown_frame"
+        return HardError(FRAME_ERROR, text)
+    class_id = int.from_bytes(payload[:2], "big")
+    method_id = int.from_bytes(payload[2:4], "big")
+    return HardError(
+        NOT_IMPLEMENTED, f"unknown method {class_id}, {method_id}", class_id, method_id
+    )

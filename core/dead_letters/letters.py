@@ -448,11 +448,11 @@ class DeadLetters:
         exchange_end = 1 + key[0]
         exchange = decode_text(key[1:exchange_end])
         routing_key = decode_text(key[exchange_end + 1 : -1])
+        target = text_of(source.arguments["x-dead-letter-exchange"]) or ""
+        new_key = text_of(source.arguments.get("x-dead-letter-routing-key"))
         keys = [routing_key, *names_in(properties.headers, "CC")]
         death = Death(reason, source.name, time_seconds, exchange, keys, properties.expiration)
         headers = headers_of_dead(properties.headers, death)
-        target = text_of(source.arguments["x-dead-letter-exchange"]) or ""
-        new_key = text_of(source.arguments.get("x-dead-letter-routing-key"))
         if new_key is not None:
             keys = [new_key]
             headers.pop("CC", None)

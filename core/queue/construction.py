@@ -47,7 +47,8 @@ def make_queue(
 ) -> MessageQueue:
     """An empty queue with the parts that its arguments, which were checked, ask for."""
     messages = MessageQueue(identity, durable, delivery_window_bytes_max, sweep_interval_bytes)
-    equip(messages, arguments, delivery_window_bytes_max, part_makers)
+    if arguments:
+        equip(messages, arguments, delivery_window_bytes_max, part_makers)
     return messages
 
 
