@@ -25,6 +25,7 @@ from .errors import (
     fault_text,
 )
 from .logs.configure import service_log
+from .logs.events import BROKER_FAILED
 from .memory_watch import MemoryWatch
 from .node import Node
 from .settings import Settings
@@ -240,4 +241,4 @@ class Broker:
                 loop.call_soon_threadsafe(stopping.set)
         if is_first or not is_out_of_memory(error):
             with suppress(MemoryError):
-                self._log.error("broker.failed", actor=actor, error=failure_text(error))
+                self._log.error(BROKER_FAILED, actor=actor, error=failure_text(error))

@@ -24,6 +24,7 @@ from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
 from .core.users.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
+from .logs.configure import FORMATS, LEVELS
 from .logs.secrets import SECRETS
 from .memory_watch import MEMORY_HEADROOM_BYTES
 
@@ -220,8 +221,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "http_listener": ("on", "off"),
-    "log_level": ("debug", "info", "warning", "error"),
-    "log_format": ("auto", "console", "json"),
+    "log_level": LEVELS,
+    "log_format": FORMATS,
     "tls_verify_client": ("none", "optional", "required"),
     "tls_login_name": ("common_name", "distinguished_name"),
     "tls_version_min": ("1.2", "1.3"),

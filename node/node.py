@@ -44,6 +44,7 @@ from .listening.control_socket import ControlSocket, open_control
 from .listening.http import HttpListening
 from .listening.listening import Listening
 from .listening.tls import tls_context
+from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
 from .open_accounts import new_password_hash, open_accounts
 from .recovery_log import log_recovery
@@ -285,7 +286,7 @@ class Node:
                 lambda: "dead letters that are not on the disk yet",
             )
         is_closed = await self._close_files(clock)
-        self._log.info("broker.stopped")
+        self._log.info(BROKER_STOPPED)
         return is_closed
 
     def _is_drained(self) -> bool:

@@ -24,6 +24,10 @@ from .uri import Address, Brokers, Secret, UriError, parse_port, parse_uri
 
 SHORT_MAX: Final = 0xFFFF
 LONG_MAX: Final = (1 << 63) - 1
+# The values of ackMode.
+AFTER_COMMIT: Final = "after-commit"
+PEEK: Final = "peek"
+DRAIN: Final = "drain"
 
 # How s3://..., file:/... and their like begin.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -182,7 +186,7 @@ class ReadOptions(ConnectionOptions):
     max_bytes_per_trigger: int = _option(32 * 1024 * 1024, whole_number(1))
     num_partitions: int | None = _option(None, whole_number(1, 100_000))
     poll_timeout_ms: int = _option(200, whole_number(0))
-    ack_mode: str | None = _option(None, one_of("after-commit", "peek", "drain"))
+    ack_mode: str | None = _option(None, one_of(AFTER_COMMIT, PEEK, DRAIN))
     limit: int | None = _option(None, whole_number(0))
     idle_timeout_ms: int = _option(1000, whole_number(0))
     fail_on_unreachable: bool = _option(False, parse_boolean)

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ...logs.configure import service_log
 from ...logs.events import SPARK_SOURCE_PASSED_OVER
 from ..errors import plainly
-from ..options import ReadOptions
-from .broker_connections import DRAIN, Share, parameters_by_address
+from ..options import DRAIN, ReadOptions
+from .broker_connections import Share, parameters_by_address
 from .received import FETCH_LIMITS, FetchLimits, RowSlice, unpacked
 
 if TYPE_CHECKING:

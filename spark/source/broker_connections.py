@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import pika
 
 
-AFTER_COMMIT: Final = "after-commit"
-PEEK: Final = "peek"
-DRAIN: Final = "drain"
 # Said when the broker lists its connections.
 CLIENT_PROPERTIES: Final = {"connection_name": "leveret.spark source", "product": "leveret.spark"}
 

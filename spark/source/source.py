@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ..options import OptionError, ReadOptions, read_options
+from ..options import AFTER_COMMIT, OptionError, ReadOptions, read_options
 from ..schema import check_read_schema
-from .broker_connections import AFTER_COMMIT
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -84,7 +84,6 @@ CRC_PIECE_BYTES: Final = 5 * 1024
 _mark = Struct("<II")
 # What a link is, for the encoders' structures.
 LINK: Final = "III"
-LINK_BYTES: Final = 12
 _link = Struct("<" + LINK)
 _mark_pack, _link_pack = _mark.pack, _link.pack
 _whole_head = Struct("<IIIII")
