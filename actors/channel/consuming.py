@@ -179,9 +179,9 @@ class Consuming:
             self._client.answer(method, BasicConsumeOk(tag))
         else:
             tag = _tag_text(message.consumer_tag)
-            gone = self._forget_consumer(tag)
-            if gone is not None:
-                tracing.consumer_removed(gone.name, tag, "cancelled by the client")
+            left = self._forget_consumer(tag)
+            if left is not None:
+                tracing.consumer_removed(left.name, tag, "cancelled by the client")
             self._client.answer(method, BasicCancelOk(tag))
 
     def answer_get(self, message: GetAnswer) -> None:

@@ -116,7 +116,7 @@ class ConnectionFlow:
         # than a read or two, because nothing is read meanwhile.
         self.held_back: list[Event] = []
         # Why the socket is not read, as told to the trace; "" while it is read, or pauses a moment.
-        self._told = ""
+        self._logged_reason = ""
 
     def received(self, count: int) -> None:
         """Count a full read; after a burst of them everything else has its turn first."""
@@ -163,8 +163,8 @@ class ConnectionFlow:
         is_running = self._phase.now is Phase.RUNNING
         self.gate.balance(is_running, awaits_login)
         reason = self.gate.reason() if is_running else ""
-        if reason != self._told:
-            self._told = reason
+        if reason != self._logged_reason:
+            self._logged_reason = reason
             event = "flow.paused" if reason else "flow.resumed"
             self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
 

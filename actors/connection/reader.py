@@ -429,8 +429,8 @@ class Reader(LoopActor):
         self._channels.release()
         # One line, of the end that the broker has seen coming if there was one.
         phase = "handshake" if self._phase.is_handshake() else self._phase.now.value
-        told = self._log.warning if self._end.reason else self._log.info
-        told("connection.closed", reason=self._end.reason or reason, phase=phase)
+        log = self._log.warning if self._end.reason else self._log.info
+        log("connection.closed", reason=self._end.reason or reason, phase=phase)
         self._phase.end()
         self._end.is_over()
         self._writer.stop(block=False)

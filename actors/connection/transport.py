@@ -47,7 +47,7 @@ _BYTES_ACKED_AT = 120
 _TCP_INFO_BYTES = 128
 
 
-def taken_bytes(transport: Transport, written_bytes: int) -> int:
+def acknowledged_bytes(transport: Transport, written_bytes: int) -> int:
     """How many of the written bytes the client has taken; grows as long as it takes any.
 
     The kernel says so where it can, because over TLS a transport's buffer is in front of another
@@ -56,10 +56,10 @@ def taken_bytes(transport: Transport, written_bytes: int) -> int:
     connection = transport.get_extra_info("socket")
     if connection is not None and hasattr(socket, "TCP_INFO"):
         try:
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         except OSError:
-            told = b""
-        if len(told) == _TCP_INFO_BYTES:
-            acked: int = struct.unpack_from("=Q", told, _BYTES_ACKED_AT)[0]
+            tcp_info = b""
+        if len(tcp_info) == _TCP_INFO_BYTES:
+            acked: int = struct.unpack_from("=Q", tcp_info, _BYTES_ACKED_AT)[0]
             return acked
     return written_bytes - transport.get_write_buffer_size()

@@ -24,7 +24,7 @@ from ..messages import (
 )
 from ..runtime.room_offers import tell_opened
 from ..runtime.runtime import LoopActor, tell
-from .transport import Transport, taken_bytes
+from .transport import Transport, acknowledged_bytes
 
 # So many bytes are not joined, which copies them, but handed over piece by piece.
 GATHERED_BYTES_MIN = 65_536
@@ -105,7 +105,7 @@ class Writer(LoopActor):
         self._has_written = False
         # While the buffer is full the client is not read, so nothing else tells whether it lives.
         if self._is_full:
-            self._watch.signs = taken_bytes(self._transport, self._written_bytes)
+            self._watch.signs = acknowledged_bytes(self._transport, self._written_bytes)
         if not self._watch.look(is_listening=self._is_full):
             tell(self._reader, WriteStalled())
 

@@ -76,14 +76,14 @@ class StrandedLetters:
         """Take out those whose queue is no more, but for those whose source has gone, too."""
         table_of = self._context.vhosts.table_of
         targets = {each.target for each in self._kept}
-        gone = {target for target in targets if table_of(target) is None}
-        if gone:
+        deleted = {target for target in targets if table_of(target) is None}
+        if deleted:
             kept, self._kept = self._kept, []
             self._batches.clear()
             self._kept_bytes = 0
-            self.add([each for each in kept if each.target not in gone])
+            self.add([each for each in kept if each.target not in deleted])
             for each in kept:
-                if each.target in gone and table_of(each.source) is not None:
+                if each.target in deleted and table_of(each.source) is not None:
                     yield each.source, each.dead
         self._wait()
 
@@ -125,9 +125,9 @@ class DeadLetterPublisher(LoopActor):
                 self._publish_some()
         elif isinstance(message, Confirm):
             for batch, indexes in message.items:
-                heard = letters.confirm(message.queue, batch, indexes)
+                confirmed = letters.confirm(message.queue, batch, indexes)
                 if self._tracing.owed:
-                    self._tracing.confirmed(batch, heard)
+                    self._tracing.confirmed(batch, confirmed)
         elif isinstance(message, Reject):
             for batch, indexes in message.items:
                 if message.is_for_now:

@@ -335,8 +335,8 @@ def account_steps(
             topology.table.forget_routes()
         for change in changes:
             _follow(context, change)
-    gone = [change.name for change in changes if isinstance(change, RemoveVhost)]
-    return AccountAnswer(request.token), gone
+    removed_vhosts = [change.name for change in changes if isinstance(change, RemoveVhost)]
+    return AccountAnswer(request.token), removed_vhosts
 
 
 def _follow(context: NodeContext, change: AccountChange) -> None:

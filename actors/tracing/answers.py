@@ -139,17 +139,17 @@ class AnswerTracing:
         confirmed[:], rejected[:] = merge(confirmed), merge(rejected)
         # No number is answered twice.
         answered = sum(last - first + 1 for first, last in [*confirmed, *rejected])
-        for event, said, others in (
+        for event, own, others in (
             ("confirm.sent", confirmed, rejected),
             ("confirm.nacked", rejected, confirmed),
         ):
-            traced, self.open = split_answered(self.open, said)
+            traced, self.open = split_answered(self.open, own)
             if not traced:
                 continue
-            # One for all of them is the reason of each; else their queues have said theirs.
-            is_one = said is rejected and len(self._reasons) == 1
+            # One for all of them is the reason of each; else each queue has its own.
+            is_one = own is rejected and len(self._reasons) == 1
             why = {"reason": next(iter(self._reasons))} if is_one else {}
-            cumulative, singles = coalesce(said, others, unconfirmed.smallest())
+            cumulative, singles = coalesce(own, others, unconfirmed.smallest())
             self._events.write(
                 event,
                 seq_no=[list(each) for each in traced],

@@ -169,8 +169,8 @@ class ChannelTracing(ChannelEvents):
         returned = [index for index in unrouted if _key_of(batch, index)[-1] & _MANDATORY]
         replies: set[int] = set().union(*routed.replies.values())
         replied = [index for index in chosen if index in replies]
-        gone = {*returned, *replied}
-        dropped = [index for index in unrouted if index not in gone]
+        others = {*returned, *replied}
+        dropped = [index for index in unrouted if index not in others]
         for event, indexes, reason in (
             ("message.returned", returned, "NO_ROUTE"),
             ("message.replied", replied, "its key names a reply consumer"),
@@ -277,8 +277,8 @@ def _key_of(batch: Batch, index: int) -> bytes:
     return batch.distinct[batch.keys[index]]
 
 
-def _without(indexes: Indexes, gone: set[int]) -> Sequence[int]:
-    return [index for index in indexes if index not in gone] if gone else indexes
+def _without(indexes: Indexes, others: set[int]) -> Sequence[int]:
+    return [index for index in indexes if index not in others] if others else indexes
 
 
 def _seq_nos(first_seq_no: int, indexes: Sequence[int]) -> list[list[int]]:

@@ -49,7 +49,7 @@ def _first_tag(held: _Range) -> int:
 
 
 # Fills the places of ranges that are taken: they must not keep their deliveries alive.
-_TAKEN = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
+_REMOVED = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
 # So many taken places at the front are cut off in one go.
 _CUT_COUNT = 64
 # So many holes there may be at least before they are closed.
@@ -200,8 +200,8 @@ class Unacked:
             self._ranges.insert(place + 1, rest)
         held.last = first_tag - 1
 
-    def _leave_hole(self, taken: _Range) -> None:
-        taken.delivery = _TAKEN.delivery
+    def _leave_hole(self, removed: _Range) -> None:
+        removed.delivery = _REMOVED.delivery
         self._hole_count += 1
         if self._hole_count > max(self._holes_max, (len(self._ranges) - self._head) // 2):
             self._close_holes()
@@ -224,7 +224,7 @@ class Unacked:
             self._head = 0
             return
         for place in range(self._head, head):
-            ranges[place] = _TAKEN
+            ranges[place] = _REMOVED
         self._head = head
 
     def __iter__(self) -> Iterator[Part]:

@@ -131,9 +131,9 @@ class ChannelCredit:
         """Divide the free credit among the queues that wait; those that get none wait on."""
         waiting = self._waiting
         if not self._limit:
-            told = list(waiting)
+            offered = list(waiting)
             waiting.clear()
-            return told
+            return offered
         free = self._limit - self._in_use - self._offered_count
         if free <= 0 or not waiting:
             return ()

@@ -72,7 +72,7 @@ def coalesce(
 
 
 def split_answered(
-    open_ranges: list[SeqRange], said: Sequence[SeqRange]
+    open_ranges: list[SeqRange], answered: Sequence[SeqRange]
 ) -> tuple[list[SeqRange], list[SeqRange]]:
     """Split the open ranges into answered and open ones; both ascending, as both came."""
     found: list[SeqRange] = []
@@ -80,11 +80,11 @@ def split_answered(
     place = 0
     for first, last in open_ranges:
         at = first
-        while place < len(said) and said[place][1] < at:
+        while place < len(answered) and answered[place][1] < at:
             place += 1
         step = place
-        while step < len(said) and said[step][0] <= last:
-            low, high = max(said[step][0], at), min(said[step][1], last)
+        while step < len(answered) and answered[step][0] <= last:
+            low, high = max(answered[step][0], at), min(answered[step][1], last)
             if low > at:
                 left.append((at, low - 1))
             found.append((low, high))

@@ -244,10 +244,10 @@ class Consumers:
 
     def remove_channel(self, channel: object) -> list[Consumer]:
         """Take all of a channel's out."""
-        gone = [consumer for consumer in self.members.values() if consumer.channel is channel]
-        for consumer in gone:
+        removed = [consumer for consumer in self.members.values() if consumer.channel is channel]
+        for consumer in removed:
             self.remove(channel, consumer.consumer_tag)
-        return gone
+        return removed
 
     def clear(self) -> None:
         """Take all out: their queue is no more."""

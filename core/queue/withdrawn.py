@@ -38,6 +38,6 @@ class Withdrawn:
         """
         span = delivery.span
         first = span.first_entry_id
-        gone = self._entry_ids.intersection(range(first + low, first + high))
-        self._entry_ids -= gone
-        return positions_in(span, low, high, ranges_of(sorted(gone)))
+        withdrawn = self._entry_ids.intersection(range(first + low, first + high))
+        self._entry_ids -= withdrawn
+        return positions_in(span, low, high, ranges_of(sorted(withdrawn)))

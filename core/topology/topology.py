@@ -580,11 +580,11 @@ class Topology:
         For exclusive queues whose connection has gone, auto-delete queues whose last consumer
         has, and queues that have failed. It skips queues that are deleted already.
         """
-        gone = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
-        bindings = [binding for queue in gone for binding in self.table.bindings_to(queue)]
+        removed = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
+        bindings = [binding for queue in removed for binding in self.table.bindings_to(queue)]
         changes = removal_changes(self.table, bindings)
-        changes += [RemoveQueue(queue) for queue in gone]
-        return make_plan(self.table, changes, queue=gone[0] if gone else None)
+        changes += [RemoveQueue(queue) for queue in removed]
+        return make_plan(self.table, changes, queue=removed[0] if removed else None)
 
     # --- Bindings: to queues, and to exchanges. The source comes last, as on the wire.
 

@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as fault:
         # Of standard output, as when it is a file on a full disk: others have their own words.
         _drop_output()
-        return _say(fault, EXIT_FAILED)
+        return _print_error(fault, EXIT_FAILED)
     return code
 
 
@@ -101,7 +101,7 @@ def _run_serve(parsed: argparse.Namespace) -> int:
     try:
         configuration = load(flags, os.environ, parsed.config, passed_over.append)
     except ConfigurationError as fault:
-        return _say(fault, EXIT_USAGE)
+        return _print_error(fault, EXIT_USAGE)
     try:
         check_file_descriptors(configuration.file_descriptors_min)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
@@ -109,7 +109,7 @@ def _run_serve(parsed: argparse.Namespace) -> int:
         log = service_log(configuration.log_level, configuration.log_format)
         end = ProcessEnd(log, as_json=not logs_for_people(configuration.log_format))
     except StartError as fault:
-        return _say(fault, EXIT_FAILED)
+        return _print_error(fault, EXIT_FAILED)
     for text in passed_over:
         log.warning(CONFIGURATION_PASSED_OVER, reason=text)
     end.watch_process()
@@ -117,7 +117,7 @@ def _run_serve(parsed: argparse.Namespace) -> int:
     try:
         run_on_event_loop(_serve(configuration, log, end, parsed.drops_unmatched))
     except StartError as fault:
-        return _say(fault, EXIT_FAILED)
+        return _print_error(fault, EXIT_FAILED)
     except MemoryError:
         end.out_of_memory()
     return 0
@@ -127,11 +127,11 @@ def _administer(parsed: argparse.Namespace) -> int:
     try:
         configuration = load({"data_dir": parsed.data_dir}, os.environ, parsed.config, warn)
     except ConfigurationError as fault:
-        return _say(fault, EXIT_USAGE)
+        return _print_error(fault, EXIT_USAGE)
     try:
         administration.administer(parsed, configuration)
     except (StartError, AccountError, StorageError, OSError) as fault:
-        return _say(fault, EXIT_FAILED)
+        return _print_error(fault, EXIT_FAILED)
     except (KeyboardInterrupt, EOFError):
         # At the prompt for a password.
         return EXIT_FAILED
@@ -257,6 +257,6 @@ def _drop_output() -> None:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
-def _say(fault: Exception, code: int) -> int:
+def _print_error(fault: Exception, code: int) -> int:
     sys.stderr.write(f"leveret: {error_words(fault)}\n")
     return code

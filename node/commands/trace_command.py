@@ -79,7 +79,7 @@ def _find_data(action: argparse.ArgumentParser) -> None:
         try:
             settings = load({"data_dir": parsed.data_dir}, os.environ, parsed.config, warn)
         except ConfigurationError as fault:
-            return _say(str(fault), EXIT_USAGE)
+            return _print_error(str(fault), EXIT_USAGE)
         parsed.data_dir = settings.data_dir
         code: int = carry_out(parsed)
         return code
@@ -92,7 +92,7 @@ def explain_command(parsed: argparse.Namespace) -> int:
     try:
         found = _find(parsed)
     except TraceFilesError as fault:
-        return _say(str(fault), 1)
+        return _print_error(str(fault), 1)
     for line in timeline(found):
         sys.stdout.write(line + "\n")
     sys.stdout.write(verdict(found) + "\n")
@@ -133,7 +133,7 @@ def check_command(parsed: argparse.Namespace) -> int:
         with Progress("checking the trace") as progress:
             check.feed(read_trace(files, None, on_bad_line, progress))
     except TraceFilesError as missing:
-        return _say(str(missing), 1)
+        return _print_error(str(missing), 1)
     faults += check.faults
     for said in (*faults[:FAULTS_SHOWN_MAX], *check.notes(_running(parsed))):
         sys.stdout.write(printable(said) + "\n")
@@ -154,6 +154,6 @@ def _paths(parsed: argparse.Namespace) -> list[Path]:
     return parsed.files or [parsed.data_dir / "traces"]
 
 
-def _say(text: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     sys.stderr.write(f"leveret: {text}\n")
     return code

@@ -64,7 +64,7 @@ def follow_command(parsed: argparse.Namespace) -> int:
     try:
         wanted.check()
         if not directory.exists():
-            _say(f"waiting for {directory}; `leveret trace on` begins a trace")
+            _print_note(f"waiting for {directory}; `leveret trace on` begins a trace")
         elif not parsed.from_begin:
             _tell_coverage(directory)
         with closing(TraceTail(directory, parsed.from_begin, _tell_damage)) as tail:
@@ -75,7 +75,7 @@ def follow_command(parsed: argparse.Namespace) -> int:
         # Else the interpreter complains when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TraceFilesError, OSError) as fault:
-        _say(str(fault))
+        _print_note(str(fault))
         return 1
     return 0
 
@@ -85,14 +85,14 @@ def _tell_coverage(directory: Path) -> None:
     with suppress(TraceFilesError):
         newest = trace_files([directory])[-1:]
         for note in coverage_of(newest, running_boots([directory])).notes():
-            _say(note)
+            _print_note(note)
 
 
 def _tell_damage(path: Path, fault: Exception) -> None:
-    _say(f"{path} is damaged, its rest is left out: {fault}")
+    _print_note(f"{path} is damaged, its rest is left out: {fault}")
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     sys.stderr.write(f"leveret: {text}\n")
 
 

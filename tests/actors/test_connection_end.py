@@ -18,15 +18,15 @@ from leveret.core.connection.draining import Draining
 from leveret.core.connection.waiting_peers import WaitingPeers
 
 
-class Hearer(LoopActor):
+class RecordingActor(LoopActor):
     """Writes down what it is told."""
 
-    def __init__(self, heard: list[object]) -> None:
+    def __init__(self, received: list[object]) -> None:
         super().__init__()
-        self.heard = heard
+        self.received = received
 
     def on_receive(self, message: object) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
 
 class Wire:
@@ -66,8 +66,8 @@ class Connection:
     def __init__(self, bench: Bench) -> None:
         self.read: list[object] = []
         self.written: list[object] = []
-        self.reader = Hearer.start_on(bench.runtime, self.read)
-        self.writer = Hearer.start_on(bench.runtime, self.written)
+        self.reader = RecordingActor.start_on(bench.runtime, self.read)
+        self.writer = RecordingActor.start_on(bench.runtime, self.written)
         self.wire: Any = Wire()
         clock = ConnectionClock(bench.context, self.reader)
         self.end = ConnectionEnd(bench.context, self.wire, clock, self.reader)

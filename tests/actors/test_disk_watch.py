@@ -22,7 +22,7 @@ from leveret.actors.messages import (
 from leveret.actors.runtime.runtime import Runtime
 from leveret.actors.runtime.ticker import Ticker
 from leveret.logs.trace.trace import Trace
-from told import Listening
+from recorders import RecordingActor
 
 INTERVAL_SECONDS = 10.0
 
@@ -35,10 +35,10 @@ class Context:
 
     def __init__(self, runtime: Runtime) -> None:
         self.failed: list[str] = []
-        self.journal = Listening.start_on(runtime)
-        self.catalog = Listening.start_on(runtime)
-        self.dead_letters = Listening.start_on(runtime)
-        self.broker = Listening.start_on(runtime)
+        self.journal = RecordingActor.start_on(runtime)
+        self.catalog = RecordingActor.start_on(runtime)
+        self.dead_letters = RecordingActor.start_on(runtime)
+        self.broker = RecordingActor.start_on(runtime)
         self.trace = Trace("boot")
         self.ticker = Ticker.start_on(runtime, self.on_fatal)
 
@@ -52,7 +52,7 @@ class Bench:
         self.log = structlog.testing.CapturingLogger()
         runtime = Runtime(self.scheduler, self.log)  # type: ignore[arg-type]
         self.context: Any = Context(runtime)
-        self.listener = Listening.start_on(runtime)
+        self.listener = RecordingActor.start_on(runtime)
         self.free: int | BaseException = 1000
         self.budget = DiskBudget(500)
         self.watch = DiskWatch.start_on(
@@ -78,7 +78,7 @@ class Bench:
         return self.context.alarm
 
     def tell(self, message: object) -> str:
-        """The alarm, once the watch has heard this."""
+        """The alarm, once the watch has received this."""
         self.watch.tell(message)
         self.scheduler.run()
         return self.context.alarm
@@ -86,15 +86,15 @@ class Bench:
     @property
     def sought(self) -> list[int]:
         """The room that the journal was told of."""
-        heard = self.heard_by(self.context.journal)
-        return [message.free_bytes for message in heard if isinstance(message, SeekRoom)]
+        received = self.received_by(self.context.journal)
+        return [message.free_bytes for message in received if isinstance(message, SeekRoom)]
 
     @property
-    def heard(self) -> list[object]:
-        return self.heard_by(self.listener)
+    def received(self) -> list[object]:
+        return self.received_by(self.listener)
 
-    def heard_by(self, actor: Ref) -> list[object]:
-        return inside(actor).heard
+    def received_by(self, actor: Ref) -> list[object]:
+        return inside(actor).received
 
     @property
     def logged(self) -> list[tuple[str, str]]:
@@ -124,10 +124,10 @@ def test_the_disk_is_looked_at_once_an_interval(bench: Bench) -> None:
 
 def test_the_watch_reports_only_the_end_of_a_full_disk_and_once(bench: Bench) -> None:
     bench.after_interval(0)
-    assert bench.heard == []
+    assert bench.received == []
     bench.after_interval(1000)
     bench.after_interval(1000)
-    assert bench.heard == [AlarmCleared()]
+    assert bench.received == [AlarmCleared()]
 
 
 def test_begin_and_end_are_a_line_each_in_the_log(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_a_write_that_met_a_full_disk_is_an_alarm_until_the_journal_has_room(ben
     assert bench.tell(DiskHasRoom(2)) == ""
     assert not bench.context.is_disk_full
     for actor in (bench.listener, bench.context.dead_letters, bench.context.broker):
-        assert bench.heard_by(actor) == [AlarmCleared()]
+        assert bench.received_by(actor) == [AlarmCleared()]
 
 
 def test_while_the_disk_is_full_the_journal_seeks_room_every_second(bench: Bench) -> None:
@@ -197,7 +197,7 @@ def test_while_it_is_low_room_is_sought_every_second_too(bench: Bench) -> None:
 
 def test_journal_and_catalog_get_the_watch_s_reference(bench: Bench) -> None:
     for actor in (bench.context.journal, bench.context.catalog):
-        assert bench.heard_by(actor)[0] == WatchedBy(bench.watch)
+        assert bench.received_by(actor)[0] == WatchedBy(bench.watch)
 
 
 def test_without_its_watch_the_node_ends(bench: Bench) -> None:

@@ -31,7 +31,7 @@ from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
 from leveret.storage.journal.journal import Journal
 from leveret.storage.reserve import STEPS, Purpose, Reserve
-from told import TIMEOUT_SECONDS, Told
+from recorders import TIMEOUT_SECONDS, RecordingReference
 
 STEP_BYTES = 8192
 KIB = 1024
@@ -57,9 +57,9 @@ class Bench:
             lambda _actor, error: self.failures.append(error),
             room=Room(DiskBudget(0), lambda _free: self.has_room, self.reserve),
         )
-        self.queues: list[Any] = [Told(), Told()]
-        self.watch: Any = Told()
-        self.asking: Any = Told()
+        self.queues: list[Any] = [RecordingReference(), RecordingReference()]
+        self.watch: Any = RecordingReference()
+        self.asking: Any = RecordingReference()
         self.journal.tell(WatchedBy(self.watch))
         self._next_batch_number = 1
 
@@ -121,9 +121,9 @@ def bench(tmp_path: Path, segment_bytes_max: int) -> Iterator[Bench]:
 small_segments = pytest.mark.parametrize("segment_bytes_max", [64 * KIB])
 
 
-def numbers(told: Told, kind: type) -> list[int]:
+def numbers(told: RecordingReference, kind: type) -> list[int]:
     """The entries of all messages of this kind that the queue was told, in that order."""
-    messages = [message for message in told.heard if isinstance(message, kind)]
+    messages = [message for message in told.received if isinstance(message, kind)]
     return [append.entry_ids[0] for message in messages for append in message.appends]
 
 
@@ -172,7 +172,7 @@ def test_until_there_is_room_publishes_are_unstored_without_a_look_at_the_disk(
         [1, 2],
         [3],
     )
-    assert bench.watch.heard[-1] == DiskHasRoom()
+    assert bench.watch.received[-1] == DiskHasRoom()
     assert bench.entries() == {2: [3]}
 
 
@@ -192,7 +192,7 @@ def test_what_gathers_while_a_large_commit_meets_a_full_disk_is_unstored_with_it
     bench.queues[1].wait_for(1)
     # Behind the answers to the other queue.
     bench.handled()
-    told = [each for queue in bench.queues for each in queue.heard]
+    told = [each for queue in bench.queues for each in queue.received]
     stored = [each for one in told if isinstance(one, Persisted) for each in one.appends]
     unstored = [each for one in told if isinstance(one, Unstored) for each in one.appends]
     assert kept in stored
@@ -262,7 +262,7 @@ def test_a_segment_that_is_done_with_is_removed_with_the_last_of_the_reserve(
     # What was written ahead is room, too, when it is cut off.
     assert bench.reserve.size_bytes >= left - STEP_BYTES
     assert len(list((bench.directory / "journal").glob("*.journal"))) < segments
-    assert LookAtDisk() in bench.watch.heard
+    assert LookAtDisk() in bench.watch.received
     assert (bench.files.room or 0) > 64 * KIB
     assert bench.entries() == {1: [5]}
 

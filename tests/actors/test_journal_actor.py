@@ -26,12 +26,12 @@ class Queue(pykka.ThreadingActor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
 
     def on_receive(self, message: object) -> list[Any]:
         if message == "what?":
-            return self.heard
-        self.heard.append(message)
+            return self.received
+        self.received.append(message)
         return []
 
 
@@ -64,7 +64,7 @@ class Bench:
         self.journal.tell(append)
         return append
 
-    def heard(self, queue: int) -> list[Any]:
+    def received(self, queue: int) -> list[Any]:
         """The messages that the queue has received by now."""
         answer: list[Any] = self.queues[queue].ask("what?", timeout=TIMEOUT_SECONDS)
         return answer
@@ -87,10 +87,10 @@ def test_nothing_is_answered_before_the_sync(bench: Bench) -> None:
     bench.files.hold()
     append = bench.append(0, 1)
     bench.files.wait_until_syncing()
-    assert bench.heard(0) == []
+    assert bench.received(0) == []
     bench.files.release()
     bench.settled()
-    assert bench.heard(0) == [Persisted([append])]
+    assert bench.received(0) == [Persisted([append])]
 
 
 def test_what_gathers_during_a_sync_has_one_sync_and_one_answer_for_each_queue(
@@ -105,8 +105,8 @@ def test_what_gathers_during_a_sync_has_one_sync_and_one_answer_for_each_queue(
     bench.files.release()
     bench.settled()
     assert bench.files.syncs_begun == 2
-    assert bench.heard(0) == [Persisted([first]), Persisted(mine)]
-    assert bench.heard(1) == [Persisted([other])]
+    assert bench.received(0) == [Persisted([first]), Persisted(mine)]
+    assert bench.received(1) == [Persisted([other])]
 
 
 def test_a_settle_alone_is_not_synced(bench: Bench) -> None:
@@ -126,7 +126,7 @@ def test_a_queue_that_is_dropped_is_not_answered_to(bench: Bench) -> None:
     bench.journal.tell(DropQueue(1))
     other = bench.append(1, 1)
     bench.settled()
-    assert bench.heard(1) == [Persisted([other])]
+    assert bench.received(1) == [Persisted([other])]
     assert bench.failures == []
     assert append.batch.journal_place is not None
 
@@ -141,7 +141,7 @@ def test_after_an_error_nothing_is_answered_or_written_any_more(
     assert bench.has_failed.wait(TIMEOUT_SECONDS)
     assert bench.failures == [error]
     assert not bench.journal.is_alive()
-    assert bench.heard(0) == []
+    assert bench.received(0) == []
     bench.files.hold()
     with pytest.raises(pykka.ActorDeadError):
         bench.append(0, 2)
@@ -153,7 +153,7 @@ def test_a_stop_syncs_what_was_told_before(bench: Bench, tmp_path: Path) -> None
     append = bench.append(0, 1, count=2)
     bench.journal.tell(RecordDeliveries(1, [], [(1, 1)]))
     bench.journal.stop()
-    assert bench.heard(0) == [Persisted([append])]
+    assert bench.received(0) == [Persisted([append])]
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
     [run] = recovered.queues[1]
     assert (run.first_entry_id, len(run.indexes)) == (2, 1)
@@ -173,13 +173,13 @@ def test_while_a_large_commit_is_synced_the_next_is_taken_and_not_answered(bench
     bench.settled()
     assert small.batch.journal_place is not None
     assert bench.files.syncs_begun == 1
-    assert (bench.heard(0), bench.heard(1)) == ([], [])
+    assert (bench.received(0), bench.received(1)) == ([], [])
     bench.files.release()
     bench.journal.stop()
     # The second commit, and the end that a clean stop names.
     assert bench.files.syncs_begun == 3
-    assert bench.heard(0) == [Persisted([large]), Persisted([small])]
-    assert bench.heard(1) == [Persisted([other])]
+    assert bench.received(0) == [Persisted([large]), Persisted([small])]
+    assert bench.received(1) == [Persisted([other])]
 
 
 def test_a_stop_waits_for_a_large_commit_and_syncs_what_came_behind_it(
@@ -193,7 +193,7 @@ def test_a_stop_waits_for_a_large_commit_and_syncs_what_came_behind_it(
     stopping.start()
     bench.files.release()
     stopping.join(TIMEOUT_SECONDS)
-    assert [len(persisted.appends) for persisted in bench.heard(0)] == [1, 1]
+    assert [len(persisted.appends) for persisted in bench.received(0)] == [1, 1]
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
     assert sum(len(run.indexes) for run in recovered.queues[1]) == 82
 
@@ -210,7 +210,7 @@ def test_after_an_error_of_a_large_commit_nothing_is_answered_or_written_any_mor
     bench.files.hold()
     bench.append(0, 82)
     bench.journal.stop()
-    assert bench.heard(0) == []
+    assert bench.received(0) == []
     assert bench.files.syncs_begun == 0
 
 

@@ -15,13 +15,13 @@ from leveret.actors.runtime.ticker import WISHES_MIN, Ticker
 class Sleeper(LoopActor):
     """Writes down what it was woken for."""
 
-    def __init__(self, heard: list[object]) -> None:
+    def __init__(self, received: list[object]) -> None:
         super().__init__()
-        self.heard = heard
+        self.received = received
 
     def on_receive(self, message: object) -> None:
         assert isinstance(message, Woken)
-        self.heard.append(message.token)
+        self.received.append(message.token)
 
 
 @pytest.fixture
@@ -42,61 +42,61 @@ def ticker(runtime: Runtime) -> Ref:
 def test_an_actor_is_woken_when_its_time_has_come_and_not_before(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
-    heard: list[object] = []
-    sleeper = Sleeper.start_on(runtime, heard)
+    received: list[object] = []
+    sleeper = Sleeper.start_on(runtime, received)
     for when in (3.0, 1.0, 2.0):
         tell(ticker, WakeAt(when, sleeper, when))
     scheduler.advance(0.9)
-    assert heard == []
+    assert received == []
     scheduler.advance(1.1)
-    assert heard == [1.0, 2.0]
+    assert received == [1.0, 2.0]
     scheduler.advance(9.0)
-    assert heard == [1.0, 2.0, 3.0]
+    assert received == [1.0, 2.0, 3.0]
 
 
 def test_wishes_for_one_time_are_granted_in_the_order_in_which_they_came(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
-    heard: list[object] = []
-    sleeper = Sleeper.start_on(runtime, heard)
+    received: list[object] = []
+    sleeper = Sleeper.start_on(runtime, received)
     for token in "first", "second", "third":
         tell(ticker, WakeAt(1.0, sleeper, token))
     scheduler.advance(1.0)
-    assert heard == ["first", "second", "third"]
+    assert received == ["first", "second", "third"]
 
 
 def test_a_wish_for_an_earlier_time_sets_the_timer_anew(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
-    heard: list[object] = []
-    sleeper = Sleeper.start_on(runtime, heard)
+    received: list[object] = []
+    sleeper = Sleeper.start_on(runtime, received)
     tell(ticker, WakeAt(60.0, sleeper, "late"))
     scheduler.run()
     tell(ticker, WakeAt(1.0, sleeper, "early"))
     scheduler.advance(1.0)
-    assert heard == ["early"]
+    assert received == ["early"]
 
 
 def test_what_stopped_actors_wished_for_is_forgotten_before_its_time(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
-    heard: list[object] = []
-    tell(ticker, WakeAt(1000.0, Sleeper.start_on(runtime, heard), "kept"))
+    received: list[object] = []
+    tell(ticker, WakeAt(1000.0, Sleeper.start_on(runtime, received), "kept"))
     for _ in range(5 * WISHES_MIN):
-        sleeper = Sleeper.start_on(runtime, heard)
+        sleeper = Sleeper.start_on(runtime, received)
         tell(ticker, WakeAt(1000.0, sleeper, "forgotten"))
         sleeper.stop(block=False)
         scheduler.run()
     assert len(parts(inside(ticker), WakeAt)) <= WISHES_MIN
     scheduler.advance(1000.0)
-    assert heard == ["kept"]
+    assert received == ["kept"]
 
 
 def test_the_last_wish_for_a_token_takes_the_place_of_those_before_it(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
-    heard: list[object] = []
-    sleeper = Sleeper.start_on(runtime, heard)
+    received: list[object] = []
+    sleeper = Sleeper.start_on(runtime, received)
     # As a queue does whose head expires earlier each time that it changes.
     for when in range(1000 + 5 * WISHES_MIN, 1000, -1):
         tell(ticker, WakeAt(float(when), sleeper, "head expires"))
@@ -104,13 +104,13 @@ def test_the_last_wish_for_a_token_takes_the_place_of_those_before_it(
     scheduler.run()
     assert len(parts(inside(ticker), WakeAt)) <= WISHES_MIN + 1
     scheduler.advance(1001.0)
-    assert heard == ["head expires"]
+    assert received == ["head expires"]
     # What is wished for anew counts as ever.
     tell(ticker, WakeAt(1500.0, sleeper, "head expires"))
     scheduler.advance(3000.0)
-    assert heard == ["head expires", "head expires"]
+    assert received == ["head expires", "head expires"]
     scheduler.advance(1000.0)
-    assert heard == ["head expires", "head expires", "another"]
+    assert received == ["head expires", "head expires", "another"]
     assert not [
         key for each in parts(inside(ticker), dict) for key in each if "head expires" in key
     ]

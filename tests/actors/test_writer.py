@@ -23,7 +23,7 @@ from leveret.actors.runtime.runtime import Runtime, tell
 from leveret.actors.runtime.ticker import Ticker
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.core.connection.outlet import Outlet
-from told import Listening
+from recorders import RecordingActor
 
 MIB = 1 << 20
 
@@ -68,7 +68,7 @@ class Bench:
         self.scheduler = HandScheduler()
         self.runtime = Runtime(self.scheduler, structlog.get_logger("test"))
         self.wire = Wire()
-        self.listener = Listening.start_on(self.runtime)
+        self.listener = RecordingActor.start_on(self.runtime)
         ticker = Ticker.start_on(self.runtime, lambda actor, error: None)
         self.writer: Ref = Writer.start_on(self.runtime, self.wire, self.listener, ticker)
 
@@ -78,8 +78,8 @@ class Bench:
         self.scheduler.run()
 
     @property
-    def heard(self) -> list[object]:
-        return inside(self.listener).heard
+    def received(self) -> list[object]:
+        return inside(self.listener).received
 
 
 @pytest.fixture
@@ -109,23 +109,23 @@ def test_much_is_handed_over_in_pieces_and_not_copied(bench: Bench) -> None:
 
 def test_a_window_opens_when_the_socket_has_taken_its_bytes(bench: Bench) -> None:
     bench.tell(deliveries(bench, b"1", 5))
-    assert bench.heard == [Sent("consumer", 5)]  # type: ignore[arg-type]
+    assert bench.received == [Sent("consumer", 5)]  # type: ignore[arg-type]
 
 
 def test_windows_stay_closed_while_the_socket_is_full(bench: Bench) -> None:
     bench.tell(WriteBuffer(True))
     bench.tell(deliveries(bench, b"1", 5), deliveries(bench, b"2", 6))
     assert bench.wire.writes == [b"12"]
-    assert bench.heard == []
+    assert bench.received == []
     bench.tell(WriteBuffer(False))
-    assert bench.heard == [Sent("consumer", 5), Sent("consumer", 6)]  # type: ignore[arg-type]
+    assert bench.received == [Sent("consumer", 5), Sent("consumer", 6)]  # type: ignore[arg-type]
 
 
 def test_nothing_is_written_and_no_window_opened_once_the_socket_closes(bench: Bench) -> None:
     bench.wire.abort()
     bench.tell(b"1", deliveries(bench, b"2", 5))
     assert bench.wire.writes == []
-    assert bench.heard == []
+    assert bench.received == []
 
 
 def test_a_heartbeat_is_written_in_each_interval_in_which_nothing_else_was(bench: Bench) -> None:
@@ -148,9 +148,9 @@ def test_a_client_that_takes_nothing_for_two_intervals_is_reported(bench: Bench)
     bench.tell(StartHeartbeats(5.0), WriteBuffer(True), b"x" * 100)
     # The looks are half intervals apart; heartbeats that are written meanwhile are no sign of life.
     for _ in range(4):
-        assert bench.heard == []
+        assert bench.received == []
         bench.scheduler.advance(5)
-    assert bench.heard == [WriteStalled()]
+    assert bench.received == [WriteStalled()]
 
 
 def test_a_client_that_takes_a_little_now_and_then_is_not(bench: Bench) -> None:
@@ -161,7 +161,7 @@ def test_a_client_that_takes_a_little_now_and_then_is_not(bench: Bench) -> None:
         bench.wire.waiting_bytes -= 1
         # The buffer grows all the same.
         bench.tell(b"x" * 10)
-    assert bench.heard == []
+    assert bench.received == []
 
 
 def test_a_client_whose_buffer_has_room_is_not(bench: Bench) -> None:
@@ -170,7 +170,7 @@ def test_a_client_whose_buffer_has_room_is_not(bench: Bench) -> None:
     bench.scheduler.advance(15)
     bench.tell(WriteBuffer(False))
     bench.scheduler.advance(60)
-    assert bench.heard == []
+    assert bench.received == []
 
 
 def test_the_close_comes_behind_what_is_left_to_write(bench: Bench) -> None:
@@ -181,4 +181,4 @@ def test_the_close_comes_behind_what_is_left_to_write(bench: Bench) -> None:
 
 def test_a_writer_that_fails_tells_its_reader(bench: Bench) -> None:
     bench.tell(StartHeartbeats(None))  # type: ignore[arg-type]
-    assert bench.heard == [Down(bench.writer, "writer")]
+    assert bench.received == [Down(bench.writer, "writer")]

@@ -10,7 +10,7 @@ import leveret
 import pytest
 from certificates import Certificates, Stranger
 from insides import readers, transport_of, wait_until
-from leveret.actors.connection.transport import taken_bytes
+from leveret.actors.connection.transport import acknowledged_bytes
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.amqp_frames.methods import BasicDeliver
 from log_lines import LogLines
@@ -83,13 +83,13 @@ def test_a_client_that_reads_again_in_time_gets_all(
     slow = start(3600)
     fill(client, slow)
     transport = transport_of(readers(broker)[1])
-    before = taken_bytes(transport, 0)
+    before = acknowledged_bytes(transport, 0)
     for number in range(COUNT):
         body = b"%08d" % number + bytes(BODY_BYTES - 8)
         slow.expect_delivery(BasicDeliver("c", number + 1, False, "", "q"), body)
     client.wait_for_counts("q", (0, 1))
     # The kernel counts what the client has taken, behind TLS, too.
-    wait_until(lambda: taken_bytes(transport, 0) > before + COUNT * BODY_BYTES // 2)
+    wait_until(lambda: acknowledged_bytes(transport, 0) > before + COUNT * BODY_BYTES // 2)
 
 
 def test_what_the_client_has_taken_is_what_left_the_buffer_where_the_kernel_does_not_say() -> None:
@@ -100,4 +100,4 @@ def test_what_the_client_has_taken_is_what_left_the_buffer_where_the_kernel_does
         def get_write_buffer_size(self) -> int:
             return 30
 
-    assert taken_bytes(Transport(), 100) == 70  # type: ignore[arg-type]
+    assert acknowledged_bytes(Transport(), 100) == 70  # type: ignore[arg-type]
