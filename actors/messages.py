@@ -586,7 +586,7 @@ class Refused(NamedTuple):
 
 
 class ChannelClosed(NamedTuple):
-    """Channel -> Reader: the client closed it; its number is free."""
+    """Channel -> Reader: the client closed it, or its connection; its number is free."""
 
     channel_number: int
 
@@ -607,6 +607,10 @@ class Down(NamedTuple):
 
 class Release(NamedTuple):
     """Reader -> Channel: the connection is ending."""
+
+
+class Finish(NamedTuple):
+    """Reader -> Channel: the client has closed its connection; end behind all that came before."""
 
 
 class Shutdown(NamedTuple):

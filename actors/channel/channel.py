@@ -51,6 +51,7 @@ from ..messages import (
     ConsumerCancelled,
     Deliver,
     DeliverReplies,
+    Finish,
     Input,
     OutletOpened,
     OversizedPublish,
@@ -148,6 +149,8 @@ class Channel(LoopActor):
         self._acks_behind: Acks | None = None
         # The connection has ended.
         self._is_abandoned = False
+        # The client has closed the connection.
+        self._is_finishing = False
 
     def on_start(self) -> None:
         """Say that the channel is open."""
@@ -174,6 +177,8 @@ class Channel(LoopActor):
             elif isinstance(message, Release):
                 self._is_abandoned = True
                 self._end_if_abandoned()
+            elif isinstance(message, Finish):
+                self._is_finishing = True
             elif isinstance(message, DeliverReplies):
                 self.consuming.replies.deliver(message)
             elif isinstance(message, CommitMore):
@@ -204,6 +209,9 @@ class Channel(LoopActor):
         if self._waiting.state is State.ENDED:
             return
         self._answer()
+        if self._is_finishing and self._waiting.state is State.FREE and not self._held_back:
+            self._end_for(0, "its connection ended")
+            return
         publisher = self._publisher
         released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
         if released_bytes:
@@ -429,10 +437,15 @@ class Channel(LoopActor):
     def _close(self) -> None:
         """The client closed the channel: send the confirms that are due, then end."""
         self._answer()
-        self.tracing.closed(200, "closed by the client")
+        self._end_for(200, "closed by the client")
+        self._client.write(ChannelCloseOk())
+
+    def _end_for(self, reply_code: int, reason: str) -> None:
+        """The client closed the channel, or its connection, and all input before that is
+        handled."""
+        self.tracing.closed(reply_code, reason)
         self._release()
         tell(self._reader, ChannelClosed(self._number))
-        self._client.write(ChannelCloseOk())
         self.stop()
 
     def _fail(self, error: AmqpError) -> None:

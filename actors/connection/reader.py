@@ -46,6 +46,7 @@ from ..messages import (
     ConnectionLost,
     Down,
     Evict,
+    Finish,
     Input,
     LoginAnswer,
     OversizedPublish,
@@ -92,6 +93,9 @@ class ConnectionChannels:
         self._shares: dict[int, WindowShare] = {}
         # Those whose client has said channel.close, which is on its way to the actor.
         self._left: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._channels)
 
     def hand_over(self, event: Event, writer: Ref) -> None:
         """Hand an event to its channel; HardError if there is no such channel."""
@@ -176,6 +180,15 @@ class ConnectionChannels:
         self._channels.pop(number, None)
         self._shares.pop(number, None)
 
+    def finish(self) -> None:
+        """The client closed the connection: each channel ends behind the input that came before."""
+        self._decoder.close()
+        for number, channel in list(self._channels.items()):
+            if channel is None:
+                del self._channels[number]
+            else:
+                tell(channel, Finish())
+
     def release(self) -> None:
         """The connection ends: every channel releases its state, and hears no more."""
         self._decoder.close()
@@ -234,6 +247,7 @@ class Reader(LoopActor):
             self._woken(message.token)
         elif isinstance(message, ChannelClosed):
             self._channels.forget(message.channel_number)
+            self._close_if_finished()
         elif isinstance(message, ChannelFailed):
             self._channel_failed(message.channel_number, message.error)
         elif isinstance(message, LoginAnswer):
@@ -330,8 +344,8 @@ class Reader(LoopActor):
         elif isinstance(method, ConnectionClose):
             self._phase.close_for_client()
             self._flow.balance()
-            self._channels.release()
-            self._tell_broker()
+            self._channels.finish()
+            self._close_if_finished()
         elif isinstance(method, ConnectionUpdateSecret):
             # Credentials here do not expire, so any new one will do, as for RabbitMQ's own users.
             self._log.info("connection.secret_updated", reason=method.reason)
@@ -361,7 +375,10 @@ class Reader(LoopActor):
     def _channel_failed(self, number: int, error: AmqpError) -> None:
         """A channel ended by a client's mistake: channel.close is said here, and only here."""
         if self._phase.now is not Phase.RUNNING:
-            return  # The client has closed the connection already, and waits for its close-ok.
+            # The client has closed the connection already, and waits for its close-ok.
+            self._channels.forget(number)
+            self._close_if_finished()
+            return
         if isinstance(error, HardError):
             self._channels.forget(number)
             self._fail(error)
@@ -387,6 +404,11 @@ class Reader(LoopActor):
         # Behind a frame that has no end there is no close-ok to be found.
         no_answer = is_silent or self._decoder.lost_sync
         self._drain(self._context.silent_close_delay_seconds if no_answer else None)
+
+    def _close_if_finished(self) -> None:
+        """Have the client's exclusive queues deleted once no channel has anything to carry out."""
+        if self._phase.now is Phase.CLIENT_CLOSING and not len(self._channels):
+            self._tell_broker()
 
     def _client_closed(self) -> None:
         """Answer the client's connection.close, now that its exclusive queues are gone."""

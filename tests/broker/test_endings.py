@@ -8,12 +8,15 @@ from pathlib import Path
 
 import leveret
 import pytest
+from gated_files import GatedFiles
 from insides import readers, wait_until
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     AccessRequest,
     AccessRequestOk,
     BasicAck,
+    BasicConsume,
+    BasicGet,
     ChannelClose,
     ChannelCloseOk,
     ChannelFlowOk,
@@ -27,9 +30,12 @@ from leveret.amqp_frames.methods import (
     ConnectionTuneOk,
     Method,
     QueueDeclare,
+    QueuePurge,
+    TxCommit,
+    TxSelect,
 )
 from leveret.amqp_frames.values.field_table import table_of
-from wire import Client, methods_of, publish
+from wire import PERSISTENT, Client, methods_of, publish
 
 Connect = Callable[..., Client]
 MISTAKE = QueueDeclare(queue="missing", passive=True)
@@ -88,6 +94,76 @@ def test_a_mistake_before_connection_close_does_not_hold_up_close_ok(client: Cli
         answer = client.read_any_method()
     assert answer == (0, ConnectionCloseOk())
     client.hang_up()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        QueueDeclare(queue="other", durable=True),
+        QueueDeclare(queue="other", durable=True, no_wait=True),
+        QueuePurge(queue="queue"),
+        BasicGet(queue="queue"),
+        BasicConsume(queue="third"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_all_that_came_before_connection_close_is_carried_out_before_close_ok(
+    client: Client, connect: Connect, command: Method
+) -> None:
+    for queue in ("queue", "third"):
+        client.declare(queue, durable=True)
+    closing = connect()
+    closing.open_channel(1)
+    closing.open_channel(2)
+    closing.send(
+        methods_of(1, command),
+        publish("queue", b"1", PERSISTENT),
+        methods_of(2, TxSelect()),
+        *([publish("queue", b"2", PERSISTENT, channel=2), methods_of(2, TxCommit())] * 2),
+        methods_of(1, QueueDeclare(queue="last", durable=True)),
+        publish("queue", b"1", PERSISTENT),
+        methods_of(0, ConnectionClose(200, "bye")),
+    )
+    while closing.read_frame().channel:
+        pass
+    assert client.counts("queue") == (4, 0)
+    assert client.counts("last") == (0, 0)
+
+
+def test_exclusive_queues_declared_before_connection_close_are_gone_at_close_ok(
+    client: Client, connect: Connect
+) -> None:
+    closing = connect()
+    closing.open_channel(1)
+    closing.send(
+        methods_of(1, QueueDeclare(queue="missing", exclusive=True)),
+        methods_of(1, QueueDeclare(queue="queue", durable=True)),
+        methods_of(0, ConnectionClose(200, "bye")),
+    )
+    while closing.read_frame().channel:
+        pass
+    assert client.counts("queue") == (0, 0)
+    assert client.ask(1, MISTAKE) == NOT_FOUND
+
+
+def test_a_client_that_closes_and_goes_while_its_commands_wait_for_the_disk_leaves_nothing(
+    client: Client, connect: Connect, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    client.declare("queue", durable=True)
+    client.publish_all("queue", b"1", properties=PERSISTENT)
+    closing = connect()
+    closing.open_channel(1)
+    files.hold()
+    closing.send(
+        methods_of(1, QueuePurge(queue="queue")),
+        publish("queue", b"2", PERSISTENT),
+        methods_of(0, ConnectionClose(200, "bye")),
+    )
+    files.wait_until_syncing()
+    closing.drop()
+    wait_until(lambda: len(readers(broker)) == 1)
+    files.release()
+    assert client.counts("queue") == (0, 0)
 
 
 def test_a_channel_number_is_free_again_after_its_close_however_it_was_closed(
