@@ -52,6 +52,17 @@ class Life(NamedTuple):
         place = failed["queue"], failed["boot"]
         return any((line.get("queue"), line["boot"]) == place for line in self.events)
 
+    def is_unknown_to_journal(self, recovered: Line) -> bool:
+        """Did that queue take the message into memory only, as far as its events tell?"""
+        place = recovered.get("vhost"), recovered["queue"]
+        there = [line for line in self.events if (line.get("vhost"), line.get("queue")) == place]
+        taken = [line for line in there if line["event"] == "message.enqueued"]
+        return bool(taken) and not any(
+            each["event"] == "message.recovered"
+            or holds(each.get("waits_for_sync", ()), self.place)
+            for each in there
+        )
+
 
 class Found(NamedTuple):
     """The message that was asked for, and behind it those that it became."""
@@ -227,13 +238,18 @@ class _Finder:
         """A message to which one run gives the number of another run's message is another message.
 
         Batch numbers go on behind those that the journal knows: recovered messages keep theirs, and
-        the numbers of messages that were in memory only may be used again.
+        the numbers of messages that were in memory only may be used again. So a message that comes
+        back from the journal is another one, too, if ours was not to be there: a run without a
+        trace has given it the number.
         """
-        if line["event"] not in _GIVES_NUMBER:
+        is_recovered = line["event"] == "message.recovered"
+        if not is_recovered and line["event"] not in _GIVES_NUMBER:
             return
         given = line.get("letter_batch", line["batch"])
         for number, life in enumerate(self._lives):
             if life.batch == given and life.events and life.events[0]["boot"] != line["boot"]:
+                if is_recovered and not life.is_unknown_to_journal(line):
+                    continue
                 if not number and not self._is_met():
                     self._begin(given, life.place)
                     return

@@ -230,3 +230,26 @@ def test_a_letter_that_nobody_takes_and_what_expired(
         "made no dead letter (expired): there is no such exchange, no queue for its "
         "key, or it would go round."
     )
+
+
+def test_a_message_of_a_run_without_a_trace_is_not_taken_for_one_in_memory_that_had_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The journal knows nothing of the first, so the second is given its number.
+    for one_of, properties in ((1, TRANSIENT), (0, PERSISTENT)):
+        with traced(tmp_path, trace_one_of=one_of) as broker, client_of(broker) as client:
+            client.declare("queue", durable=True)
+            client.publish_all("queue", b"1", properties=properties)
+    with traced(tmp_path):
+        pass
+    lines = trace_of(tmp_path)
+    [first] = [line for line in lines if line["event"] == "message.enqueued"]
+    [second] = [line for line in lines if line["event"] == "message.recovered"]
+    assert (first["batch"], first["messages"]) == (second["batch"], second["messages"])
+    assert explained(tmp_path, capsys, f"{first['boot']}-{first['batch']}-0")[-1] == (
+        "Confirmed because queue 'queue' has it in memory, as it promises. "
+        "In queue 'queue' it was in memory only, and went when the broker ended."
+    )
+    said = explained(tmp_path, capsys, f"{second['boot']}-{second['batch']}-0")
+    assert "came back from the journal" in said[-1]
+    assert not any("message.enqueued" in line for line in said)
