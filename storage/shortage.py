@@ -46,6 +46,8 @@ class Shortage:
         # Segments that are gone, and the identities that lay in them.
         self.removed: list[int] = []
         self.runs: list[tuple[int, IdentityRun]] = []
+        # Per queue that has no window any more: identities of entries below this id are forgotten.
+        self.forgotten: dict[int, int] = {}
         # The segments that the ranges speak of, or more.
         self.speaks_of: set[int] = set()
         self.must_sync = False
@@ -53,7 +55,7 @@ class Shortage:
     @property
     def is_over(self) -> bool:
         """Is nothing left to be written?"""
-        return not (self._ranges or self.removed or self.runs)
+        return not (self._ranges or self.removed or self.runs or self.forgotten)
 
     def add_ranges(self, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> None:
         """A record of this kind, settled or delivered, that is still to be written.

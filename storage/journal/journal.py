@@ -539,7 +539,15 @@ class HandedRun(NamedTuple):
     run: IdentityRun
 
 
-Handed = HandedAppend | HandedRanges | HandedRemoval | HandedRun
+class HandedForgetting(NamedTuple):
+    """No start is to remember identities of the queue's entries below this id."""
+
+    segment: int
+    queue_id: int
+    below: int
+
+
+Handed = HandedAppend | HandedRanges | HandedRemoval | HandedRun | HandedForgetting
 
 
 class CommitResult(NamedTuple):
@@ -777,6 +785,7 @@ class Journal:
         writer.make_room(identities_bytes(everything))
         self._ledger.drop_identities(queue_id, below)
         writer.add(writer.seal.record(identities_covered(queue_id, everything)))
+        self._handed.append(HandedForgetting(writer.number, queue_id, below))
 
     def drop_queue(self, queue_id: int) -> None:
         """The queue is no more, and the catalog has committed that: all its entries are dead.
@@ -904,6 +913,9 @@ class Journal:
             elif isinstance(each, HandedRanges):
                 shortage.add_ranges(each.kind, each.queue_id, each.ranges)
                 shortage.must_sync = shortage.must_sync or each.sync
+            elif isinstance(each, HandedForgetting):
+                # Of several of one queue the last says all.
+                shortage.forgotten[each.queue_id] = each.below
         self._ledger.roll_back(number)
         going = set(commit.going)
         for each in undone:
@@ -939,6 +951,9 @@ class Journal:
             self._ledger.speaks_of[writer.number] |= shortage.speaks_of
             writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
             self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, False))
+        forgotten, shortage.forgotten = shortage.forgotten, {}
+        for queue_id, below in forgotten.items():
+            self.drop_identities(queue_id, below)
         self._must_sync = self._must_sync or shortage.must_sync
         shortage.must_sync = False
 

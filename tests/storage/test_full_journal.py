@@ -196,7 +196,7 @@ def test_identities_of_a_segment_that_is_cut_back_and_stays_are_not_written_anew
     assert list(commit.going) == [1]
     with pytest.raises(NoSpaceError):
         commit.run()
-    assert journal.go_back(commit) == {(1, 2)}
+    assert journal.roll_back(commit) == {(1, 2)}
     files.capacity_bytes = None
     journal.write_held()
     journal.reclaim()
@@ -207,3 +207,27 @@ def test_identities_of_a_segment_that_is_cut_back_and_stays_are_not_written_anew
     assert list(contents(recovered)) == [(1, 3)]
     octets = b"".join(bytes(run.identities) for run in recovered.identities[1])
     assert octets == known[0] + known[1]
+
+
+def test_identities_that_are_forgotten_for_good_while_the_disk_is_full_do_not_come_back() -> None:
+    files = CrashingFiles()
+    # Too large for zeros to be written behind it, as above.
+    segment_bytes_max = 400_000
+    journal, _ = opened(files, segment_bytes_max=segment_bytes_max)
+    known = [bytes([number]) * 15 + b"\2" for number in (1, 2)]
+    first = batch_of([b"1" * 300_000], 1)
+    journal.append(1, first, range(1), range(1, 2), 0, Identities(known[0], 0))
+    journal.commit()
+    files.capacity_bytes = files.used_bytes
+    journal.drop_identities(1, 2)
+    with pytest.raises(NoSpaceError):
+        journal.commit()
+    files.capacity_bytes = None
+    journal.write_held()
+    journal.commit()
+    journal.end_shortage()
+    journal.append(1, batch_of([b"2"], 2), range(1), range(2, 3), 0, Identities(known[1], 0))
+    journal.close()
+    _, recovered = opened(files, segment_bytes_max=segment_bytes_max)
+    assert list(contents(recovered)) == [(1, 1), (1, 2)]
+    assert b"".join(bytes(run.identities) for run in recovered.identities[1]) == known[1]
