@@ -41,8 +41,8 @@ from ...core.channel.queue_names import QueueNames
 from ...core.channel.waiting import State, Waiting
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import is_pseudo_queue
-from ...core.topology.topology import stripped
-from ...core.users.access import Access, check_permitted
+from ...core.topology.topology import needed_access, stripped
+from ...core.users.access import Access
 from ..messages import (
     ConsumerAdded,
     ConsumerRemoved,
@@ -146,7 +146,8 @@ class Commands:
             if isinstance(method, (QueueBind, QueueUnbind)) and not method.routing_key:
                 method = replace(method, routing_key=name)
             method = replace(method, queue=name)
-        check_permitted(self._access, method)
+        for needed in needed_access(method):
+            self._access.check(*needed)
         command = TopologyCommand(self._channel, self._connection, self._access, method)
         self._questions.ask_broker(method, command)
 

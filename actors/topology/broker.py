@@ -23,7 +23,7 @@ from ...core.queue.construction import make_queue, refill
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
 from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_error
-from ...core.users.access import Access, check_planned
+from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
 from ...storage.journal.recovery import Recovered
@@ -186,7 +186,8 @@ class BrokerActor(LoopActor):
         if isinstance(method, QueueDelete):
             return (yield from self._delete_queue(topology, method, connection))
         plan, answer = plan_method(topology, method, connection)
-        check_planned(task.access, method, plan)
+        for needed in plan.needed:
+            task.access.check(*needed)
         yield from self._commit(topology, plan)
         return TopologyAnswer(answer)
 
@@ -204,7 +205,8 @@ class BrokerActor(LoopActor):
         assert queue is not None
         if queue in self._failed:
             raise queue_gone_error(queue, has_crashed=True)
-        check_planned(access, method, plan)
+        for needed in plan.needed:
+            access.check(*needed)
         if not plan.changes and "x-expires" in queue.arguments:
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())

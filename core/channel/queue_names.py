@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...amqp_frames.constants import NOT_FOUND
 from ...amqp_frames.errors import SoftError
 from ..definitions import QueueDefinition
-from ..users.access import READ, Access
+from ..topology.topology import READ
+from ..users.access import Access
 
 
 class QueueNames:

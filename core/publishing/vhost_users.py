@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..topology.topology import Topology
-from ..users.access import WRITE, Access
+from ..topology.topology import WRITE, Topology
+from ..users.access import Access
 from ..users.accounts import Accounts
 from .routes import RouteMemory, Routes
 

@@ -17,6 +17,16 @@ A binding leads from an exchange, its source, to a queue or to an exchange. Sour
 routing key and arguments identify it: with other arguments it is another binding. The plans for
 queues need the queues' counts as well.
 
+A user's permissions may not allow a command. RabbitMQ's channels ask for this access:
+
+    exchange.declare, delete      configure the exchange; not if passive
+    queue.declare, delete         configure the queue; not if passive
+    exchange.bind, unbind         write the destination, read the source
+    queue.bind, unbind            write the queue, read the exchange
+
+A new exchange with an alternate needs to read it and write the alternate; a new queue with a
+dead-letter exchange, to read the queue and write that exchange.
+
 A second declaration of an exchange or a queue must equal the first in everything that counts, or it
 is refused with 406. The words are those of RabbitMQ's rabbit_misc:assert_args_equivalence and
 assert_field_equivalence: a property or an argument that both declarations have is shown by its
@@ -43,10 +53,12 @@ from ...amqp_frames.methods import (
     Method,
     QueueBind,
     QueueBindOk,
+    QueueDeclare,
+    QueueDelete,
     QueueUnbind,
     QueueUnbindOk,
 )
-from ...amqp_frames.values.field_table import Field, FieldValue, Table
+from ...amqp_frames.values.field_table import Field, FieldValue, Table, text_of
 from ..definitions import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
@@ -221,6 +233,61 @@ def check_same_queue(
     check_arguments(named, existing.arguments, arguments, QUEUE_ARGUMENTS)
 
 
+# The kinds of access that a user may have to an exchange or a queue: to declare and delete it, to
+# put something in, to take something out.
+CONFIGURE: Final = "configure"
+WRITE: Final = "write"
+READ: Final = "read"
+
+# The access, to a "queue" or an "exchange", of this name.
+NeededAccess = tuple[str, str, str]
+
+
+def needed_access(method: Method) -> Iterator[NeededAccess]:
+    """The access that a command needs whatever exists; names of queues are filled in.
+
+    Where RabbitMQ reports a mistake in a method before it checks the permission, this yields
+    nothing, and the plan refuses the method.
+    """
+    match method:
+        case QueueDeclare():
+            name = stripped(method.queue)
+            # The plan has the access to a name that the broker gives.
+            if not method.passive and name and not name.startswith(RESERVED_PREFIX):
+                yield CONFIGURE, "queue", name
+        case QueueDelete():
+            yield CONFIGURE, "queue", stripped(method.queue)
+        case ExchangeDeclare():
+            name = stripped(method.exchange)
+            if not method.passive and name and method.type in BUILT_TYPES:
+                yield CONFIGURE, "exchange", name
+        case ExchangeDelete():
+            name = stripped(method.exchange)
+            if name and not name.startswith(RESERVED_PREFIX):
+                yield CONFIGURE, "exchange", name
+        case QueueBind() | QueueUnbind():
+            yield from _needed_to_bind("queue", stripped(method.queue), stripped(method.exchange))
+        case ExchangeBind() | ExchangeUnbind():
+            destination, source = stripped(method.destination), stripped(method.source)
+            yield from _needed_to_bind("exchange", destination, source)
+
+
+def _needed_to_bind(kind: str, destination: str, source: str) -> Iterator[NeededAccess]:
+    yield WRITE, kind, destination
+    if source and destination:
+        yield READ, "exchange", source
+
+
+def _needed_to_name(
+    kind: str, name: str, arguments: Table, argument: str
+) -> tuple[NeededAccess, ...]:
+    """What it takes that a new exchange or queue names an exchange in this argument."""
+    target = arguments.get(argument)
+    if target is None:
+        return ()
+    return (READ, kind, name), (WRITE, "exchange", text_of(target) or "")
+
+
 class Plan(NamedTuple):
     """The changes of a command, and the definitions that it is about.
 
@@ -229,6 +296,7 @@ class Plan(NamedTuple):
     queue: the queue declared, bound, unbound or deleted; None if a deletion found none
     exchange: the exchange declared or deleted; None if a deletion found none
     version: the table's when the plan was made
+    needed: the access that the command needs beyond what `needed_access` has found
     """
 
     changes: tuple[Change, ...]
@@ -236,6 +304,7 @@ class Plan(NamedTuple):
     version: int
     queue: QueueDefinition | None = None
     exchange: ExchangeDefinition | None = None
+    needed: tuple[NeededAccess, ...] = ()
 
 
 def is_durable(change: Change) -> bool:
@@ -249,11 +318,12 @@ def make_plan(
     *,
     queue: QueueDefinition | None = None,
     exchange: ExchangeDefinition | None = None,
+    needed: tuple[NeededAccess, ...] = (),
 ) -> Plan:
     """A plan for the table as it is now."""
     changes = tuple(changes)
     catalog = tuple(change for change in changes if is_durable(change))
-    return Plan(changes, catalog, table.version, queue, exchange)
+    return Plan(changes, catalog, table.version, queue, exchange, needed)
 
 
 def removal_changes(
@@ -481,7 +551,8 @@ class Topology:
         check_exchange_arguments(str(declared), arguments)
         if type_name in UNBUILT_TYPES:
             raise not_implemented("type", str(declared))
-        return make_plan(self.table, (AddExchange(declared),), exchange=declared)
+        needed = _needed_to_name("exchange", name, arguments, "alternate-exchange")
+        return make_plan(self.table, (AddExchange(declared),), exchange=declared, needed=needed)
 
     def prepare_delete_exchange(self, name: str, *, if_unused: bool = False) -> Plan:
         """Delete the exchange and its bindings; a missing exchange is no error.
@@ -522,11 +593,13 @@ class Topology:
         name = stripped(name)
         if passive:
             return make_plan(self.table, queue=self.queue(name, owner))
+        needed: tuple[NeededAccess, ...] = ()
         if name:
             check_name("queue", name)
         else:
             check_server_named(arguments)
             name = self._generated_name()
+            needed = ((CONFIGURE, "queue", name),)
         # It dies with its connection.
         durable = durable and not exclusive
         existing = self.table.find_queue(name)
@@ -548,7 +621,9 @@ class Topology:
             self.vhost,
         )
         check_queue_properties(queue)
-        return make_plan(self.table, (AddQueue(queue),), queue=queue)
+        if "x-dead-letter-exchange" in arguments:
+            needed += _needed_to_name("queue", name, arguments, "x-dead-letter-exchange")
+        return make_plan(self.table, (AddQueue(queue),), queue=queue, needed=needed)
 
     def prepare_delete_queue(
         self,

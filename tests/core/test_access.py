@@ -7,8 +7,8 @@ import itertools
 import pytest
 from holding import parts
 from leveret.amqp_frames.errors import SoftError
-from leveret.core.topology.topology import Topology
-from leveret.core.users.access import ANSWERS_KEPT_MAX, CONFIGURE, READ, WRITE, Access
+from leveret.core.topology.topology import CONFIGURE, READ, WRITE, Topology
+from leveret.core.users.access import ANSWERS_KEPT_MAX, Access
 from leveret.core.users.accounts import Accounts, Permission, PutPermission, RemovePermission
 
 NAMES = ("", "q", "queue", "my.queue", "amq.default", "amq.gen-1", "a\nq")

@@ -16,8 +16,8 @@ from leveret.amqp_frames.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from leveret.core.topology.topology import Topology
-from leveret.core.users.access import Access, check_permitted
+from leveret.core.topology.topology import Topology, needed_access
+from leveret.core.users.access import Access
 from leveret.core.users.accounts import Accounts, Permission, PutPermission
 
 
@@ -25,6 +25,11 @@ def access_of(configure: str = "", write: str = "", read: str = "") -> Access:
     accounts = Accounts()
     accounts.apply([PutPermission(Permission("ann", "/", configure, write, read))])
     return Access(accounts, "ann", Topology(itertools.count(1).__next__, bytes))
+
+
+def check_permitted(access: Access, method: Method) -> None:
+    for needed in needed_access(method):
+        access.check(*needed)
 
 
 def refusal(access: Access, method: Method) -> str:
