@@ -1,6 +1,6 @@
 """The times of one connection: when its reader is to be woken, and its heartbeats both ways.
 
-Runs inside the reader's actor, and is apart from it only to be read by itself.
+Runs inside the reader's actor.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """When one connection's socket is read, and what its client is told of that.
 
-Runs inside the reader's actor, and is apart from it only to be read by itself. While there is an
-alarm, a client that publishes is told connection.blocked, if it knows of it, and is read no more
-until the alarm is over. Its publish, and the rest of the same read, is kept until then: else every
-new connection would bring one more read onto the full disk. A client that only consumes goes on.
+Runs inside the reader's actor. The reader stops reading while the broker does not keep up with
+what the socket has brought, and while the client does not read what is written to it.
 
-When a connection's socket is not read: while the broker has not kept up with what it brought.
+While there is an alarm, a client that publishes is told connection.blocked, if it knows of it, and
+is read no more until the alarm is over. Its publish, and the rest of the same read, is kept until
+then: else every new connection would bring one more read onto the full disk. A client that only
+consumes goes on.
 """
 
 from __future__ import annotations
@@ -35,11 +36,10 @@ FULL_READ_BYTES_MIN = 128 * 1024
 class ReadingGate:
     """Pauses and resumes reading; part of the reader's actor.
 
-    Closed while too many publishes wait inside the broker, or while the client does not read the
-    bytes written to it, because it would only ask for more. Or while it publishes in spite of an
-    alarm.
-    While the connection is opening or closing for a round of the event loop at most, or for its
-    login: the close-ok must be heard.
+    An open connection is not read while too many of its publishes wait inside the broker, while the
+    client does not read the bytes written to it, because it would only ask for more, and while it
+    publishes in spite of an alarm. One that is opening or closing pauses for a round of the event
+    loop at most, or for its login, because the close-ok must be heard.
     """
 
     def __init__(self, transport: ReadableTransport, window: PublishWindow) -> None:

@@ -1,8 +1,8 @@
 """The opening of a connection: protocol header, handshake, login.
 
-Runs inside the reader's actor, and is apart from it only to be read by itself. A login may take a
-while, because passwords are checked elsewhere (`logins.py`): until the answer is there, the input
-that a client sends ahead of it is held back, and its socket is not read.
+Runs inside the reader's actor. A login may take a while, because passwords are checked elsewhere
+(`logins.py`): until the answer is there, the input that a client sends ahead of it is held back,
+and its socket is not read.
 """
 
 from __future__ import annotations

@@ -586,7 +586,10 @@ class Queue(LoopActor):
     # --- Endings
 
     def on_stop(self) -> None:
-        """Deleted, or the node stops: answer all publishes that are owed an answer."""
+        """Answer all publishes that are owed an answer, if the queue is deleted.
+
+        When the node stops, no client is left to hear an answer.
+        """
         if self._is_deleted:
             self._answer_for_all()
             self._drop()
