@@ -273,7 +273,7 @@ def test_dead_letters_are_made_in_rounds_and_others_are_served_in_between(
     assert [count for count in waiting if count] == left
 
 
-def test_what_waits_to_be_a_dead_letter_is_bounded_when_publishers_are_faster(
+def test_waiting_dead_letters_are_bounded_when_publishers_are_faster(
     monkeypatch: pytest.MonkeyPatch, broker: leveret.Broker, client: Client
 ) -> None:
     client.declare("q", arguments=TO_DEAD | table_of({"x-max-length": 0}))

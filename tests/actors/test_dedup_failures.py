@@ -11,7 +11,7 @@ from wire import Client
 
 
 @pytest.mark.parametrize("priorities", [0, 3])
-def test_what_is_new_and_what_repeats_is_nacked_and_each_once(
+def test_new_messages_and_repeats_are_nacked_once_each(
     client: Client, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, priorities: int
 ) -> None:
     arguments = {"x_max_priority": priorities} if priorities else {}

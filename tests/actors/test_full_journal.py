@@ -127,7 +127,7 @@ def numbers(told: RecordingReference, kind: type) -> list[int]:
     return [append.entry_ids[0] for message in messages for append in message.appends]
 
 
-def test_what_has_no_room_is_unstored_and_the_rest_of_its_commit_is_written_with_the_reserve(
+def test_appends_without_room_are_unstored_and_the_rest_of_their_commit_is_written_with_the_reserve(
     bench: Bench, tmp_path: Path
 ) -> None:
     # So large that nothing is written ahead.
@@ -176,7 +176,7 @@ def test_until_there_is_room_publishes_are_unstored_without_a_look_at_the_disk(
     assert bench.entries() == {2: [3]}
 
 
-def test_what_gathers_while_a_large_commit_meets_a_full_disk_is_unstored_with_it(
+def test_appends_that_gather_while_a_large_commit_meets_a_full_disk_are_unstored_with_it(
     bench: Bench,
 ) -> None:
     kept = bench.append(0, 1)
@@ -203,7 +203,7 @@ def test_what_gathers_while_a_large_commit_meets_a_full_disk_is_unstored_with_it
 
 
 @small_segments
-def test_what_a_commit_has_put_into_segments_that_are_full_is_stored(bench: Bench) -> None:
+def test_appends_of_a_cut_commit_that_lie_in_full_segments_are_stored(bench: Bench) -> None:
     bench.files.hold()
     bench.append(0, 1)
     bench.files.wait_until_syncing()

@@ -84,7 +84,9 @@ def test_a_request_is_taken_whole_and_byte_by_byte(size: int, password: str) -> 
         (request(authorization="Basic " + base64.b64encode(b"\xff:\xff").decode()), 401),
     ],
 )
-def test_what_cannot_be_taken_has_its_status(data: bytes, status: int, size: int) -> None:
+def test_each_request_that_cannot_be_carried_out_has_its_status(
+    data: bytes, status: int, size: int
+) -> None:
     exchange = HttpExchange(BODY_BYTES_MAX)
     with pytest.raises(HttpError) as refused:
         feed_all(exchange, data, size)

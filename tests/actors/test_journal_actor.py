@@ -93,7 +93,7 @@ def test_nothing_is_answered_before_the_sync(bench: Bench) -> None:
     assert bench.received(0) == [Persisted([append])]
 
 
-def test_what_gathers_during_a_sync_has_one_sync_and_one_answer_for_each_queue(
+def test_appends_that_gather_during_a_sync_get_one_sync_and_one_answer_per_queue(
     bench: Bench,
 ) -> None:
     bench.files.hold()

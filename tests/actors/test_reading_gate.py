@@ -72,7 +72,7 @@ def test_a_rest_that_is_over_does_not_open_what_is_closed_for_another_reason(
     assert transport.calls == ["pause", "resume"]
 
 
-def test_what_is_closing_is_neither_paused_nor_resumed(
+def test_a_closing_transport_is_neither_paused_nor_resumed(
     gate: ReadingGate, transport: Socket
 ) -> None:
     gate.is_resting = True

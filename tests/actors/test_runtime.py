@@ -135,7 +135,7 @@ def test_telling_from_another_thread_wakes_the_loop_once(
     assert entries.count(1) == 15
 
 
-def test_what_another_thread_told_does_not_wait_behind_the_reads_of_this_round(
+def test_messages_of_another_thread_do_not_wait_behind_the_reads_of_this_round(
     runtime: Runtime, scheduler: HandScheduler
 ) -> None:
     # The loop was woken for it, and calls back for many reads before it looks at what woke it.

@@ -77,7 +77,7 @@ def test_a_wish_for_an_earlier_time_sets_the_timer_anew(
     assert received == ["early"]
 
 
-def test_what_stopped_actors_wished_for_is_forgotten_before_its_time(
+def test_wishes_of_stopped_actors_are_forgotten_before_their_time(
     scheduler: HandScheduler, runtime: Runtime, ticker: Ref
 ) -> None:
     received: list[object] = []

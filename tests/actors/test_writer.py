@@ -95,7 +95,7 @@ def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
     return WriteDeliveries([data], outlet, window_bytes, bench.listener, sent)
 
 
-def test_what_comes_together_goes_out_in_one_write_and_in_order(bench: Bench) -> None:
+def test_frames_of_one_turn_go_out_in_one_write_and_in_order(bench: Bench) -> None:
     bench.tell(b"1", deliveries(bench, b"2", 5), b"3")
     assert bench.wire.writes == [b"123"]
 

@@ -35,7 +35,7 @@ def test_a_new_batch_is_empty_and_of_no_number() -> None:
     assert batch.journal_place is None
 
 
-def test_what_a_channel_has_not_sent_is_not_there() -> None:
+def test_a_channel_input_has_no_batch_and_no_acks_that_were_not_sent() -> None:
     channel_input = ChannelInput(3)
     assert channel_input.channel_number == 3
     assert channel_input.batch is None

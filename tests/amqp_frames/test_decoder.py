@@ -217,7 +217,7 @@ def test_content_methods_on_channel_0_are_left_to_the_connection() -> None:
     assert three_ways(encode_method(0, method)).methods == [(0, method)]
 
 
-def test_what_pamqp_writes_is_decoded() -> None:
+def test_frames_that_pamqp_writes_are_decoded() -> None:
     properties = pamqp.commands.Basic.Properties(
         content_type="text/plain", delivery_mode=2, headers={"a": "b"}, user_id="guest"
     )

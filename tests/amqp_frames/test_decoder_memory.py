@@ -105,7 +105,7 @@ def test_a_message_too_large_is_not_kept_while_it_comes() -> None:
         assert octets_held(reading) < 10_000
 
 
-def test_what_is_remembered_of_publishes_is_bounded() -> None:
+def test_the_decoder_s_memory_of_publishes_is_bounded() -> None:
     reading = decoder()
     for channel in range(1, 100):
         for number in range(0, 300, 10):

@@ -253,7 +253,7 @@ def test_publishes_sent_behind_a_channel_close_are_dropped(client: Client) -> No
     assert client.counts("q") == (1, 0)
 
 
-def test_what_was_published_before_connection_close_is_kept(
+def test_publishes_before_connection_close_are_kept(
     connect: Callable[..., Client],
 ) -> None:
     client = connect()

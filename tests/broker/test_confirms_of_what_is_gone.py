@@ -33,7 +33,7 @@ def expect_ack_behind_the_sync(client: Client, files: GatedFiles) -> None:
     client.expect(1, BasicAck(1, False))
 
 
-def test_what_a_no_ack_consumer_took_is_confirmed_after_its_sync(
+def test_messages_delivered_without_acks_are_confirmed_after_their_sync(
     client: Client, files: GatedFiles
 ) -> None:
     client.declare("durable", durable=True)
@@ -60,7 +60,7 @@ def test_a_transient_message_that_a_no_ack_consumer_took_waits_for_no_sync(
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_expires_at_once_is_dropped_and_confirmed(
+def test_a_message_that_expires_at_once_is_dropped_and_confirmed(
     client: Client, files: GatedFiles, durable: bool
 ) -> None:
     client.declare("q", durable=durable, arguments={"x-message-ttl": Field("signedint", 0)})
@@ -74,7 +74,7 @@ def test_what_expires_at_once_is_dropped_and_confirmed(
     assert client.counts("q") == (0, 0)
 
 
-def test_what_is_dropped_from_the_head_before_its_sync_is_confirmed_after_it(
+def test_a_message_dropped_from_the_head_before_its_sync_is_confirmed_after_it(
     client: Client, files: GatedFiles
 ) -> None:
     client.declare("q", durable=True, arguments={"x-max-length": Field("signedint", 1)})
@@ -107,7 +107,7 @@ def test_a_mandatory_message_that_its_queue_rejects_is_nacked_and_not_returned(
     client.nothing_more()
 
 
-def test_what_an_alternate_exchange_saves_is_not_returned(client: Client) -> None:
+def test_messages_that_an_alternate_exchange_routes_are_not_returned(client: Client) -> None:
     spare = {"alternate-exchange": Field("longstr", "amq.fanout")}
     assert client.ask(1, ExchangeDeclare(exchange="x", arguments=spare)) == ExchangeDeclareOk()
     client.declare("q")
@@ -131,7 +131,7 @@ def test_confirms_of_a_channel_that_made_a_mistake_are_never_sent(
     client.nothing_more(2)
 
 
-def test_what_a_lost_connection_had_published_is_kept(
+def test_publishes_of_a_lost_connection_are_kept(
     client: Client, files: GatedFiles, broker: leveret.Broker, connect: Callable[..., Client]
 ) -> None:
     client.declare("durable", durable=True)

@@ -61,7 +61,9 @@ def test_the_highest_priority_gets_all_while_it_has_room(client: Client, consume
     low.nothing_more()
 
 
-def test_what_came_in_one_read_is_divided_by_priority(client: Client, consume: Consume) -> None:
+def test_messages_of_one_read_are_divided_by_consumer_priority(
+    client: Client, consume: Consume
+) -> None:
     client.declare("q")
     low, high = consume(1, 0), consume(2, 3)
     client.publish_all("q", *(b"%d" % number for number in range(10)))
@@ -98,7 +100,7 @@ def test_a_newcomer_of_a_higher_priority_takes_over(client: Client, consume: Con
     expect(old, 2, b"3")
 
 
-def test_what_is_given_back_goes_to_the_highest_priority_with_room(
+def test_requeued_messages_go_to_the_consumer_of_the_highest_priority_with_room(
     client: Client, consume: Consume
 ) -> None:
     client.declare("q")

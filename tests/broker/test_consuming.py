@@ -178,7 +178,7 @@ def test_nothing_is_delivered_after_cancel_ok_and_what_is_out_can_still_be_acked
     client.nothing_more()
 
 
-def test_what_a_cancelled_consumer_holds_stays_out_until_the_channel_gives_it_back(
+def test_deliveries_of_a_cancelled_consumer_stay_unacked_until_the_channel_returns_them(
     client: Client,
 ) -> None:
     client.declare("q")

@@ -77,7 +77,7 @@ def test_a_journal_without_its_catalog_is_left_alone(
         ("INSERT INTO bindings VALUES ('/', 'no', 'x', 'exchange', '', x'00000000')", "its ends"),
     ],
 )
-def test_what_does_not_fit_in_a_catalog_stops_the_start_with_one_line(
+def test_impossible_rows_of_a_catalog_stop_the_start_with_one_line(
     stopped: Path, damage: str, words: str
 ) -> None:
     with sqlite3.connect(stopped / "catalog.sqlite") as connection:

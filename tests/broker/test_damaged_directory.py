@@ -236,7 +236,7 @@ def test_a_boot_file_of_5000_digits_is_named(data: Path) -> None:
     assert "its boot file says '9999" in fault_of(data)
 
 
-def test_what_comes_into_the_next_segment_s_place_is_put_aside(data: Path) -> None:
+def test_a_file_in_the_next_segment_s_place_is_put_aside(data: Path) -> None:
     with new_broker(data, segment_bytes_max=1 << 20) as broker, client_of(broker) as client:
         number = int(segments(data)[-1].stem)
         (data / "journal" / f"{number + 1:020d}.journal").mkdir()

@@ -55,7 +55,7 @@ def gate(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ga
 
 
 @pytest.mark.parametrize("condition", [{"if_empty": True}, {"if_unused": True}, {}])
-def test_what_is_published_while_a_delete_is_committed_is_nacked(
+def test_publishes_during_the_commit_of_a_delete_are_nacked(
     client: Client, connect: Connect, gate: Gate, condition: dict[str, bool]
 ) -> None:
     client.declare("q", durable=True)

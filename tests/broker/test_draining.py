@@ -45,13 +45,13 @@ def assert_reads_on(client: Client) -> None:
     assert client.socket.recv(1) == b""
 
 
-def test_what_comes_behind_close_ok_is_read_and_dropped_until_the_client_hangs_up(
+def test_bytes_behind_close_ok_are_read_and_dropped_until_the_client_hangs_up(
     client: Client,
 ) -> None:
     assert_reads_on(closed(client))
 
 
-def test_what_comes_behind_the_broker_s_own_close_is_read_and_dropped(client: Client) -> None:
+def test_frames_behind_the_broker_s_own_close_are_read_and_dropped(client: Client) -> None:
     client.send_methods(0, ConnectionOpen())
     assert client.expect_type(0, ConnectionClose).reply_code == 504
     assert_reads_on(client)

@@ -70,12 +70,12 @@ def test_both_sides_may_close_a_connection_at_once(client: Client) -> None:
     client.expect_closed()
 
 
-def test_what_is_confirmed_by_then_is_said_before_close_ok(client: Client) -> None:
+def test_due_confirms_are_written_before_close_ok(client: Client) -> None:
     client.send(publish("nowhere"), methods_of(1, ChannelClose(200, "bye")))
     client.expect(1, BasicAck(1, False), ChannelCloseOk())
 
 
-def test_what_is_confirmed_by_then_is_said_before_a_close_for_a_mistake(client: Client) -> None:
+def test_due_confirms_are_written_before_a_close_for_a_mistake(client: Client) -> None:
     client.send(publish("nowhere"), publish("", exchange="missing"))
     client.expect(1, BasicAck(1, False))
     assert client.expect_type(1, ChannelClose).reply_code == 404

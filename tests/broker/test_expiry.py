@@ -108,7 +108,7 @@ def test_with_a_ttl_of_0_a_message_reaches_a_waiting_consumer_or_nobody(
     assert client.counts("q") == (0, 1)
 
 
-def test_what_a_consumer_holds_does_not_expire_but_when_it_comes_back(
+def test_messages_in_flight_expire_only_when_they_come_back(
     client: Client, connect: Callable[..., Client]
 ) -> None:
     client.declare("q", durable=True, arguments=ttl(600))

@@ -81,7 +81,7 @@ def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
     assert "queue.failed" not in capfd.readouterr().err
 
 
-def test_what_waits_behind_a_failed_sync_is_not_confirmed_by_a_later_one(
+def test_messages_behind_a_failed_sync_are_not_confirmed_by_a_later_one(
     client: Client, broker: leveret.Broker, files: GatedFiles
 ) -> None:
     client.declare("durable", durable=True)

@@ -134,7 +134,7 @@ def wait_until_nobody_is_connected(broker: leveret.Broker) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_what_a_connection_had_is_in_no_cycle(
+def test_a_connection_s_objects_are_in_no_cycle(
     broker: leveret.Broker,
     connect: Connect,
     found_by_collector: Callable[[], Counter[str]],

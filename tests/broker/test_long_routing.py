@@ -101,7 +101,7 @@ def test_their_confirms_come_when_they_are_with_their_queue(client: Client, look
 
 
 @pytest.mark.parametrize("is_polite", [True, False])
-def test_what_a_connection_published_before_its_end_arrives(
+def test_publishes_of_a_connection_before_its_end_arrive(
     sender: Client, looker: Client, is_polite: bool
 ) -> None:
     sender.send(many("a"), many("b"))

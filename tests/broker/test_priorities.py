@@ -102,7 +102,7 @@ def test_a_consumer_gets_the_highest_that_is_there_when_it_has_room(
         consumer.expect_delivery(BasicDeliver("c", tag, False, "", "q"), body)
 
 
-def test_what_is_requeued_goes_to_its_old_place_within_its_priority(client: Client) -> None:
+def test_requeued_messages_go_to_their_old_places_within_their_priority(client: Client) -> None:
     client.declare("q", arguments=priorities(9))
     send(client, 3, 3, 9, 3, 0)
     for _ in range(4):

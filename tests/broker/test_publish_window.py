@@ -64,7 +64,7 @@ def test_what_a_failed_channel_never_looked_at_does_not_fill_the_window(
         client.expect(1, ChannelOpenOk())
 
 
-def test_what_is_published_behind_a_mistake_is_dropped(connect: Callable[..., Client]) -> None:
+def test_publishes_behind_a_mistake_are_dropped(connect: Callable[..., Client]) -> None:
     client = connect()
     client.open_channel()
     client.declare("q")

@@ -142,7 +142,7 @@ def test_a_queue_unused_and_empty_is_deleted_on_either_condition(
     assert client.ask(1, QueueDelete(queue="q", **condition)) == QueueDeleteOk(0)
 
 
-def test_what_is_out_with_a_consumer_does_not_make_a_queue_not_empty(client: Client) -> None:
+def test_unacked_messages_do_not_count_for_if_empty(client: Client) -> None:
     client.declare("q")
     client.publish_all("q", b"1")
     client.get("q")

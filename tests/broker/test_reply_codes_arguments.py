@@ -218,7 +218,7 @@ def test_a_message_as_large_as_allowed_is_no_mistake(client: Client) -> None:
     client.expect(1, BasicAck(1, False))
 
 
-def test_what_was_published_before_one_that_is_too_large_is_kept(client: Client) -> None:
+def test_publishes_before_one_that_is_too_large_are_kept(client: Client) -> None:
     client.declare("q")
     client.send(publish("q") * 2, publish("q", bytes(21)), publish("q"))
     assert client.expect_type(1, ChannelClose).reply_text == too_large(21)

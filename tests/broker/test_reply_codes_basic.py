@@ -238,7 +238,7 @@ def test_a_user_id_of_one_s_own_is_no_mistake(client: Client) -> None:
     client.expect(1, BasicAck(1, False))
 
 
-def test_what_stands_before_a_mistake_in_the_same_read_is_published_and_confirmed(
+def test_publishes_before_a_mistake_in_the_same_read_are_confirmed(
     client: Client,
 ) -> None:
     client.declare("q")

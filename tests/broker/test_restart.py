@@ -99,7 +99,7 @@ def test_durable_topology_survives_and_all_else_does_not(tmp_path: Path) -> None
         assert client.counts("durable") == (2, 0)
 
 
-def test_what_was_deleted_or_unbound_stays_so(tmp_path: Path) -> None:
+def test_deleted_queues_and_removed_bindings_stay_so(tmp_path: Path) -> None:
     with start(tmp_path) as broker, connected(broker) as client:
         for name in ("kept", "deleted"):
             client.declare(name, durable=True)
@@ -159,7 +159,7 @@ def test_what_was_settled_stays_settled_and_what_was_out_comes_back_redelivered(
         assert client.get("q") == (3, False, 0, b"6")
 
 
-def test_what_was_purged_stays_purged(tmp_path: Path) -> None:
+def test_purged_messages_stay_purged(tmp_path: Path) -> None:
     with start(tmp_path) as broker, connected(broker) as client:
         client.declare("q", durable=True)
         client.publish_all("q", *b"1 2 3".split(), properties=PERSISTENT)
@@ -211,7 +211,7 @@ def test_clients_of_a_broker_that_stops_are_told_so(tmp_path: Path) -> None:
         stopping.join()
 
 
-def test_what_waits_for_the_disk_when_the_broker_stops_is_written_before_it_ends(
+def test_appends_that_wait_for_the_disk_at_a_stop_are_written_before_the_broker_ends(
     tmp_path: Path, files: GatedFiles
 ) -> None:
     broker = leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error", files=files)

@@ -92,7 +92,7 @@ def test_headers_alternates_and_bindings_between_exchanges_survive(tmp_path: Pat
             join(client, "match", "in", a=1)
 
 
-def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
+def test_answered_declarations_outlive_a_kill(tmp_path: Path) -> None:
     with Served(tmp_path) as served, connected(served) as client:
         client.declare("q", durable=True)
         alternate = table_of({"alternate-exchange": "in"})
@@ -112,7 +112,7 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
         declare(client, "gone", "topic")
 
 
-def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:
+def test_removed_bindings_and_deleted_exchanges_stay_so_after_a_restart(tmp_path: Path) -> None:
     with start(tmp_path) as broker, connected(broker) as client:
         client.declare("q", durable=True)
         for name in ("one", "two", "three"):

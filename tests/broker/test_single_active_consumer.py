@@ -74,7 +74,7 @@ def test_after_a_cancel_the_next_receives_and_what_the_old_one_holds_stays_with_
     third.nothing_more()
 
 
-def test_what_a_dead_connection_held_comes_back_to_the_next(
+def test_deliveries_of_a_dead_connection_go_to_the_next_consumer(
     client: Client, consume: Connect
 ) -> None:
     client.declare("q", durable=True, arguments=SINGLE)

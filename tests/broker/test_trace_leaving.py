@@ -165,7 +165,7 @@ def test_letters_whose_originals_left_in_another_order_than_they_came_are_told_i
     assert [line["letters"] for line in lines] == [[[0, 2]], [[3, 4]]]
 
 
-def test_what_a_full_queue_refuses_was_never_in_it(tmp_path: Path) -> None:
+def test_messages_that_a_full_queue_refuses_were_never_in_it(tmp_path: Path) -> None:
     full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx"}
     with traced(tmp_path) as broker, client_of(broker) as client:
         client.declare("queue", arguments=table_of(TO_DEAD | full))

@@ -74,7 +74,7 @@ def test_a_rollback_forgets_what_was_published(client: Client) -> None:
     assert bodies(client) == [b"3"]
 
 
-def test_what_is_not_committed_when_the_channel_closes_is_forgotten(client: Client) -> None:
+def test_an_uncommitted_transaction_is_forgotten_when_its_channel_closes(client: Client) -> None:
     client.declare("q")
     client.send(publish("q", b"1"))
     assert client.ask(1, ChannelClose(200, "bye")) == ChannelCloseOk()

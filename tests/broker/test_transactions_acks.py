@@ -56,7 +56,7 @@ def test_acks_are_held_until_the_commit(consumer: Client) -> None:
     consumer.expect_delivery(BasicDeliver("c", 5, True, "", "q"), b"4")
 
 
-def test_what_is_acked_in_an_open_transaction_comes_back_if_its_channel_goes(
+def test_messages_acked_in_an_open_transaction_return_when_its_channel_closes(
     consumer: Client,
 ) -> None:
     consumer.send_methods(1, BasicAck(4, True))

@@ -75,7 +75,7 @@ def test_an_unstored_message_is_nacked_once_and_removed_whatever_the_journal_ans
     assert bodies == [b"before", b"transient", b"after"]
 
 
-def test_what_a_consumer_had_got_already_does_not_come_back(
+def test_an_unstored_message_that_a_consumer_got_does_not_come_back(
     client: Client,
     connect: Connect,
     broker: leveret.Broker,

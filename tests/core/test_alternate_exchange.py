@@ -15,7 +15,7 @@ def declare_queues(commands, *names: str) -> None:
         commands.declare_queue(name)
 
 
-def test_what_no_binding_takes_goes_to_the_alternate_exchange(commands):
+def test_messages_without_a_binding_go_to_the_alternate_exchange(commands):
     commands.declare_exchange("x", "direct", **alternate("spare"))
     declare_queues(commands, "q", "saved")
     commands.bind("q", "x", "k")

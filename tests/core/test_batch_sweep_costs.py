@@ -45,7 +45,7 @@ def test_small_reads_are_not_counted() -> None:
         assert (queue.sweep.arrived_bytes, queue.sweep.departed_bytes) == (0, 0)
 
 
-def test_what_is_consumed_soon_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_are_consumed_soon_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     def excerpt(*_: object) -> Batch:
         raise AssertionError("copied")
 

@@ -101,7 +101,7 @@ def test_without_a_key_of_its_own_those_of_cc_are_heeded_again(commands, letters
 
 
 @pytest.mark.parametrize("exchange", ["dlx", "missing", "amq.headers"])
-def test_what_has_no_way_to_go_is_settled_at_once(commands, letters, exchange) -> None:
+def test_dead_messages_without_a_route_are_settled_at_once(commands, letters, exchange) -> None:
     target(commands, key="another")
     source = source_of(commands, exchange)
     assert letters.publish(source, [(span_of(publish("k"), publish("k")), "expired")], 5) is None
@@ -184,7 +184,7 @@ def test_a_queue_s_answer_counts_once_and_only_for_the_letters_that_it_got(
     assert letters.stranded == []
 
 
-def test_what_a_failed_queue_owes_is_stranded(commands, letters) -> None:
+def test_letters_that_a_failed_queue_owes_are_stranded(commands, letters) -> None:
     source = source_of(commands)
     a, b = target(commands, "a"), target(commands, "b", "l")
     first = span_of(publish("k", b"1"), publish("nowhere", b"2"), publish("l", b"3"))

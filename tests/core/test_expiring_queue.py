@@ -218,7 +218,7 @@ def test_a_get_looks_past_all_that_has_expired() -> None:
     assert len(effects.settled_entries) == count
 
 
-def test_what_is_requeued_keeps_its_deadline_part_by_part() -> None:
+def test_requeued_messages_keep_their_deadlines_part_by_part() -> None:
     queue = expiring(10)
     publish(queue, numbered(4))
     consumer = consume(queue, 4)

@@ -103,7 +103,7 @@ def test_all_of_a_mixed_batch_that_came_here_may_be_persistent() -> None:
     assert effects.confirmed is None
 
 
-def test_what_the_journal_kept_is_there_again_with_its_attempts() -> None:
+def test_recovered_messages_have_their_attempts() -> None:
     queue = queue_of()
     queue.restore(Span(numbered(3), range(3), 7, 2, stored=True))
     assert queue.next_entry_id == 10
@@ -218,7 +218,7 @@ def test_a_channel_that_is_gone_gives_back_what_it_still_held() -> None:
     assert queue.channel_down("a", effects) == []
 
 
-def test_what_is_acked_by_another_channel_or_twice_is_not_settled() -> None:
+def test_acks_of_another_channel_or_repeated_acks_settle_nothing() -> None:
     queue = queue_of()
     consumer = consume(queue, "a")
     (delivery,) = delivered_to(publish(queue, 2), consumer)

@@ -50,7 +50,7 @@ BAD = [
 
 @pytest.mark.parametrize(("bad", "kind", "code", "text"), BAD)
 @pytest.mark.parametrize("before", [0, 1, 4])
-def test_what_was_published_before_an_error_is_published(
+def test_publishes_before_an_error_are_routed(
     commands, publisher, bad: bytes, kind: type, code: int, text: str, before: int
 ) -> None:
     queue = commands.declare_queue()

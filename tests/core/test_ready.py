@@ -32,7 +32,7 @@ def test_messages_leave_in_the_order_they_came() -> None:
         ready.dequeue(1)
 
 
-def test_what_comes_back_goes_to_its_old_place() -> None:
+def test_requeued_rows_go_to_their_old_places() -> None:
     ready = Ready()
     ready.append(span(1, 5))
     taken = [ready.dequeue(1) for _ in range(4)]

@@ -61,7 +61,7 @@ def test_none_is_0_and_above_the_maximum_is_the_maximum() -> None:
     assert drained(ready) == [[2], [4, 5], [6], [1], [3]]
 
 
-def test_what_comes_back_goes_to_its_old_place_within_its_priority() -> None:
+def test_requeued_rows_go_to_their_old_places_within_their_priority() -> None:
     ready = ReadyByPriority(9)
     ready.append(span_with(1, 5, 5, 5, 1))
     taken = [ready.dequeue(1) for _ in range(2)]

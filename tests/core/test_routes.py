@@ -39,7 +39,7 @@ def kept_count(routes: Routes) -> int:
     return sum(isinstance(each, Route) for each in held)
 
 
-def test_what_all_users_keep_together_is_bounded(commands, memory):
+def test_the_kept_routes_of_all_users_together_are_bounded(commands, memory):
     keepers = [Routes(commands.table, may_write, memory) for _ in range(5)]
     for number in range(200):
         for keeper in keepers:

@@ -88,7 +88,7 @@ def test_a_tag_that_is_not_held_is_unknown(
     assert unacked.count == 3
 
 
-def test_what_was_acked_before_an_unknown_tag_is_acked(unacked: Unacked, refused: Refused) -> None:
+def test_acks_before_an_unknown_tag_count(unacked: Unacked, refused: Refused) -> None:
     held = delivery(3)
     unacked.add(1, held)
     parts = []

@@ -57,7 +57,7 @@ def test_what_is_withdrawn_is_not_settled_and_does_not_outlive_its_consumer() ->
     assert not queue.withdrawn
 
 
-def test_what_is_withdrawn_makes_room_by_count_and_by_bytes() -> None:
+def test_withdrawn_messages_make_room_by_count_and_by_bytes() -> None:
     for limits in ({"x-max-length": 2}, {"x-max-length-bytes": 2}):
         table = table_of({"x-overflow": "reject-publish"} | limits)
         queue = make_queue("q", True, table, WINDOW)

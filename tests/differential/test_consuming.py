@@ -123,7 +123,7 @@ REQUEUES: dict[str, list[Method]] = {
 
 
 @pytest.mark.parametrize("claim", REQUEUES)
-def test_what_is_requeued_returns_to_its_place(both: BothBrokers, claim: str) -> None:
+def test_requeued_messages_return_to_their_places(both: BothBrokers, claim: str) -> None:
     def script(session: Session) -> None:
         channel = filled(session, 6)
         for _ in range(4):

@@ -53,7 +53,7 @@ def test_messages_leave_by_priority_and_in_order_within_one(session: Session) ->
 
 
 @compared
-def test_what_is_requeued_is_in_its_old_place_within_its_priority(session: Session) -> None:
+def test_requeued_messages_are_in_their_old_places_within_their_priority(session: Session) -> None:
     channel = publisher(session, by_priority(9))
     publish(channel, 3, 3, 9, 3, 0)
     for _ in range(4):

@@ -51,7 +51,7 @@ def test_the_format_can_be_chosen_whatever_the_stream() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_what_is_below_the_level_is_not_written() -> None:
+def test_log_lines_below_the_level_are_not_written() -> None:
     stream = io.StringIO()
     log = service_log(level="warning", stream=stream)
     log.info("connection.opened")

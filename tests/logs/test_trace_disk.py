@@ -108,7 +108,7 @@ def test_no_ring_is_made_where_it_would_leave_no_room_to_messages(tmp_path: Path
     trace.close()
 
 
-def test_what_a_full_disk_did_not_take_at_the_end_is_written_at_the_next_start(
+def test_events_that_a_full_disk_refused_at_the_end_are_written_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     disk_with(0)

@@ -97,7 +97,7 @@ def test_switching_off_and_on_leaves_no_more_files_than_are_kept(tmp_path: Path)
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_what_finds_the_ring_full_is_dropped_and_told_of_where_it_is_missing(
+def test_events_that_find_the_ring_full_are_dropped_and_reported_at_their_place(
     tmp_path: Path,
 ) -> None:
     trace, files = begun(tmp_path, ring_bytes=1_000)

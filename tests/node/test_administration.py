@@ -104,7 +104,7 @@ def test_accounts_are_changed_on_a_running_broker_and_are_there_after_it(shell: 
     check_everything(shell)
 
 
-def test_what_a_command_has_done_is_there_after_kill_9(tmp_path: Path) -> None:
+def test_changes_made_by_a_command_survive_kill_9(tmp_path: Path) -> None:
     shell = ProcessShell(tmp_path / "data")
     with Served(tmp_path, log_level="error", password_hash_cost=10) as broker:
         shell.said("user", "add", "ann", typed="secret\n")

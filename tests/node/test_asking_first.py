@@ -65,7 +65,7 @@ def test_where_nobody_can_be_asked_it_is_refused_without_yes(
     assert terminal.accounts() != before
 
 
-def test_what_is_easy_to_live_with_asks_nobody(terminal: Terminal) -> None:
+def test_harmless_changes_ask_nobody(terminal: Terminal) -> None:
     for words in (("vhost", "add", "shop"), ("vhost", "delete", "shop")):
         assert terminal.run(*words)[0] == 0
 

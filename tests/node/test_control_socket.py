@@ -90,7 +90,7 @@ def test_a_data_directory_may_have_a_long_name(tmp_path: Path) -> None:
     ],
     ids=range(12),
 )
-def test_what_is_no_request_is_answered_and_the_next_one_carried_out(
+def test_a_malformed_request_is_answered_and_the_next_one_carried_out(
     broker: leveret.Broker, line: bytes, words: str
 ) -> None:
     with opened(broker) as connection:

@@ -43,7 +43,7 @@ def test_peek_gives_all_messages_and_leaves_the_queue_as_it_was(source: SourceQu
     assert source.drained() == list(range(1200))
 
 
-def test_what_was_peeked_at_is_marked_as_redelivered(source: SourceQueue) -> None:
+def test_peeked_messages_are_marked_as_redelivered(source: SourceQueue) -> None:
     source.publish(range(2))
     assert [row["redelivered"] for row in rows(reader(source))] == [False, False]
     source.wait_for(2)

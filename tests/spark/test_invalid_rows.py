@@ -53,7 +53,7 @@ def test_an_invalid_row_ends_the_partition_and_what_was_published_before_is_know
 
 
 @pytest.mark.parametrize("on_invalid", ["deadletter", "count", "ignore"])
-def test_what_becomes_of_invalid_rows_is_as_asked(
+def test_on_invalid_decides_on_invalid_rows(
     leveret_target: Target, queue: str, on_invalid: str
 ) -> None:
     leveret_target.declare(queue)

@@ -137,7 +137,7 @@ def test_headers_of_octets_stay_octets(spark: SparkSession, target: Target, queu
     with_both("fail", "deadletter", leveret_only=("count", "ignore")),
     indirect=["target"],
 )
-def test_what_becomes_of_unroutable_rows_is_as_asked(
+def test_on_returned_decides_on_unroutable_rows(
     spark: SparkSession,
     target: Target,
     queue: str,
@@ -178,7 +178,7 @@ def test_what_becomes_of_unroutable_rows_is_as_asked(
     with_both("deadletter", leveret_only=("retry", "ignore")),
     indirect=["target"],
 )
-def test_what_becomes_of_nacked_rows_is_as_asked(
+def test_on_nacked_decides_on_nacked_rows(
     spark: SparkSession, target: Target, queue: str, on_nacked: str
 ) -> None:
     from pyspark.errors import PySparkException

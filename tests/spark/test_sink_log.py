@@ -136,7 +136,7 @@ def test_invalid_rows_are_counted_and_named_as_asked(
     assert line.get("invalid_samples", []) == ([sample] * 2 if on_invalid == "count" else [])
 
 
-def test_what_is_sent_to_the_tasks_shows_no_password() -> None:
+def test_objects_sent_to_tasks_show_no_password() -> None:
     writer = batch()
     copied = pickle.loads(pickle.dumps(writer))
     assert copied.job == writer.job != batch().job

@@ -58,7 +58,7 @@ def test_large_and_small_writes_in_turns_leave_what_was_written(tmp_path: Path, 
         ("memfd_create", errno.ENFILE),
     ],
 )
-def test_what_cannot_be_written_directly_goes_through_the_page_cache(
+def test_blocks_that_cannot_be_written_directly_go_through_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, error: int
 ) -> None:
     real = getattr(os, refused)

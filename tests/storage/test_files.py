@@ -258,7 +258,7 @@ def test_a_write_and_a_creation_are_tried_again_while_room_can_be_made(
 
 
 @pytest.mark.parametrize("has_fallocate", [True, False])
-def test_what_is_allocated_takes_up_room_on_the_disk(
+def test_allocated_bytes_take_up_room_on_the_disk(
     files: OperatingSystemFiles,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -76,7 +76,7 @@ def test_identities_outlive_their_messages_and_their_segment() -> None:
         assert recovered.next_entry_ids[1] == 101
 
 
-def test_what_windows_have_forgotten_keeps_no_segment_and_no_memory() -> None:
+def test_identities_that_windows_have_forgotten_keep_no_segment_and_no_memory() -> None:
     files = CrashingFiles()
     journal, _ = opened(files, segment_bytes_max=1 << 20)
     for first in range(1, 20_001, 50):
