@@ -1,7 +1,7 @@
 """The deliveries of a channel: to its client, and back to the queues.
 
-Runs inside the channel's actor. Delivery tags ascend from 1 over all consumers of the channel and
-basic.get.
+Runs inside the channel's actor. The rules are core/channel/outstanding.py's: delivery tags, acks,
+deadlines and credit.
 """
 
 from __future__ import annotations

@@ -25,6 +25,16 @@ QUEUES_USED_MIN: Final = 64
 class ChannelConsumers:
     """The consumers of `channel`, by consumer tag; at most `count_max`, 0 for no limit."""
 
+    __slots__ = (
+        "_channel",
+        "_count_max",
+        "_credit",
+        "_queues",
+        "_queues_used",
+        "_queues_used_max",
+        "prefetch",
+    )
+
     def __init__(self, channel: object, credit: ChannelCredit, count_max: int) -> None:
         self._channel = channel
         self._credit = credit

@@ -29,6 +29,8 @@ class HeldBack(Generic[Message]):
     `messages` are the kept ones, oldest first, with the bytes that each was counted with.
     """
 
+    __slots__ = ("_window", "messages")
+
     def __init__(self, window: WindowShare) -> None:
         self._window = window
         self.messages: deque[tuple[Message, int]] = deque()
