@@ -243,39 +243,40 @@ READ: Final = "read"
 NeededAccess = tuple[str, str, str]
 
 
-def needed_access(method: Method) -> Iterator[NeededAccess]:
+def needed_access(method: Method) -> tuple[NeededAccess, ...]:
     """The access that a command needs whatever exists; names of queues are filled in.
 
-    Where RabbitMQ reports a mistake in a method before it checks the permission, this yields
-    nothing, and the plan refuses the method.
+    Where RabbitMQ reports a mistake in a method before it checks the permission, none is needed
+    here, and the plan refuses the method.
     """
     match method:
         case QueueDeclare():
             name = stripped(method.queue)
             # The plan has the access to a name that the broker gives.
             if not method.passive and name and not name.startswith(RESERVED_PREFIX):
-                yield CONFIGURE, "queue", name
+                return ((CONFIGURE, "queue", name),)
         case QueueDelete():
-            yield CONFIGURE, "queue", stripped(method.queue)
+            return ((CONFIGURE, "queue", stripped(method.queue)),)
         case ExchangeDeclare():
             name = stripped(method.exchange)
             if not method.passive and name and method.type in BUILT_TYPES:
-                yield CONFIGURE, "exchange", name
+                return ((CONFIGURE, "exchange", name),)
         case ExchangeDelete():
             name = stripped(method.exchange)
             if name and not name.startswith(RESERVED_PREFIX):
-                yield CONFIGURE, "exchange", name
+                return ((CONFIGURE, "exchange", name),)
         case QueueBind() | QueueUnbind():
-            yield from _needed_to_bind("queue", stripped(method.queue), stripped(method.exchange))
+            return _needed_to_bind("queue", stripped(method.queue), stripped(method.exchange))
         case ExchangeBind() | ExchangeUnbind():
             destination, source = stripped(method.destination), stripped(method.source)
-            yield from _needed_to_bind("exchange", destination, source)
+            return _needed_to_bind("exchange", destination, source)
+    return ()
 
 
-def _needed_to_bind(kind: str, destination: str, source: str) -> Iterator[NeededAccess]:
-    yield WRITE, kind, destination
-    if source and destination:
-        yield READ, "exchange", source
+def _needed_to_bind(kind: str, destination: str, source: str) -> tuple[NeededAccess, ...]:
+    if not (source and destination):
+        return ((WRITE, kind, destination),)
+    return (WRITE, kind, destination), (READ, "exchange", source)
 
 
 def _needed_to_name(
