@@ -610,7 +610,7 @@ class Release(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Reader -> Channel: the client has closed its connection; end behind all that came before."""
+    """Reader -> Channel: the client has closed its connection; end behind all earlier messages."""
 
 
 class Shutdown(NamedTuple):

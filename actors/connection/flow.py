@@ -1,7 +1,7 @@
 """When one connection's socket is read, and what its client is told of that.
 
 Runs inside the reader's actor. The reader stops reading while the broker does not keep up with
-what the socket has brought, and while the client does not read what is written to it.
+what the socket has brought, and while the client does not read its answers.
 
 While there is an alarm, a client that publishes is told connection.blocked, if it knows of it, and
 is read no more until the alarm is over. Its publish, and the rest of the same read, is kept until
@@ -38,7 +38,7 @@ class ReadingGate:
 
     An open connection is not read while too many of its publishes wait inside the broker, while the
     client does not read the bytes written to it, because it would only ask for more, and while it
-    publishes in spite of an alarm. One that is opening or closing pauses for a round of the event
+    publishes in spite of an alarm. An opening or closing connection pauses for a round of the event
     loop at most, or for its login, because the close-ok must be heard.
     """
 

@@ -114,7 +114,7 @@ class TraceFigures(NamedTuple):
     is_sample: bool = False
 
 
-# A part of what was read: its file, its boot (None: lines that are no events), how many lines, and
+# A part of the trace: its file, its boot (None: lines that are no events), how many lines, and
 # the first and the last `t_ns` of its events.
 ReadPart = tuple[str, str | None, int, int | None, int | None]
 

@@ -60,7 +60,7 @@ FROM read_json(
     maximum_object_size = 268435456
 )
 """
-# The parts of what was read, for `figures.totals_of`.
+# The parts of the trace, for `figures.totals_of`.
 READ: Final = """
 SELECT filename, CASE WHEN event IS NOT NULL THEN boot END AS boot, count(*), min(t_ns), max(t_ns)
 FROM line GROUP BY ALL
