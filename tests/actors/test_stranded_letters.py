@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leveret.actors.dead_letters import publisher
 from leveret.actors.dead_letters.publisher import LOOK_SECONDS, StrandedLetters
 from leveret.actors.messages import WakeAt
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.core.dead_letters.letters import Stranded
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.span import Span
+from recorders import RecordingReference
 
 NOW = 100.0
 
@@ -33,31 +33,38 @@ def stranded(
 
 
 @pytest.fixture
-def wishes(monkeypatch: pytest.MonkeyPatch) -> list[WakeAt]:
+def ticker() -> RecordingReference:
+    return RecordingReference()
+
+
+@pytest.fixture
+def wishes(ticker: RecordingReference) -> list[WakeAt]:
     """The wishes that the ticker gets."""
-    told: list[WakeAt] = []
-    monkeypatch.setattr(publisher, "tell", lambda _ticker, wish: told.append(wish))
-    return told
+    return ticker.received
 
 
 def letters_of(
-    existing: set[QueueDefinition], count_max: int = 100, bytes_max: int = 1000
+    ticker: RecordingReference,
+    existing: set[QueueDefinition],
+    count_max: int = 100,
+    bytes_max: int = 1000,
 ) -> StrandedLetters:
     context: Any = SimpleNamespace(
         stranded_letters_max=count_max,
         stranded_letters_bytes_max=bytes_max,
         vhosts=SimpleNamespace(table_of=lambda each: "table" if each in existing else None),
         runtime=SimpleNamespace(scheduler=SimpleNamespace(time=lambda: NOW)),
-        ticker="ticker",
+        ticker=ticker,
     )
     return StrandedLetters(context, "actor")  # type: ignore[arg-type]
 
 
-def test_what_was_stranded_by_a_queue_that_is_no_more_is_taken_out_once(
+def test_letters_stranded_by_a_deleted_queue_are_freed_once(
+    ticker: RecordingReference,
     wishes: list[WakeAt],
 ) -> None:
     existing = {FAILED, OTHER, SOURCE}
-    letters = letters_of(existing)
+    letters = letters_of(ticker, existing)
     letters.add([stranded(FAILED, SOURCE, 1), stranded(OTHER, SOURCE, 2)])
     letters.add([stranded(FAILED, SOURCE, 3), stranded(FAILED, GONE_SOURCE, 4)])
     # One wish for all.
@@ -77,8 +84,10 @@ def test_what_was_stranded_by_a_queue_that_is_no_more_is_taken_out_once(
     assert len(wishes) == 3
 
 
-def test_no_more_is_kept_than_there_is_room_for(wishes: list[WakeAt]) -> None:
-    letters = letters_of({SOURCE}, count_max=3)
+def test_no_more_letters_are_kept_than_there_is_room_for(
+    ticker: RecordingReference, wishes: list[WakeAt]
+) -> None:
+    letters = letters_of(ticker, {SOURCE}, count_max=3)
     letters.add([stranded(FAILED, SOURCE, number) for number in range(1, 3)])
     letters.add([stranded(FAILED, SOURCE, number) for number in range(3, 6)])
     letters.add([stranded(FAILED, SOURCE, 6)])
@@ -86,9 +95,11 @@ def test_no_more_is_kept_than_there_is_room_for(wishes: list[WakeAt]) -> None:
     assert len(wishes) == 1
 
 
-def test_stranded_letters_are_bounded_in_bytes_too(wishes: list[WakeAt]) -> None:
+def test_stranded_letters_are_bounded_in_bytes_too(
+    ticker: RecordingReference, wishes: list[WakeAt]
+) -> None:
     existing = {SOURCE, OTHER, FAILED}
-    letters = letters_of(existing, bytes_max=100)
+    letters = letters_of(ticker, existing, bytes_max=100)
     large, small, other = (Batch(bytes(size), 1) for size in (60, 40, 30))
     # Each batch counts once, however many of its messages are kept.
     letters.add([stranded(FAILED, SOURCE, number, large) for number in (1, 2)])
