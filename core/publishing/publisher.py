@@ -184,7 +184,8 @@ class Publisher:
         keys: Sequence[int] = batch.keys
         if further:
             keys = yield from self._with_further(batch, routes, further)
-        keys = yield from self._routes.by_headers(batch, routes, keys, count)
+        if self._routes.has_by_headers:
+            keys = yield from self._routes.by_headers(batch, routes, keys, count)
         batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode or self.transactional:

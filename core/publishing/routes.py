@@ -142,7 +142,7 @@ class Routes:
         self._version = -1
         self._is_closed = False
         # Whether any of those kept goes by headers; most users never meet one.
-        self._has_by_headers = False
+        self.has_by_headers = False
         # Whether any route ever led to a reply consumer; most users never answer one.
         self.has_replies = False
 
@@ -173,7 +173,7 @@ class Routes:
             if self._version != self._table.version:
                 self.forget()
                 self._version = self._table.version
-                self._has_by_headers = False
+                self.has_by_headers = False
             route = self._kept.get(key)
             if route is None:
                 route = yield from self._look_up(key)
@@ -196,7 +196,7 @@ class Routes:
         `numbers` has each message's route; the same is returned, unless some have routes of their
         own, which are added to `routes`.
         """
-        if not self._has_by_headers or not any(route.by_headers for route in routes):
+        if not any(route.by_headers for route in routes):
             return numbers
         own = array("I", numbers)
         known: dict[tuple[int, bytes], int] = {}
@@ -213,7 +213,7 @@ class Routes:
         return own
 
     def _keep(self, key: bytes, route: Route) -> None:
-        self._has_by_headers = self._has_by_headers or route.by_headers
+        self.has_by_headers = self.has_by_headers or route.by_headers
         # After a mistake its channel is closed, so there is nobody to ask again. A result from
         # before a change may be wrong by now, or another channel was faster.
         is_late = self._version != self._table.version or key in self._kept
