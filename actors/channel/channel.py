@@ -209,7 +209,8 @@ class Channel(LoopActor):
         if self._waiting.state is State.ENDED:
             return
         self._answer()
-        if self._is_finishing and self._waiting.state is State.FREE and not self._held_back:
+        is_done = self._waiting.state is State.FREE and not self._held_back.messages
+        if self._is_finishing and is_done:
             self._end_for(0, "its connection ended")
             return
         publisher = self._publisher
