@@ -282,7 +282,7 @@ def _needed_to_bind(kind: str, destination: str, source: str) -> tuple[NeededAcc
 def _needed_to_name(
     kind: str, name: str, arguments: Table, argument: str
 ) -> tuple[NeededAccess, ...]:
-    """What it takes that a new exchange or queue names an exchange in this argument."""
+    """The permissions that a declaration needs to name an exchange in this argument."""
     target = arguments.get(argument)
     if target is None:
         return ()
