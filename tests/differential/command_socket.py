@@ -11,9 +11,8 @@ from client_frames import TRANSIENT
 from leveret.amqp_frames.constants import FRAME_HEADER, FRAME_METHOD
 from leveret.amqp_frames.methods import ChannelCloseOk, Method, decode_method
 from leveret.amqp_frames.properties import Properties, decode_properties
+from timeouts import TIMEOUT_SECONDS
 from transcript import shown_body, shown_header, shown_method
-
-SILENCE_SECONDS = 5.0
 
 
 class ScriptEnded(Exception):  # noqa: N818 - not an error: an answer like others
@@ -34,7 +33,7 @@ class CommandSocket:
     """A connection to the broker at a port of this machine, over TLS if there is a context."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), SILENCE_SECONDS)
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
@@ -70,7 +69,7 @@ class CommandSocket:
             try:
                 data = self.socket.recv(1 << 20)
             except TimeoutError:
-                raise ScriptEnded(f"nothing for {SILENCE_SECONDS:.0f} s") from None
+                raise ScriptEnded(f"nothing for {TIMEOUT_SECONDS:.0f} s") from None
             except ssl.SSLError as error:
                 raise ScriptEnded(f"ended TLS: {error.reason}") from None
             except ConnectionError:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from client_frames import TRANSIENT, methods_of, publish
-from command_socket import SILENCE_SECONDS, Command
+from command_socket import Command
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicNack,
@@ -20,6 +20,7 @@ from leveret.amqp_frames.methods import (
     QueueDeclareOk,
 )
 from leveret.amqp_frames.properties import Properties
+from timeouts import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from scripted_session import Connection
@@ -123,7 +124,7 @@ class Channel:
 
     def wait_for_counts(self, queue: str, ready: int, consumers: int = 0) -> None:
         """Ask until it is so, for what another connection or the clock sets off."""
-        deadline = time.monotonic() + SILENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         counts = self.counts(queue)
         while counts != (ready, consumers) and time.monotonic() < deadline:
             counts = self.counts(queue)
@@ -131,7 +132,7 @@ class Channel:
 
     def wait_until_gone(self, queue: str) -> None:
         """Publish to the queue until that is returned; unlike a question, it is no use of it."""
-        deadline = time.monotonic() + SILENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         returned = False
         while not returned and time.monotonic() < deadline:
             self.publish(queue, mandatory=True)

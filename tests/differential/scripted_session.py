@@ -2,7 +2,7 @@
 
 A script is a function of a Session. It says what it expects only by how many answers it waits for;
 the answers themselves are written down (transcript.py) and compared between the brokers. Where
-the broker closes a connection or says nothing for `SILENCE_SECONDS`, that is written down
+the broker closes a connection or says nothing for `TIMEOUT_SECONDS`, that is written down
 as well and the script ends there.
 """
 
