@@ -69,7 +69,7 @@ class CommandSocket:
             try:
                 data = self.socket.recv(1 << 20)
             except TimeoutError:
-                raise ScriptEnded(f"nothing for {TIMEOUT_SECONDS:.0f} s") from None
+                raise ScriptEnded("nothing for too long") from None
             except ssl.SSLError as error:
                 raise ScriptEnded(f"ended TLS: {error.reason}") from None
             except ConnectionError:
