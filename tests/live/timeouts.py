@@ -7,3 +7,5 @@ another thread or process has to do may take many times as long as it does alone
 from __future__ import annotations
 
 TIMEOUT_SECONDS = 60.0
+# A job of Spark's starts a JVM and several Pythons, and works in many steps.
+JOB_SECONDS_MAX = 300.0

@@ -17,12 +17,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from timeouts import JOB_SECONDS_MAX, TIMEOUT_SECONDS
 
 from benchmarks.brokers import free_port
 
-# A bound for what hangs: nothing is measured by it.
-WAIT_SECONDS_MAX = 300.0
-END_SECONDS_MAX = 60.0
 HOST = "127.0.0.1"
 WORKERS = 2
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -158,7 +156,7 @@ class StandaloneCluster:
         work = str(self._directory / f"work-{number}")
         arguments = ["--cores", "1", "--memory", "1g", "--work-dir", work, self._url]
         self._workers.append(self._start("Worker", log, *arguments))
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        deadline = time.monotonic() + JOB_SECONDS_MAX
         while self._master_log.read_text().count("Registering worker") == known:
             assert not is_over(self._workers[-1]), log.read_text()
             assert time.monotonic() < deadline, self._master_log.read_text()
@@ -198,4 +196,4 @@ def kill_all(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, END_SECONDS_MAX)
+    psutil.wait_procs(processes, TIMEOUT_SECONDS)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from leveret.spark.session import java_missing
+from timeouts import JOB_SECONDS_MAX, TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from leveret.spark.source.stream_source import StreamReader
@@ -48,10 +49,11 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
+    # What Spark waits for a Python process to begin; its 15 s are too few on a busy machine.
+    "spark.python.authenticate.socketTimeout": f"{JOB_SECONDS_MAX:.0f}s",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
-JVM_STOP_SECONDS_MAX = 60.0
 
 
 def spark_missing() -> str | None:
@@ -117,7 +119,7 @@ def spark(
         # The JVM runs for as long as its standard input is open.
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(JVM_STOP_SECONDS_MAX)
+        gateway.proc.wait(TIMEOUT_SECONDS)
 
 
 @pytest.fixture

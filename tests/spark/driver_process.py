@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from timeouts import TIMEOUT_SECONDS
 
 DRIVER = Path(__file__).parent / "draining_driver.py"
 
@@ -52,5 +53,5 @@ class Driver:
         """Kill -9 the driver, its JVM, the source's process and the workers, all at once."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         os.killpg(self.process.pid, signal.SIGKILL)
-        psutil.wait_procs([*children, psutil.Process(self.process.pid)], 30)
+        psutil.wait_procs([*children, psutil.Process(self.process.pid)], TIMEOUT_SECONDS)
         self.process.wait()

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pika
+from timeouts import TIMEOUT_SECONDS
 
-SECONDS_MAX = 30.0
 POLL_SECONDS = 0.01
 
 
@@ -53,7 +53,7 @@ class SourceQueue:
 
     def wait_for(self, messages: int) -> None:
         """Return when so many messages are ready."""
-        end = time.monotonic() + SECONDS_MAX
+        end = time.monotonic() + TIMEOUT_SECONDS
         while (found := self.total()) != messages:
             assert time.monotonic() < end, f"{found} messages, not {messages}"
             self.connection.process_data_events(POLL_SECONDS)

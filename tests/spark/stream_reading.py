@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from leveret.spark.errors import SourceError
 from leveret.spark.source.stream_source import StreamReader
-from source_queue import SECONDS_MAX
+from timeouts import TIMEOUT_SECONDS
 
 ReaderOf = Callable[..., StreamReader]
 FIRST = {"n": 0}
@@ -36,7 +36,7 @@ def next_batch(
     """
     if messages:
         wait_for_deliveries(reader, messages)
-    end_s = time.monotonic() + SECONDS_MAX
+    end_s = time.monotonic() + TIMEOUT_SECONDS
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) == start:
         assert time.monotonic() < end_s, "nothing came"
     return end, rows(reader, start, end)
@@ -47,7 +47,7 @@ def wait_for_deliveries(reader: StreamReader, messages: int) -> None:
     consumers = reader.consume()
     ranges = consumers.ranges
     with consumers.changed:
-        assert consumers.changed.wait_for(lambda: ranges.available >= messages, SECONDS_MAX)
+        assert consumers.changed.wait_for(lambda: ranges.available >= messages, TIMEOUT_SECONDS)
 
 
 def logged(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def logged(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]
 
 
 def ask_until_it_fails(reader: StreamReader, start: dict[str, int]) -> str:
-    end_s = time.monotonic() + SECONDS_MAX
+    end_s = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < end_s:
         try:
             reader.latestOffset(start, reader.getDefaultReadLimit())

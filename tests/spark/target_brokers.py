@@ -18,8 +18,6 @@ import pika
 
 from benchmarks.brokers import RabbitMQ, free_port
 
-WAIT_SECONDS_MAX = 60.0
-
 
 @dataclass
 class Message:

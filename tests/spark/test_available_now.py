@@ -42,7 +42,7 @@ def test_available_now_ends_when_somebody_else_takes_the_messages(
     source: SourceQueue, reader: ReaderOf, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source.publish(range(10))
-    stream = reader(source, maxRecordsPerTrigger=2, prefetch=2, idleTimeoutMs=200)
+    stream = reader(source, maxRecordsPerTrigger=2, prefetch=2, idleTimeoutMs=2000)
     stream.prepareForTriggerAvailableNow()
     others: list[int] = []
     seen = []

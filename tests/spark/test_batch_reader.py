@@ -88,7 +88,7 @@ def test_a_peek_that_ends_short_is_an_error(source: SourceQueue, monkeypatch: An
 
     monkeypatch.setattr(peek, "Deliveries", of_one_more)
     with pytest.raises(SourceError, match="gave 5 of the 6 messages that were counted in it"):
-        reader(source, idleTimeoutMs=100).partitions()
+        reader(source, idleTimeoutMs=2000).partitions()
     source.wait_for(5)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from clusters import WAIT_SECONDS_MAX, LocalCluster, StandaloneCluster, is_over
+from clusters import LocalCluster, StandaloneCluster, is_over
 from target_brokers import RestartableLeveret
+from timeouts import JOB_SECONDS_MAX
 
 pytestmark = pytest.mark.spark
 JOB = Path(__file__).parent / "cluster_job.py"
@@ -48,7 +49,7 @@ def test_all_rows_come_through_although_machines_are_lost(
         job = cluster.jobs.submit(JOB, *map(str, arguments))
 
         def wait(what: str, is_so: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + WAIT_SECONDS_MAX
+            deadline = time.monotonic() + JOB_SECONDS_MAX
             while not is_so():
                 assert not is_over(job, 0.02), f"over before {what}: {cluster.jobs.log()}"
                 assert time.monotonic() < deadline, f"no {what}: {cluster.jobs.log()}"
@@ -62,7 +63,7 @@ def test_all_rows_come_through_although_machines_are_lost(
         cluster.lose_machine()
         assert not (tmp_path / "checkpoint" / "commits" / "4").exists()
         gates[1].touch()
-        said, _ = job.communicate(timeout=WAIT_SECONDS_MAX)
+        said, _ = job.communicate(timeout=JOB_SECONDS_MAX)
         assert job.returncode == 0, cluster.jobs.log()
         assert killed_at < rows
         # Written again by other tasks, the rows of those that were killed are there once.

@@ -51,7 +51,8 @@ def draining(
 ) -> drain.Drain:
     """A drain of so many messages, whether there are so many or not."""
     share = Share(f"127.0.0.1:{source.port}", source.name, 0, messages)
-    given = {"uri": source.options["uri"], "queue": source.name}
+    address = {"uri": source.options["uri"], "queue": source.name}
+    given = address | {"idleTimeoutMs": "30000"}
     read = read_options(given | {name: str(value) for name, value in options.items()})
     return drain.Drain(parameters_by_address(read)[share.address], share, read, limits)
 
@@ -83,10 +84,10 @@ def test_a_drain_that_does_not_find_what_was_counted_is_an_error_and_acks_nothin
     source: SourceQueue,
 ) -> None:
     source.publish(range(5))
-    few = reader(source, ackMode="drain", idleTimeoutMs=100)
+    few = reader(source, ackMode="drain", idleTimeoutMs=2000)
     [partition] = few.partitions()
     assert source.channel.basic_get(source.name, auto_ack=True)[2] == b"0"
-    said = "gave 4 of the 5 messages that were counted in it, and no more for 100 ms"
+    said = "gave 4 of the 5 messages that were counted in it, and no more for 2000 ms"
     with pytest.raises(SourceError, match=said):
         list(few.read(partition))
     source.wait_for(4)
@@ -98,7 +99,7 @@ def test_a_drain_that_does_not_find_what_was_counted_is_an_error_and_acks_nothin
 
 def test_a_queue_deleted_in_the_middle_is_an_error(source: SourceQueue) -> None:
     source.publish(range(5))
-    fetched = reader(source, FetchLimits(batch_rows=1), ackMode="drain", idleTimeoutMs=10_000)
+    fetched = reader(source, FetchLimits(batch_rows=1), ackMode="drain", idleTimeoutMs=30_000)
     [partition] = fetched.partitions()
     partition.messages = 6
     batches = fetched.read(partition)

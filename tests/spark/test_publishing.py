@@ -217,7 +217,7 @@ def test_a_wait_whose_time_has_just_run_out_is_none(target: Target) -> None:
 def test_a_pause_before_another_try_is_not_taken_for_the_brokers_silence(target: Target) -> None:
     target.declare("q", x_max_length=1, x_overflow="reject-publish")
     assert publish([b"x"], port=target.port).confirmed == 1
-    options = {"publishRetries": 1, "retryBackoffMs": 2100, "confirmTimeoutMs": 2000}
+    options = {"publishRetries": 1, "retryBackoffMs": 5100, "confirmTimeoutMs": 5000}
     with pytest.raises(PublishError, match="the broker nacked row 0 2 times"):
         publish([b"y"], port=target.port, **options)
 

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
+from timeouts import JOB_SECONDS_MAX
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 FILES, LINES = 4, 10_000
-SECONDS_MAX = 300.0
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def queues(leveret_target: RestartableLeveret, queue: str) -> Iterator[tuple[str
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    end = monotonic() + SECONDS_MAX
+    end = monotonic() + JOB_SECONDS_MAX
     while not reached():
         assert monotonic() < end
         Event().wait(0.01)
@@ -95,7 +95,7 @@ def test_a_stream_goes_on_when_the_broker_is_killed_and_started_again(
     wait_until(lambda: leveret_target.depth(queues[0]) > LINES)
     leveret_target.kill()
     leveret_target.start()
-    assert query.awaitTermination(SECONDS_MAX)
+    assert query.awaitTermination(JOB_SECONDS_MAX)
     check(leveret_target, queues, FILES * LINES)
 
 
@@ -134,7 +134,7 @@ def test_a_stream_goes_on_from_its_checkpoint_when_its_driver_was_killed(
         assert process.poll() is None
     assert leveret_target.depth(queues[1]) < FILES * LINES
     query = files_to_broker(spark, *arguments).start()
-    assert query.awaitTermination(SECONDS_MAX)
+    assert query.awaitTermination(JOB_SECONDS_MAX)
     check(leveret_target, queues, FILES * LINES)
 
 

@@ -14,13 +14,13 @@ from driver_process import Driver
 from pyarrow import parquet
 from source_queue import SourceQueue
 from target_brokers import KillableRabbitMQ, RestartableLeveret
+from timeouts import JOB_SECONDS_MAX
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 MESSAGES = 100_000
 SIZE_BYTES = 200
 BATCH = 5000
-SECONDS_MAX = 300.0
 
 
 def written(directory: Path) -> Counter[int]:
@@ -52,7 +52,7 @@ def test_raising_sinks_a_killed_driver_and_a_killed_broker_lose_nothing(
     killable.kill()
     killable.start()
     source.connect()
-    end = time.monotonic() + SECONDS_MAX
+    end = time.monotonic() + JOB_SECONDS_MAX
     for line in second.lines():
         assert "batch" in line, line
         if len(written(tmp_path)) == MESSAGES:
@@ -60,7 +60,7 @@ def test_raising_sinks_a_killed_driver_and_a_killed_broker_lose_nothing(
         assert time.monotonic() < end
     second.kill()
     last = Driver(tmp_path, spark_environment, options=options, drains=True)
-    assert last.process.wait(SECONDS_MAX) == 0
+    assert last.process.wait(JOB_SECONDS_MAX) == 0
 
     seen = written(tmp_path)
     twice = sum(seen.values()) - MESSAGES
@@ -89,7 +89,7 @@ def test_rows_a_second(
     options = source.options | {"maxRecordsPerTrigger": str(batch), "pollTimeoutMs": "1000"}
     driver = Driver(tmp_path, spark_environment, options=options, drains=True)
     lines = list(driver.lines())
-    assert driver.process.wait(SECONDS_MAX) == 0
+    assert driver.process.wait(JOB_SECONDS_MAX) == 0
     times = [line["at_s"] for line in lines if "at_s" in line]
     # The first batch pays for what Spark starts; the rate is of those behind it.
     rate = (MESSAGES - batch) / (times[-1] - times[0])

@@ -19,6 +19,7 @@ from dying_source import STEPS
 from idempotent_sink import IdempotentSink
 from source_queue import SourceQueue
 from target_brokers import KillableRabbitMQ, RestartableLeveret
+from timeouts import JOB_SECONDS_MAX
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
@@ -26,7 +27,6 @@ MESSAGES = 100_000
 SIZE_BYTES = 200
 BATCH = 2000
 SCRIPT = Path(__file__).parent / "spooled_driver.py"
-SECONDS_MAX = 300.0
 
 
 class Kills:
@@ -51,7 +51,7 @@ class Kills:
     def end(self, driver: Driver, what: str) -> None:
         """Read the driver's lines to their end, which is its own, and say what there is."""
         self.skipped += sum(not line["new"] for line in driver.lines())
-        driver.process.wait(SECONDS_MAX)
+        driver.process.wait(JOB_SECONDS_MAX)
         seen = self.sink.seen()
         print(f"  {what}: {len(seen)} written, {sum(seen.values()) - len(seen)} of them twice")
 
@@ -129,7 +129,7 @@ def test_what_a_spool_costs(
         options |= {"spoolLocation": str(directory / "spool")} if number % 2 else {}
         driver = Driver(directory, spark_environment, options=options, drains=True)
         times = [line["at_s"] for line in driver.lines() if "at_s" in line]
-        assert driver.process.wait(SECONDS_MAX) == 0
+        assert driver.process.wait(JOB_SECONDS_MAX) == 0
         # The first batch pays for what Spark starts; the rate is of the nine behind it.
         rate = MESSAGES * 0.9 / (times[-1] - times[0])
         print(

@@ -19,6 +19,7 @@ from leveret.spark.spool.spool_files import DriverFiles
 from source_queue import SourceQueue
 from stream_reading import FIRST, ReaderOf, batches, logged, next_batch, rows
 from target_brokers import RestartableLeveret
+from timeouts import TIMEOUT_SECONDS
 
 # What is the spool's alone, whoever delivers.
 ONE_BROKER = pytest.mark.parametrize("target", ["leveret"], indirect=True)
@@ -41,7 +42,7 @@ def test_a_batch_is_acked_before_it_is_processed_and_read_again_by_another_proce
     source: SourceQueue, reader: ReaderOf, spool: Path
 ) -> None:
     source.publish(range(1600))
-    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 1600, "pollTimeoutMs": 5000}
+    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 1600, "pollTimeoutMs": 60_000}
     first = reader(source, **options, numPartitions=3)
     end, found = next_batch(first, FIRST)
     assert [int(row["body"]) for row in found] == list(range(1600))
@@ -96,7 +97,7 @@ def test_a_range_that_spark_had_not_logged_is_the_next_batch(
     source: SourceQueue, reader: ReaderOf, spool: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source.publish(range(30))
-    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 10, "pollTimeoutMs": 5000}
+    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 10, "pollTimeoutMs": 60_000}
     first = reader(source, **options)
     start, _ = next_batch(first, FIRST)
     unlogged, found = next_batch(first, start)
@@ -117,7 +118,7 @@ def test_available_now_reads_what_is_in_the_spool_and_what_is_in_the_queue(
     source: SourceQueue, reader: ReaderOf, spool: Path
 ) -> None:
     source.publish(range(25))
-    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 10, "pollTimeoutMs": 5000}
+    options = {"spoolLocation": spool, "maxRecordsPerTrigger": 10, "pollTimeoutMs": 60_000}
     first = reader(source, **options)
     next_batch(first, FIRST)
     first.stop()
@@ -177,7 +178,10 @@ def test_a_broker_killed_between_write_and_ack_delivers_again_and_nothing_is_los
         broker.kill()
         consumers = stream.consume()
         with consumers.changed:
-            assert consumers.changed.wait_for(lambda: not consumers.ranges.channels, 30)
+            is_lost = consumers.changed.wait_for(
+                lambda: not consumers.ranges.channels, TIMEOUT_SECONDS
+            )
+        assert is_lost
 
     with monkeypatch.context() as patch:
         patch.setattr(DriverFiles, "rename", rename_and_kill)

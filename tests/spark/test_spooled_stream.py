@@ -19,6 +19,8 @@ import leveret.spark
 from idempotent_sink import IdempotentSink
 from pyspark.errors import StreamingQueryException
 from source_queue import SourceQueue
+from starting import started
+from timeouts import JOB_SECONDS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +51,7 @@ class Job:
         frame = self._spark.readStream.format("amqp").options(**options).load()
         writer = frame.writeStream.foreachBatch(self._write)
         writer = writer.option("checkpointLocation", str(self._directory / "checkpoint"))
-        return writer.trigger(availableNow=True).start()
+        return started(writer.trigger(availableNow=True))
 
     def _write(self, batch: DataFrame, number: int) -> None:
         self.sink.write(batch, number)
@@ -78,8 +80,8 @@ def test_a_sink_that_raises_and_a_source_that_is_killed_give_it_each_message_onc
     job = Job(spark, source, tmp_path)
     job.fails_in = 1
     with pytest.raises(StreamingQueryException, match="the sink raises after it has written"):
-        job.start().awaitTermination(60)
-    assert job.start().awaitTermination(60)
+        job.start().awaitTermination(JOB_SECONDS_MAX)
+    assert job.start().awaitTermination(JOB_SECONDS_MAX)
     # Nothing was between a sync and its ack when it happened: none comes twice.
     assert job.sink.seen() == Counter(range(1000))
     # The batch that had been written had the same rows when it was read again.

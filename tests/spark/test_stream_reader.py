@@ -173,10 +173,10 @@ def test_a_broker_killed_and_started_again_in_the_middle_of_a_batch_loses_nothin
 
 def test_heartbeats_go_on_while_spark_asks_nothing(source: SourceQueue, reader: ReaderOf) -> None:
     source.publish(range(3))
-    stream = reader(source, heartbeat=1)
+    stream = reader(source, heartbeat=3)
     end, _ = next_batch(stream, FIRST, messages=3)
-    # The broker would close a connection that is silent for two seconds.
-    threading.Event().wait(3.5)
+    # The broker would close a connection that is silent for six seconds.
+    threading.Event().wait(7.5)
     assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
     stream.stop()
     assert source.drained() == []

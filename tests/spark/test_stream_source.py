@@ -22,13 +22,18 @@ from insides import wait_until
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
 from source_queue import SourceQueue
+from starting import started
 from target_brokers import Target
+from timeouts import JOB_SECONDS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = pytest.mark.spark
+
+# The status of a query that has asked for more, and there is none: by then all is acked.
+WAITS = "Waiting for data to arrive"
 
 
 class Job:
@@ -47,7 +52,7 @@ class Job:
         reader = self._spark.readStream.format("amqp").options(**self._source.options)
         writer = reader.options(**options).load().writeStream.foreachBatch(self._write)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
-        return (writer.trigger(availableNow=True) if drains else writer).start()
+        return started(writer.trigger(availableNow=True) if drains else writer)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         for when in ("before", "after"):
@@ -77,7 +82,7 @@ def job(spark: SparkSession, source: SourceQueue, tmp_path: Path) -> Job:
 
 def failure(query: StreamingQuery) -> str:
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(60)
+        query.awaitTermination(JOB_SECONDS_MAX)
     return str(raised.value)
 
 
@@ -105,12 +110,13 @@ def test_a_sink_that_raises_and_a_source_that_is_killed_lose_nothing(
     running = job.start(**options)
     source.publish(range(2000, 2100), waits=False)
     job.wait_until_seen(running, 2100)
+    wait_until(lambda: running.status["message"] == WAITS)
     os.kill(source_process(source.port).pid, signal.SIGKILL)
     source.publish(range(2100, 2200), waits=False)
     failure(running)
 
     query = job.start(drains=True, **options)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(JOB_SECONDS_MAX)
     seen = job.seen()
     assert seen.keys() == set(range(2200))
     # Only batch 2 was written and then not committed.
@@ -123,7 +129,7 @@ def test_a_driver_killed_in_the_middle_is_continued_from_its_checkpoint(
     job: Job, source: SourceQueue, tmp_path: Path, spark_environment: dict[str, str]
 ) -> None:
     source.publish(range(2000))
-    options = source.options | {"maxRecordsPerTrigger": "200", "prefetch": "200"}
+    options = source.options | {"maxRecordsPerTrigger": "100", "prefetch": "100"}
     driver = Driver(tmp_path, spark_environment, options=options)
     driver.batches(2)
     driver.kill()
@@ -132,10 +138,10 @@ def test_a_driver_killed_in_the_middle_is_continued_from_its_checkpoint(
 
     query = job.start(maxRecordsPerTrigger=1000)
     job.wait_until_seen(query, 2000)
-    wait_until(lambda: query.status["message"] == "Waiting for data to arrive")
+    wait_until(lambda: query.status["message"] == WAITS)
     query.stop()
     # One batch may have been written and not committed.
-    assert sum(job.seen().values()) <= 2000 + 200
+    assert sum(job.seen().values()) <= 2000 + 100
     assert source.drained() == []
 
 
@@ -145,8 +151,7 @@ def test_the_last_batch_is_acked_on_a_queue_that_has_become_idle(
     source.publish(range(50))
     query = job.start()
     job.wait_until_seen(query, 50)
-    # Spark has asked for more, and there is none: by then the batch is acked.
-    wait_until(lambda: query.status["message"] == "Waiting for data to arrive")
+    wait_until(lambda: query.status["message"] == WAITS)
     query.stop()
     assert source.drained() == []
 
