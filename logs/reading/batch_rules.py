@@ -180,6 +180,9 @@ class BatchRules:
                 queue.waiting = Spans()
         self._appended.clear()
 
+    def _slow(self, _line: Line) -> None:
+        """The messages may be traced only from here on, which is all that this says of them."""
+
     def _confirm(self, line: Line) -> None:
         queue, places = self._queue(line), line["messages"]
         if not queue.had.covers(places):
@@ -248,6 +251,7 @@ _HANDLERS: Final = {
     "journal.synced": BatchRules._synced,
     "confirm.queued": BatchRules._confirm,
     "confirm.rejected": BatchRules._refuse,
+    "confirm.slow": BatchRules._slow,
     "message.delivered": BatchRules._deliver,
     "message.requeued": BatchRules._requeue,
     "message.rejected": BatchRules._reject,
@@ -258,7 +262,7 @@ _HANDLERS: Final = {
 BATCH_EVENTS: Final = frozenset(_HANDLERS)
 # Behind which a batch may be done.
 ENDING_EVENTS: Final = frozenset(
-    ("message.settled", "message.delivered", "confirm.queued", "confirm.rejected")
+    ("message.settled", "message.delivered", "confirm.queued", "confirm.rejected", "confirm.slow")
 )
 
 
