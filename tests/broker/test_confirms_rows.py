@@ -30,20 +30,22 @@ ROWS: dict[str, dict[str, str]] = {
         "mandatory asks for a route, not for acceptance": (
             "a_mandatory_message_that_its_queue_rejects_is_nacked_and_not_returned"
         ),
-        "mandatory after alternate exchanges": "what_an_alternate_exchange_saves_is_not_returned",
+        "mandatory after alternate exchanges": (
+            "messages_that_an_alternate_exchange_routes_are_not_returned"
+        ),
         "ours: a no-ack consumer took it": (
-            "what_a_no_ack_consumer_took_is_confirmed_after_its_sync"
+            "messages_delivered_without_acks_are_confirmed_after_their_sync"
         ),
         "a no-ack consumer took a transient one": (
             "a_transient_message_that_a_no_ack_consumer_took_waits_for_no_sync"
         ),
-        "TTL 0 and no consumer": "what_expires_at_once_is_dropped_and_confirmed",
+        "TTL 0 and no consumer": "a_message_that_expires_at_once_is_dropped_and_confirmed",
         "drop-head before the write": (
-            "what_is_dropped_from_the_head_before_its_sync_is_confirmed_after_it"
+            "a_message_dropped_from_the_head_before_its_sync_is_confirmed_after_it"
         ),
         "quorum queue": "a_quorum_queue_confirms_after_the_sync",
         "channel exception": "confirms_of_a_channel_that_made_a_mistake_are_never_sent",
-        "connection loss": "what_a_lost_connection_had_published_is_kept",
+        "connection loss": "publishes_of_a_lost_connection_are_kept",
     },
     "broker/test_confirms.py": {
         "transient message": (
@@ -83,11 +85,11 @@ ROWS: dict[str, dict[str, str]] = {
     },
     "broker/test_restart.py": {
         "queue stops with the broker": (
-            "what_waits_for_the_disk_when_the_broker_stops_is_written_before_it_ends"
+            "appends_that_wait_for_the_disk_at_a_stop_are_written_before_the_broker_ends"
         ),
     },
     "broker/test_deleting.py": {
-        "ours: deleted meanwhile": "what_is_published_while_a_delete_is_committed_is_nacked",
+        "ours: deleted meanwhile": "publishes_during_the_commit_of_a_delete_are_nacked",
     },
     "broker/test_reply_codes_arguments.py": {
         "stream": "what_rabbitmq_knows_and_is_not_built_yet",
