@@ -21,6 +21,7 @@ from ..amqp_frames.methods import Method
 from ..core.channel.transaction import Part
 from ..core.connection.channel_credit import ChannelCredit
 from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
+from ..core.connection.reading_time import ReadingTime
 from ..core.dead_letters.letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.queue.consumers import Consumer
@@ -223,6 +224,12 @@ class Absorbed(NamedTuple):
 # --- Queue -> Channel -> Writer, and the ack back
 
 
+class TimedOut(NamedTuple):
+    """Queue -> Channel: these parts were not answered in time, and are the queue's again."""
+
+    parts: list[Part]
+
+
 class Deliver(NamedTuple):
     """Queue -> Channel: messages for one consumer."""
 
@@ -364,10 +371,11 @@ class ConsumerCancelled(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Channel -> Queue: basic.get; answered with GetAnswer."""
+    """Channel -> Queue: basic.get; answered with GetAnswer. `reading`: the connection's."""
 
     channel: Ref
     no_ack: bool
+    reading: ReadingTime
 
 
 class GetAnswer(NamedTuple):

@@ -67,6 +67,7 @@ class NodeContext:
     sweep_interval_bytes: int
     write_buffer_bytes_max: int
     transaction_bytes_max: int
+    timed_out_ranges_max: int
     reply_window_bytes_max: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int

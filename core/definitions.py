@@ -57,6 +57,10 @@ class ExchangeDefinition:
         return resource("exchange", self.name, self.vhost)
 
 
+# A queue of any type that has one of these counts deliveries in a header, as quorum queues do.
+COUNTING: Final = frozenset({"x-delivery-limit", "x-in-flight-timeout"})
+
+
 @dataclass(slots=True, eq=False)
 class QueueDefinition:
     """A queue as it was declared.
@@ -77,6 +81,8 @@ class QueueDefinition:
     vhost: str = "/"
     handle: Any = None
     is_quorum: bool = field(init=False, repr=False)
+    # Is a redelivered message given the header x-delivery-count?
+    counts_deliveries: bool = field(init=False, repr=False)
     # How long a consumer may take to ack; None: as long as it likes.
     consumer_timeout_ms: int | None = field(init=False, repr=False)
 
@@ -86,6 +92,7 @@ class QueueDefinition:
         self.consumer_timeout_ms = timeout.value if is_number else None  # type: ignore[union-attr,assignment]
         queue_type = self.arguments.get("x-queue-type")
         self.is_quorum = queue_type is not None and queue_type.value == "quorum"
+        self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(self.arguments)
 
     def __str__(self) -> str:
         return resource("queue", self.name, self.vhost)
@@ -222,9 +229,11 @@ QUEUE_ARGUMENTS: Final = (
     "x-queue-master-locator",
     "x-queue-leader-locator",
     "x-consumer-timeout",
-    # Leveret's own; RabbitMQ knows neither and ignores them.
+    # Leveret's own; RabbitMQ knows none of them and ignores them.
     "x-dedup-window",
     "x-dedup-age-ms",
+    "x-in-flight-timeout",
+    "x-max-consumers",
 )
 # What quorum queues have in RabbitMQ 4.3 besides.
 QUORUM_UNBUILT: Final = (
@@ -245,7 +254,6 @@ _QUORUM_ONLY: Final = frozenset(
         "x-max-in-memory-length",
         "x-max-in-memory-bytes",
         "x-quorum-initial-group-size",
-        "x-delivery-limit",
         *QUORUM_UNBUILT,
     }
 )
@@ -372,6 +380,12 @@ def consumer_priority(arguments: Table) -> int:
     """The `x-priority` of a consumer whose arguments were checked; 0 without it, as in RabbitMQ."""
     argument = arguments.get("x-priority")
     return 0 if argument is None else _number(argument)
+
+
+def consumer_in_flight_timeout(arguments: Table) -> int | None:
+    """The `x-in-flight-timeout` of a consumer whose arguments were checked, in ms, or None."""
+    argument = arguments.get("x-in-flight-timeout")
+    return None if argument is None else _number(argument)
 
 
 def _check_exchange_name(name: str, argument: Field | None, named: str) -> None:
@@ -538,8 +552,11 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     ),
     "x-dedup-window": _positive,
     "x-dedup-age-ms": _dedup_age,
+    "x-in-flight-timeout": _expires,
+    "x-max-consumers": _positive,
 }
 _CONSUMER_CHECKS: Final[Mapping[str, _Check]] = {
     "x-priority": _integer,
     "x-cancel-on-ha-failover": _boolean,
+    "x-in-flight-timeout": _expires,
 }

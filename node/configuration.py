@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
 from .core.users.password_hash import COST_MAX, COST_MIN
@@ -110,6 +111,7 @@ class Configuration:
     write_buffer_bytes_max: int = 1 * MIB
     sweep_interval_bytes: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
+    timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX
     reply_window_bytes_max: int = 16 * MIB
     memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
@@ -196,6 +198,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "write_buffer_bytes_max": (65_536, 2**40),
     "sweep_interval_bytes": (0, 2**40),
     "transaction_bytes_max": (65_536, 2**40),
+    "timed_out_ranges_max": (1, 2**31 - 1),
     "reply_window_bytes_max": (65_536, 2**40),
     # RabbitMQ's least and interval; 0 of them is no alarm.
     "disk_free_bytes_min": (0, 2**50),

@@ -62,6 +62,7 @@ class Settings(TypedDict, total=False):
     write_buffer_bytes_max: int
     sweep_interval_bytes: int
     transaction_bytes_max: int
+    timed_out_ranges_max: int
     reply_window_bytes_max: int
     memory_headroom_bytes: int
     routes_kept_bytes_max: int

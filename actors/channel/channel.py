@@ -35,6 +35,7 @@ from ...core.channel.waiting import State, Waiting
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
 from ...core.connection.publish_window import WindowShare
+from ...core.connection.reading_time import ReadingTime
 from ...core.exchanges.exchange import Steps
 from ...core.publishing.properties import PUBLISH
 from ...core.publishing.publisher import Publisher, Routed
@@ -61,6 +62,7 @@ from ..messages import (
     Release,
     ReportChannel,
     RouteMore,
+    TimedOut,
     Woken,
 )
 from ..node_context import NodeContext
@@ -87,6 +89,7 @@ class Channel(LoopActor):
         vhost_user: VhostUser,
         window: WindowShare,
         outlet: OutletShare,
+        reading: ReadingTime,
         transaction_memory: TransactionMemory,
         reader: Ref,
         writer: Ref,
@@ -122,6 +125,7 @@ class Channel(LoopActor):
             frame_max_bytes,
             handshake,
             outlet,
+            reading,
             self._publisher,
         )
         self._commands = Commands(
@@ -188,6 +192,8 @@ class Channel(LoopActor):
                 self._route_more()
             elif isinstance(message, ReportChannel):
                 tell(message.reply_to, ChannelReport(self.actor_ref, self._counts()))
+            elif isinstance(message, TimedOut):
+                self.consuming.deliveries.time_out(message)
             elif isinstance(message, Woken):
                 self.consuming.deliveries.check_timeouts()
             elif isinstance(message, ConsumerCancelled):

@@ -35,6 +35,7 @@ from ...core.channel.transaction import Outcome
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.handshake import Handshake
 from ...core.connection.outlet import OutletShare
+from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
@@ -85,6 +86,7 @@ class Consuming:
         frame_max_bytes: int,
         handshake: Handshake,
         outlet: OutletShare,
+        reading: ReadingTime,
         publisher: Publisher,
     ) -> None:
         self._questions = questions
@@ -94,7 +96,7 @@ class Consuming:
         channel = self._channel = questions.channel
         self._context = context
         self._hears_cancels = handshake.capability("consumer_cancel_notify")
-        self._credit = ChannelCredit(outlet)
+        self._credit = ChannelCredit(outlet, reading)
         self._consumers = ChannelConsumers(channel, self._credit, context.consumers_per_channel_max)
         self.deliveries = Deliveries(
             channel, client, tracing, context, number, frame_max_bytes, self._credit
@@ -123,7 +125,7 @@ class Consuming:
             self._get_no_ack = method.no_ack
             # Now, not when the answer comes: a channel that ends meanwhile must give it back.
             self._consumers.use(queue, _is_there)
-            question = Get(self._channel, method.no_ack)
+            question = Get(self._channel, method.no_ack, self._credit.reading)
             self._questions.ask_queue(method, queue, question)
         elif isinstance(method, BasicQos):
             self._qos(method)

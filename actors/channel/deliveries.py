@@ -25,6 +25,7 @@ from ..messages import (
     Requeue,
     Sent,
     Settle,
+    TimedOut,
     WakeAt,
     WriteDeliveries,
 )
@@ -62,7 +63,7 @@ class Deliveries:
         self._frame_max_bytes = frame_max_bytes
         self._credit = credit
         self._context = context
-        self.outstanding = Outstanding(number, credit)
+        self.outstanding = Outstanding(number, credit, context.timed_out_ranges_max)
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
@@ -79,7 +80,7 @@ class Deliveries:
             window_bytes += delivery.wire_bytes
             if span.batch.traced is not None:
                 self._tracing.delivered(queue, span, tag, consumer.consumer_tag)
-            if span.attempts and queue.is_quorum:
+            if span.attempts and queue.counts_deliveries:
                 span = counted(span)
             frames.append(
                 encode_deliveries(
@@ -117,7 +118,7 @@ class Deliveries:
         if span.batch.traced is not None:
             queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
             self._tracing.delivered(queue, span, tag, b"\0")
-        if delivery.queue.is_quorum:  # type: ignore[attr-defined]
+        if delivery.queue.counts_deliveries:  # type: ignore[attr-defined]
             span = counted(span)
         frames = encode_get_ok(
             span.batch,
@@ -153,6 +154,10 @@ class Deliveries:
         wake_at = self.outstanding.timeouts.wake_at()
         if wake_at is not None:
             tell(self._context.ticker, WakeAt(wake_at, self._channel, _ACKS_DUE))
+
+    def time_out(self, message: TimedOut) -> None:
+        """A queue has taken back what was not answered in time."""
+        self.tell_queues(self.outstanding.time_out(message.parts), Outcome.ACKED)
 
     def is_outlet_closed(self) -> bool:
         """Must the next basic.get wait until the socket has taken more? The channel is told when.

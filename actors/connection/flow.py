@@ -19,6 +19,7 @@ from ...amqp_frames.decoder import ChannelInput, Event
 from ...amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Method, encode_method
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow
+from ...core.connection.reading_time import ReadingTime
 from ..messages import Absorbed, AlarmCleared, Ref, WriteBuffer
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
@@ -103,12 +104,14 @@ class ConnectionFlow:
         phase: ConnectionPhase,
         opening: Opening,
         log: ConnectionLog,
+        reading: ReadingTime,
         reader: Ref,
     ) -> None:
         self._context = context
         self._window = window
         self._opening = opening
         self._log = log
+        self._reading = reading
         self._reader = reader
         self.gate = ReadingGate(transport, window)
         self._phase = phase
@@ -165,6 +168,11 @@ class ConnectionFlow:
         reason = self.gate.reason() if is_running else ""
         if reason != self._logged_reason:
             self._logged_reason = reason
+            uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
+            if reason:
+                self._reading.pause(uptime_ms)
+            else:
+                self._reading.resume(uptime_ms)
             event = "flow.paused" if reason else "flow.resumed"
             self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
 

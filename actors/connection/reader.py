@@ -34,6 +34,7 @@ from ...core.connection.outlet import Outlet
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow, WindowShare
+from ...core.connection.reading_time import ReadingTime
 from ...core.publishing.properties import PUBLISH
 from ...core.users.login_results import LoginResult
 from ..channel.channel import Channel
@@ -87,6 +88,8 @@ class ConnectionChannels:
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max)
         self._outlet = Outlet(context.delivery_window_bytes_max)
+        # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
+        self.reading = ReadingTime()
         self._transaction_memory = TransactionMemory(context.transaction_bytes_max)
         self._reader = reader
         self._channels = opening.channels
@@ -147,6 +150,7 @@ class ConnectionChannels:
             vhost_user,
             share,
             self._outlet.share(),
+            self.reading,
             self._transaction_memory,
             self._reader,
             writer,
@@ -226,7 +230,14 @@ class Reader(LoopActor):
         self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
         self._window = self._channels.window
         self._flow = ConnectionFlow(
-            context, transport, self._window, self._phase, self._opening, self._log, self.actor_ref
+            context,
+            transport,
+            self._window,
+            self._phase,
+            self._opening,
+            self._log,
+            self._channels.reading,
+            self.actor_ref,
         )
         self._clock = ConnectionClock(context, self.actor_ref)
         self._end = ConnectionEnd(context, transport, self._clock, self.actor_ref)

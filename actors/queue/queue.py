@@ -24,8 +24,10 @@ from typing import Final
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...core.channel.transaction import Part
 from ...core.definitions import QueueDefinition
 from ...core.queue.dedup import Deduplicated, Deduplication
+from ...core.queue.in_flight import Delivery
 from ...core.queue.rules import Effects, MessageQueue
 from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
@@ -67,6 +69,7 @@ from ..messages import (
     Settle,
     SettleSynced,
     Status,
+    TimedOut,
     Unstored,
     WakeAt,
     Woken,
@@ -279,7 +282,10 @@ class QueueLease:
 # What the queue is woken with.
 RULES_DUE: Final = "rules due"
 
-_NEVER_MS: Final = 1 << 62
+_NEVER: Final = float("inf")
+# A wish is worth telling the ticker if it is so much earlier than the last: the time is read anew
+# for each message, in whole milliseconds.
+_EARLIER_SECONDS: Final = 0.002
 
 
 class QueueClock:
@@ -289,23 +295,27 @@ class QueueClock:
         self._messages = messages
         self._actor = actor
         self._context = context
-        # When the ticker will wake the actor, at the latest.
-        self._wakes_at_ms = _NEVER_MS
+        # When the ticker will wake the actor, at the latest, on the scheduler's clock.
+        self._wakes_at = _NEVER
+
+    def read(self) -> None:
+        """Tell the rules the time: of the wall, and of a clock that only goes forward."""
+        self._messages.now_ms = now_ms()
+        self._messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
 
     def watch(self) -> None:
         """After each message: see to it that the actor is woken in time."""
-        messages = self._messages
-        due_ms = messages.next_due_ms()
-        if due_ms is None or due_ms >= self._wakes_at_ms:
+        wait_ms = self._messages.wait_ms()
+        if wait_ms is None:
             return
-        self._wakes_at_ms = due_ms
-        seconds = max(0, due_ms - messages.now_ms) / 1000
-        when = self._context.runtime.scheduler.time() + seconds
-        tell(self._context.ticker, WakeAt(when, self._actor, RULES_DUE))
+        when = self._context.runtime.scheduler.time() + wait_ms / 1000
+        if when < self._wakes_at - _EARLIER_SECONDS:
+            self._wakes_at = when
+            tell(self._context.ticker, WakeAt(when, self._actor, RULES_DUE))
 
     def wake(self, effects: Effects) -> None:
         """The ticker has woken the actor, perhaps for a message that has gone."""
-        self._wakes_at_ms = _NEVER_MS
+        self._wakes_at = _NEVER
         self._messages.expire(effects)
 
 
@@ -339,7 +349,7 @@ class Queue(LoopActor):
         self._lease.renew()
         if self._messages.next_entry_id > 1:
             if self._messages.needs_clock:
-                self._messages.now_ms = now_ms()
+                self._clock.read()
             effects = Effects()
             self._messages.dispatch(effects)
             self._carry_out(effects)
@@ -354,7 +364,7 @@ class Queue(LoopActor):
         messages = self._messages
         if messages.needs_clock:
             # Deadlines are compared with the clock of the machine.
-            messages.now_ms = now_ms()
+            self._clock.read()
         if isinstance(message, Publish):
             self._publish(message)
         elif isinstance(message, Persisted):
@@ -406,16 +416,16 @@ class Queue(LoopActor):
         messages = self._messages
         effects = Effects()
         if isinstance(message, Settle):
-            messages.settle(message.channel, message.parts, effects)
+            settled = messages.settle(message.channel, message.parts, effects)
             if self._context.trace.is_on:
-                self._tracing.settled(message.parts, "acked")
+                self._tracing.settled(settled, "acked")
         elif isinstance(message, Discard):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
             messages.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, Requeue):
-            messages.requeue(message.channel, message.parts, effects)
-            self._tracing.requeued(message.parts, "given back")
+            came_back = messages.requeue(message.channel, message.parts, effects)
+            self._tracing.requeued(came_back, "given back")
         elif isinstance(message, DeadLettersSafe):
             effects.settled_entries.extend(message.ranges)
             if message.traced:
@@ -488,6 +498,8 @@ class Queue(LoopActor):
 
     def _carry_out(self, effects: Effects) -> None:
         self._record(effects)
+        if effects.timed_out is not None:
+            self._tell_timed_out(effects.timed_out)
         if effects.dead:
             if self._context.trace.is_on:
                 self._tracing.died(effects.dead, self._messages)
@@ -500,6 +512,14 @@ class Queue(LoopActor):
         sweep = self._messages.sweep
         if sweep.arrived_bytes + sweep.departed_bytes > sweep.interval_bytes:
             self._messages.sweep_if_due()
+
+    def _tell_timed_out(self, timed_out: list[tuple[object, Delivery, int, int]]) -> None:
+        by_channel: dict[object, list[Part]] = {}
+        for channel, delivery, low, high in timed_out:
+            by_channel.setdefault(channel, []).append((delivery, low, high))
+        for channel, parts in by_channel.items():
+            self._tracing.requeued(parts, "its in-flight time-out has passed")
+            tell(channel, TimedOut(parts))  # type: ignore[arg-type]
 
     def _record(self, effects: Effects) -> None:
         """Have deliveries and settles journalled: before they are sent, but not waited for.
@@ -529,7 +549,7 @@ class Queue(LoopActor):
             self._check_unused(removed is not None)
         elif isinstance(message, Get):
             got = Effects()
-            delivery = messages.get(message.channel, message.no_ack, got)
+            delivery = messages.get(message.channel, message.no_ack, got, message.reading)
             self._tracing.get_answered(delivery, message.no_ack)
             self._carry_out(got)
             self._lease.renew()
@@ -556,12 +576,13 @@ class Queue(LoopActor):
                 self._clock.wake(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
-        consumers, consumer = self._messages.consumers, message.consumer
-        if consumers.is_refused(consumer):
-            text = f"{self._definition} in exclusive use"
+        consumer = message.consumer
+        reason = self._messages.refusal(consumer)
+        if reason is not None:
+            text = f"{self._definition} {reason}"
             tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
             return
-        consumers.add(consumer)
+        self._messages.add_consumer(consumer)
         # First: deliveries come behind consume-ok.
         tell(message.channel, ConsumerAdded(consumer))
         # Nobody else has more room than before: a thousand without any need not be asked.

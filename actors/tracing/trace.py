@@ -12,6 +12,7 @@ from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.channel.transaction import Part
 from ...core.connection.handshake import Handshake
 from ...core.definitions import QueueDefinition
+from ...core.queue.in_flight import Delivery
 from ...core.queue.span import Span
 from ...logs.secrets import masked
 from ...logs.trace.sampling import among, positions, ranges
@@ -235,6 +236,8 @@ class ChannelTracing(ChannelEvents):
         for delivery, low, high in parts:
             span = delivery.span
             if span.batch.traced is None:
+                if not len(span):
+                    self._late(delivery, low, high, reason)
                 continue
             indexes = span.indexes[low:high]
             at = positions(span.batch.traced, indexes)
@@ -249,6 +252,19 @@ class ChannelTracing(ChannelEvents):
                     delivery_tag=[[tag + first, tag + last] for first, last in ranges(at)],
                     reason=reason,
                 )
+
+    def _late(self, delivery: Delivery, low: int, high: int, reason: str) -> None:
+        """An answer came behind its time-out; its messages are the queue's affair again."""
+        queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
+        if self.trace.filter.is_of_queue(queue.name):
+            first = delivery.first_tag
+            self.tell(
+                "ack.late",
+                vhost=queue.vhost,
+                queue=queue.name,
+                delivery_tag=[[first + low, first + high - 1]],
+                reason=reason,
+            )
 
     def closed(self, reply_code: int, reason: str) -> None:
         """The channel ends; publishes unanswered by now will never be answered."""

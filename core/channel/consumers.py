@@ -15,7 +15,12 @@ from ...amqp_frames.errors import HardError
 from ...amqp_frames.methods import BasicConsume, BasicQos
 from ...amqp_frames.values.field_table import encode_short_string
 from ..connection.channel_credit import ChannelCredit
-from ..definitions import QueueDefinition, check_consumer_arguments, consumer_priority
+from ..definitions import (
+    QueueDefinition,
+    check_consumer_arguments,
+    consumer_in_flight_timeout,
+    consumer_priority,
+)
 from ..queue.consumers import Consumer
 
 # With so many queues a channel first looks which of those that it has used are still there.
@@ -90,6 +95,7 @@ class ChannelConsumers:
             method.no_ack,
             method.exclusive,
             consumer_priority(method.arguments),
+            consumer_in_flight_timeout(method.arguments),
         )
         self._queues[tag] = queue
         return consumer

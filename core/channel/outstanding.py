@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
@@ -50,10 +50,16 @@ def _first_tag(held: _Range) -> int:
 
 # Fills the places of ranges that are taken: they must not keep their deliveries alive.
 _REMOVED = _Range(0, -1, Delivery(Span(Batch(b"", 0), range(0), 0, 0, False), None, None), 0)
+# In place of the messages of a delivery whose time-out has passed: they are the queue's again.
+_NO_MESSAGES = Span(Batch(b"", 0), range(0), 0, 0, False)
 # So many taken places at the front are cut off in one go.
 _CUT_COUNT = 64
 # So many holes there may be at least before they are closed.
 HOLES_MAX = 64
+# So many ranges of tags whose time-out has passed are kept, by default, for late answers.
+TIMED_OUT_RANGES_MAX = 10_000
+# Fewer of them are not worth a look for neighbours.
+_MERGED_MIN = 64
 
 
 class Unacked:
@@ -61,12 +67,34 @@ class Unacked:
 
     A range that is taken whole, elsewhere, stays as a hole, its first tag above its last: to close
     each at once would move all later ranges, a million of them behind one late worker's.
+
+    Of deliveries whose in-flight time-out has passed, the tags and the consumer are kept, because
+    an answer may still come and gives its credit back. One delivery without messages stands for
+    all of a consumer's, and neighbours become one range.
     """
 
-    __slots__ = ("_head", "_hole_count", "_holes_max", "_ranges", "count")
+    __slots__ = (
+        "_head",
+        "_hole_count",
+        "_holes_max",
+        "_ranges",
+        "_timed_out",
+        "_timed_out_count",
+        "_timed_out_ranges_max",
+        "_unmerged_max",
+        "count",
+    )
 
-    def __init__(self, holes_max: int = HOLES_MAX) -> None:
+    def __init__(
+        self, holes_max: int = HOLES_MAX, timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX
+    ) -> None:
         self._holes_max = holes_max
+        self._timed_out_ranges_max = timed_out_ranges_max
+        # By queue and consumer, what stands for their deliveries whose time-out has passed.
+        self._timed_out: dict[tuple[object, object], Delivery] = {}
+        # How many ranges of these were made since neighbours were merged, and were left then.
+        self._timed_out_count = 0
+        self._unmerged_max = _MERGED_MIN
         self._ranges: list[_Range] = []
         # Those before this place are taken; they are cut off now and then.
         self._head = 0
@@ -82,14 +110,93 @@ class Unacked:
         self.count += count
 
     def holds(self, first_tag: int, last_tag: int) -> bool:
-        """Is any of these tags held?"""
+        """Is any of these tags held, and its time-out has not passed?"""
         ranges = self._ranges
         place = bisect_right(ranges, last_tag, lo=self._head, key=_first_tag) - 1
         if place >= self._head and ranges[place].first > ranges[place].last:
             # The held tags may be anywhere before the hole.
             self._close_holes()
             place = bisect_right(ranges, last_tag, key=_first_tag) - 1
-        return place >= self._head and ranges[place].last >= first_tag
+        while place >= self._head and ranges[place].last >= first_tag:
+            if ranges[place].delivery.span is not _NO_MESSAGES:
+                return True
+            place -= 1
+        return False
+
+    def time_out(self, parts: Iterable[Part]) -> list[Part]:
+        """The queue has taken these messages back: keep what a late answer needs, where unanswered.
+
+        Past the limit the oldest tags are forgotten, and returned, because their credit is to be
+        given back; to answer one of these is an error then.
+        """
+        self._close_holes()
+        for delivery, low, high in parts:
+            self._mark(delivery, delivery.first_tag + low, delivery.first_tag + high - 1)
+        if self._timed_out_count <= self._unmerged_max:
+            return []
+        return self._merge()
+
+    def _mark(self, delivery: Delivery, first_tag: int, last_tag: int) -> None:
+        ranges = self._ranges
+        place = max(self._head, bisect_right(ranges, first_tag, key=_first_tag) - 1)
+        while place < len(ranges) and ranges[place].first <= last_tag:
+            held = ranges[place]
+            place += 1
+            first, last = max(held.first, first_tag), min(held.last, last_tag)
+            if held.delivery is not delivery or first > last:
+                continue
+            # A touch divides a delivery.
+            before, behind = held.first, held.last
+            held.first, held.last = first, last
+            if last < behind:
+                low = held.low + last + 1 - before
+                ranges.insert(place, _Range(last + 1, behind, delivery, low))
+            if before < first:
+                ranges.insert(place - 1, _Range(before, first - 1, delivery, held.low))
+                place += 1
+            held.delivery = self._standing_for(delivery)
+            held.delivery.unanswered += last - first + 1
+            held.low = first - held.delivery.first_tag
+            self._timed_out_count += 1
+
+    def _standing_for(self, delivery: Delivery) -> Delivery:
+        key = delivery.queue, delivery.consumer
+        found = self._timed_out.get(key)
+        if found is None:
+            found = self._timed_out[key] = Delivery(_NO_MESSAGES, delivery.queue, delivery.consumer)
+            found.first_tag = 1
+            found.remaining = []
+        return found
+
+    def _merge(self) -> list[Part]:
+        """Make neighbours one range, and forget the oldest beyond the limit."""
+        merged: list[_Range] = []
+        own: list[_Range] = []
+        for held in self._ranges[self._head :]:
+            if held.delivery.span is _NO_MESSAGES:
+                before = merged[-1] if merged else None
+                if (
+                    before is not None
+                    and before.delivery is held.delivery
+                    and before.last + 1 == held.first
+                ):
+                    before.last = held.last
+                    continue
+                own.append(held)
+            merged.append(held)
+        forgotten = own[: max(0, len(own) - self._timed_out_ranges_max)]
+        del own[: len(forgotten)]
+        parts = [_part(held) for held in forgotten]
+        for held in forgotten:
+            self.count -= held.last - held.first + 1
+            held.last = held.first - 1
+        self._ranges = [held for held in merged if held.first <= held.last]
+        self._head = 0
+        used = {id(held.delivery) for held in own}
+        self._timed_out = {key: d for key, d in self._timed_out.items() if id(d) in used}
+        self._timed_out_count = len(own)
+        self._unmerged_max = max(_MERGED_MIN, 2 * len(own))
+        return parts
 
     def not_held(self, first_tag: int, last_tag: int) -> tuple[int, int] | None:
         """The lowest and the highest of these tags that are not held; None if all are."""
@@ -230,7 +337,11 @@ class Unacked:
     def __iter__(self) -> Iterator[Part]:
         for held in self._ranges[self._head :]:
             if held.first <= held.last:
-                yield held.delivery, held.low, held.low + held.last - held.first + 1
+                yield _part(held)
+
+
+def _part(held: _Range) -> Part:
+    return held.delivery, held.low, held.low + held.last - held.first + 1
 
 
 def runs_of_tags(tags: Sequence[int], multiples: bytearray) -> Iterator[tuple[int, int, bool]]:
@@ -372,10 +483,15 @@ class Outstanding:
 
     __slots__ = ("_credit", "_next_delivery_tag", "_unacked", "timeouts", "transaction")
 
-    def __init__(self, channel_number: int, credit: ChannelCredit) -> None:
+    def __init__(
+        self,
+        channel_number: int,
+        credit: ChannelCredit,
+        timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX,
+    ) -> None:
         self._credit = credit
         self._next_delivery_tag = 1
-        self._unacked = Unacked()
+        self._unacked = Unacked(timed_out_ranges_max=timed_out_ranges_max)
         self.timeouts = AckTimeouts(channel_number, self._unacked)
         # In tx mode, where acknowledgements wait.
         self.transaction: Transaction | None = None
@@ -395,6 +511,13 @@ class Outstanding:
         first_tag = self.number(len(delivery.span))
         self._unacked.add(first_tag, delivery)
         return first_tag
+
+    def time_out(self, parts: list[Part]) -> Settled:
+        """Their queue has taken these back. Their credit stays in use until the client answers.
+
+        The oldest, which are forgotten past the limit, are settled: their credit is free.
+        """
+        return Settled([], self.return_parts(self._unacked.time_out(parts)), None)
 
     def acknowledge(self, acks: Acks) -> Settled:
         """Settle the messages that a run of basic.ack names, up to the first tag that is not held.

@@ -25,6 +25,7 @@ from heapq import nsmallest
 from typing import Final
 
 from .outlet import Outlet, OutletShare
+from .reading_time import ReadingTime
 
 UNLIMITED: Final = 1 << 62
 
@@ -47,10 +48,15 @@ class ChannelCredit:
         "_turns",
         "_waiting",
         "outlet",
+        "reading",
     )
 
-    def __init__(self, outlet: OutletShare | None = None) -> None:
+    def __init__(
+        self, outlet: OutletShare | None = None, reading: ReadingTime | None = None
+    ) -> None:
         self.outlet = Outlet(UNLIMITED).share() if outlet is None else outlet
+        # When its connection is not read.
+        self.reading = ReadingTime() if reading is None else reading
         self._limit = 0
         self._in_use = 0
         # Queue -> how many messages it has been offered and has not reserved.

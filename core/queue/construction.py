@@ -16,6 +16,7 @@ from .batch_sweep import SWEEP_INTERVAL_BYTES
 from .consumers import Consumers, SingleActiveConsumers
 from .dedup import deduplication_part
 from .expiry import Deadlines, deadlines_part, spans_of
+from .in_flight_timeouts import in_flight_timeouts_part
 from .length import length_part
 from .parts import Part
 from .ready import Ready
@@ -34,6 +35,7 @@ PART_MAKERS: Final[PartMakers] = (
     (frozenset({"x-max-length", "x-max-length-bytes"}), length_part),
     (frozenset({"x-message-ttl"}), deadlines_part),
     (frozenset({"x-delivery-limit"}), attempts_part),
+    (frozenset({"x-in-flight-timeout"}), in_flight_timeouts_part),
 )
 
 
@@ -68,7 +70,9 @@ def equip(
     parts = [part for part in made if part is not None]
     if parts or messages.parts:
         messages.compose(parts)
-    priority_max = _priority_max(arguments)
+    # Those that are there stay.
+    messages.consumers_max = _number(arguments, "x-max-consumers")
+    priority_max = _number(arguments, "x-max-priority")
     if priority_max != messages.ready.priority_max:
         messages.order_by(ReadyByPriority(priority_max) if priority_max else Ready())
     single_active = arguments.get("x-single-active-consumer")
@@ -88,10 +92,10 @@ def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
             messages.restore(span)
 
 
-def _priority_max(arguments: Table) -> int:
-    """The highest priority; with 0 every message has the same."""
-    priority_max = arguments.get("x-max-priority")
-    if priority_max is None:
+def _number(arguments: Table, name: str) -> int:
+    """The value of an argument that was checked; 0 without it."""
+    argument = arguments.get(name)
+    if argument is None:
         return 0
-    assert isinstance(priority_max.value, int)
-    return priority_max.value
+    assert isinstance(argument.value, int)
+    return argument.value

@@ -30,6 +30,8 @@ class Consumer:
     """One basic.consume: its channel, its credit and how busy it is.
 
     `prefetch` 0 means no limit. `priority` is its `x-priority`: above others, before others.
+    `in_flight` counts the messages that it got and has not answered; those whose time-out has
+    passed are among them, so a consumer that has stalled holds at most its prefetch.
     `window_bytes` have been handed to its channel and not yet been taken by the socket. Its queue
     owns it: it counts `in_flight` and `window_bytes` by the methods here, and is told when either
     falls.
@@ -41,6 +43,7 @@ class Consumer:
         "consumer_tag",
         "exclusive",
         "in_flight",
+        "in_flight_timeout_ms",
         "line",
         "no_ack",
         "place",
@@ -60,6 +63,7 @@ class Consumer:
         no_ack: bool,
         exclusive: bool,
         priority: int = 0,
+        in_flight_timeout_ms: int | None = None,
     ) -> None:
         self.channel = channel
         self.consumer_tag = consumer_tag
@@ -68,6 +72,8 @@ class Consumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
+        # Its own; None for its queue's.
+        self.in_flight_timeout_ms = in_flight_timeout_ms
         self.in_flight = 0
         self.window_bytes = 0
         # What stands for the queue that it is added to.

@@ -32,6 +32,7 @@ class Delivery:
         "queue",
         "remaining",
         "span",
+        "unanswered",
         "wire_bytes",
     )
 
@@ -45,6 +46,8 @@ class Delivery:
         # The delivery tag of its first message, when the channel has given it.
         self.first_tag = 0
         self.remaining: list[tuple[int, int]] = [(0, len(span))]
+        # How many messages came back because their time was over, and have no late answer yet.
+        self.unanswered = 0
 
     def remove(self, low: int, high: int) -> bool:
         """Take positions low to high - 1 out; false if not all of them were still in."""
@@ -86,6 +89,20 @@ class InFlight:
             if not held:
                 del self._by_channel[channel]
         return True
+
+    def remove_held(
+        self, channel: object, delivery: Delivery, low: int, high: int
+    ) -> list[tuple[int, int]]:
+        """The channel gives back what it still holds of these positions: as ranges."""
+        if self.remove(channel, delivery, low, high):
+            return [(low, high)]
+        # Time has run out for some of them, or for all.
+        ranges = [
+            (max(low, first), min(high, end))
+            for first, end in delivery.remaining
+            if first < high and low < end
+        ]
+        return [held for held in ranges if self.remove(channel, delivery, *held)]
 
     def deliveries(self) -> Iterator[Delivery]:
         """All deliveries in flight."""

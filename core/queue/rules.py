@@ -22,8 +22,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ..connection.reading_time import ReadingTime
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
 from .consumers import Consumer, Consumers
 from .dedup import Deduplicated, Deduplication
@@ -36,10 +38,14 @@ from .expiry import (
     spans_in_runs,
 )
 from .in_flight import Delivery, InFlight
+from .in_flight_timeouts import InFlightTimeouts
 from .parts import EXPIRED, REJECTED, Bound, Gate, Judge, Part, Tally
 from .ready import Ready
 from .span import EntryRange, RefusedSpan, Span, ranges_of
 from .withdrawn import Withdrawn
+
+# Deliveries that may time out before others get their turn.
+TIMED_OUT_MAX: Final = 2_000
 
 
 class Effects:
@@ -54,8 +60,10 @@ class Effects:
         "deduplicated",
         "delivered",
         "delivered_entries",
+        "late",
         "rejected",
         "settled_entries",
+        "timed_out",
     )
 
     def __init__(self) -> None:
@@ -81,6 +89,11 @@ class Effects:
         # Entry ids, first and last, for the journal's Deliver and Settle records.
         self.delivered_entries: list[EntryRange] = []
         self.settled_entries: list[EntryRange] = []
+        # Parts of deliveries whose in-flight time-out has passed, with the channels that hold them:
+        # they are back in the queue. None if there are none, as of the next.
+        self.timed_out: list[tuple[object, Delivery, int, int]] | None = None
+        # Parts that a channel has answered too late.
+        self.late: list[tuple[Delivery, int, int]] | None = None
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         """The consumer gets this, too."""
@@ -95,13 +108,14 @@ class MessageQueue:
     """One queue's messages, consumers and deliveries.
 
     `identity` stands for the queue in its deliveries; `durable` queues have their persistent
-    messages journalled. The caller sets `now_ms`, the time in milliseconds since the epoch, before
-    each call if the queue `needs_clock`.
+    messages journalled. If the queue `needs_clock`, the caller sets before each call `now_ms`, the
+    time in milliseconds since the epoch, and `uptime_ms`, of a clock that only goes forward.
     """
 
     __slots__ = (
         "bounds",
         "consumers",
+        "consumers_max",
         "dead_letters",
         "deadlines",
         "deduplication",
@@ -109,6 +123,7 @@ class MessageQueue:
         "gates",
         "identity",
         "in_flight",
+        "in_flight_timeouts",
         "judges",
         "needs_clock",
         "next_entry_id",
@@ -118,6 +133,7 @@ class MessageQueue:
         "spent",
         "sweep",
         "tallies",
+        "uptime_ms",
         "withdrawn",
     )
 
@@ -131,6 +147,7 @@ class MessageQueue:
         self.identity = identity
         self.durable = durable
         self.now_ms = 0
+        self.uptime_ms = 0
         self.next_entry_id = 1
         # Has it a dead-letter exchange?
         self.dead_letters = False
@@ -138,6 +155,8 @@ class MessageQueue:
         self.ready = Ready()
         self.in_flight = InFlight()
         self.consumers = Consumers(delivery_window_bytes_max, identity)
+        # 0: as many as come.
+        self.consumers_max = 0
         self.sweep = BatchSweep(sweep_interval_bytes)
         # The parts that its arguments ask for, and the places where these are called.
         self.parts: tuple[Part, ...] = ()
@@ -147,6 +166,7 @@ class MessageQueue:
         self.deadlines: Deadlines | None = None
         self.bounds: tuple[Bound, ...] = ()
         self.judges: tuple[Judge, ...] = ()
+        self.in_flight_timeouts: InFlightTimeouts | None = None
         self.needs_clock = False
         # Rows that a judge sent away without a call that has effects, and why: they leave with the
         # next dispatch. None, as `withdrawn`, while there are none.
@@ -175,7 +195,11 @@ class MessageQueue:
         self.deadlines = next((part for part in self.parts if isinstance(part, Deadlines)), None)
         self.bounds = tuple(part for part in self.parts if isinstance(part, Bound))
         self.judges = tuple(part for part in self.parts if isinstance(part, Judge))
-        self.needs_clock = self.deadlines is not None or self.deduplication is not None
+        self.in_flight_timeouts = next(
+            (part for part in self.parts if isinstance(part, InFlightTimeouts)), None
+        )
+        clocked = (self.deadlines, self.deduplication, self.in_flight_timeouts)
+        self.needs_clock = any(part is not None for part in clocked)
         for name, part in kept.items():
             replaced = before.get(name)
             if replaced is part:
@@ -187,6 +211,27 @@ class MessageQueue:
                     part.joined(span.batch, span.indexes)
             if isinstance(part, Judge):
                 self._send_away(part)
+        if self.in_flight_timeouts is None:
+            for consumer in self.consumers.all():
+                self._meet(consumer)
+
+    def refusal(self, consumer: Consumer) -> str | None:
+        """Why the queue cannot have this consumer, behind its name; None if it can."""
+        if self.consumers.is_refused(consumer):
+            return "in exclusive use"
+        if 0 < self.consumers_max <= len(self.consumers):
+            return f"in use by its maximum of {self.consumers_max} consumers"
+        return None
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Let a consumer that was not refused take part."""
+        self._meet(consumer)
+        self.consumers.add(consumer)
+
+    def _meet(self, consumer: Consumer) -> None:
+        """Have the part that a consumer's own in-flight time-out needs."""
+        if consumer.in_flight_timeout_ms is not None and self.in_flight_timeouts is None:
+            self.compose((*self.parts, InFlightTimeouts()))
 
     def _send_away(self, judge: Judge) -> None:
         """Have ready messages that a new judge refuses leave, as if they came back now."""
@@ -407,10 +452,37 @@ class MessageQueue:
         """Time has passed. Nobody has more room by that, so nobody is asked for it."""
         if self.deduplication is not None:
             self.deduplication.window.expire(self.now_ms)
+        if self.in_flight_timeouts is not None:
+            self._return_timed_out(self.in_flight_timeouts, effects)
         self._dispatch(effects)
 
+    def _return_timed_out(self, timeouts: InFlightTimeouts, effects: Effects) -> None:
+        """Have messages come back that were not answered in time. Their credit does not come back.
+
+        The consumer gets it with the late answer, or its channel ends.
+        """
+        for channel, delivery in timeouts.due(self.uptime_ms, TIMED_OUT_MAX):
+            parts = [(delivery, low, high) for low, high in delivery.remaining]
+            held = [part for part in parts if self.in_flight.remove(channel, *part)]
+            if held:
+                effects.timed_out = effects.timed_out or []
+                effects.timed_out += [(channel, *part) for part in held]
+                delivery.unanswered += sum(high - low for _, low, high in held)
+            for _, low, high in self._without_withdrawn(held) if self.withdrawn else held:
+                self._return(delivery, low, high, effects)
+
+    def wait_ms(self) -> int | None:
+        """In how many milliseconds `expire` has something to do, 0 for now; None for never."""
+        due_ms = self.next_due_ms()
+        wait_ms = None if due_ms is None else due_ms - self.now_ms
+        if self.in_flight_timeouts is not None:
+            due_ms = self.in_flight_timeouts.next_due_ms()
+            if due_ms is not None and (wait_ms is None or due_ms - self.uptime_ms < wait_ms):
+                wait_ms = due_ms - self.uptime_ms
+        return None if wait_ms is None else max(wait_ms, 0)
+
     def next_due_ms(self) -> int | None:
-        """When `expire` has something to do, in milliseconds since the epoch; None for never."""
+        """When something passes by the wall clock, in milliseconds since the epoch; None: never."""
         due = deadline_of(self.ready.head())
         if self.deduplication is not None:
             forgets = self.deduplication.window.next_expiry_ms()
@@ -489,7 +561,8 @@ class MessageQueue:
             if consumer.no_ack:
                 self._settle(span, 0, len(span), effects)
                 continue
-            self._note_delivery(consumer.channel, delivery, effects)
+            reading = consumer.channel_credit.reading
+            self._note_delivery(consumer.channel, delivery, reading, effects)
 
     def _is_head_fresh(self, effects: Effects) -> bool:
         """Is there a message to be delivered, and not expired?"""
@@ -509,8 +582,13 @@ class MessageQueue:
         for tally in self.tallies:
             tally.left(span.batch, span.indexes)
 
-    def get(self, channel: object, no_ack: bool, effects: Effects) -> Delivery | None:
-        """Deliver one message by basic.get; it needs no credit."""
+    def get(
+        self, channel: object, no_ack: bool, effects: Effects, reading: ReadingTime | None = None
+    ) -> Delivery | None:
+        """Deliver one message by basic.get; it needs no credit.
+
+        `reading` is its connection's; None for one that is always read.
+        """
         if self.deadlines is not None:
             while not self._drop_expired(effects):
                 pass
@@ -521,15 +599,19 @@ class MessageQueue:
         if no_ack:
             self._settle(span, 0, 1, effects)
         else:
-            self._note_delivery(channel, delivery, effects)
+            self._note_delivery(channel, delivery, reading or ReadingTime(), effects)
         if self.deadlines is not None:
             # The message behind it may have expired, and does not count as left.
             self._drop_expired(effects)
         return delivery
 
-    def _note_delivery(self, channel: object, delivery: Delivery, effects: Effects) -> None:
+    def _note_delivery(
+        self, channel: object, delivery: Delivery, reading: ReadingTime, effects: Effects
+    ) -> None:
         """The channel holds these now; the journal learns it."""
         self.in_flight.add(channel, delivery)
+        if self.in_flight_timeouts is not None:
+            self.in_flight_timeouts.note(channel, delivery, reading, self.uptime_ms)
         span = delivery.span
         if span.stored:
             last = span.first_entry_id + len(span) - 1
@@ -555,27 +637,37 @@ class MessageQueue:
 
     def settle(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
-    ) -> None:
-        """A channel acked these parts of deliveries: they are done, and their credit is back."""
-        for delivery, low, high in self._remove_held(channel, parts):
+    ) -> list[tuple[Delivery, int, int]]:
+        """A channel acked these parts of deliveries: they are done, and their credit is back.
+
+        Gives the parts that came in time.
+        """
+        held = self._remove_held(channel, parts, effects)
+        for delivery, low, high in held:
             self._settle(delivery.span, low, high, effects)
         self._dispatch(effects)
+        return held
 
     def discard(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> None:
         """A channel rejected these parts for good."""
-        for delivery, low, high in self._remove_held(channel, parts):
+        for delivery, low, high in self._remove_held(channel, parts, effects):
             self._leave(delivery.span.part(low, high), REJECTED, effects)
         self._dispatch(effects)
 
     def requeue(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
-    ) -> None:
-        """A channel gave these parts back undone: each returns to its old place."""
-        for delivery, low, high in self._remove_held(channel, parts):
+    ) -> list[tuple[Delivery, int, int]]:
+        """A channel gave these parts back undone: each returns to its old place.
+
+        Gives the parts that came in time.
+        """
+        held = self._remove_held(channel, parts, effects)
+        for delivery, low, high in held:
             self._return(delivery, low, high, effects)
         self._dispatch(effects)
+        return held
 
     def withdraw(self, entry_ids: range | array[int], identities: Iterable[bytes] = ()) -> None:
         """The journal has no room for these messages: their publisher is told that they are lost.
@@ -610,15 +702,44 @@ class MessageQueue:
                     kept.append((delivery, start, end))
         return kept
 
+    def _in_time(
+        self, channel: object, delivery: Delivery, low: int, high: int, effects: Effects
+    ) -> list[tuple[Delivery, int, int]]:
+        """The parts of an answer that come before their time-out.
+
+        Those behind it are noted, and their credit is given back.
+        """
+        in_time = self.in_flight.remove_held(channel, delivery, low, high)
+        late_count = high - low - sum(end - first for first, end in in_time)
+        late_count = min(late_count, delivery.unanswered)
+        if late_count:
+            delivery.unanswered -= late_count
+            if delivery.consumer is not None:
+                delivery.consumer.get_back(late_count)
+                self.consumers.changed(delivery.consumer)
+            effects.late = effects.late or []
+            at = low
+            for first, end in (*in_time, (high, high)):
+                if at < first:
+                    effects.late.append((delivery, at, first))
+                at = end
+        return [(delivery, *held) for held in in_time]
+
     def _remove_held(
-        self, channel: object, parts: Iterable[tuple[Delivery, int, int]]
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> list[tuple[Delivery, int, int]]:
         """Those parts that the channel did hold: no longer in flight, their credit given back.
 
-        Without messages that were withdrawn meanwhile.
+        Without messages that were withdrawn meanwhile. The credit of late answers is given back,
+        too, and that is all that they change.
         """
-        held = [part for part in parts if self.in_flight.remove(channel, *part)]
+        held: list[tuple[Delivery, int, int]] = []
         consumers: dict[Consumer, None] = {}
+        for delivery, low, high in parts:
+            if self.in_flight.remove(channel, delivery, low, high):
+                held.append((delivery, low, high))
+            elif delivery.unanswered:
+                held += self._in_time(channel, delivery, low, high, effects)
         for delivery, low, high in held:
             consumer = delivery.consumer
             if consumer is not None:
@@ -664,6 +785,8 @@ class MessageQueue:
         gone = self.consumers.remove_channel(channel)
         held = self.in_flight.remove_channel(channel)
         parts = [(delivery, *part) for delivery in held for part in delivery.remaining]
+        for delivery in held:
+            delivery.remaining = []
         for delivery, low, high in self._without_withdrawn(parts) if self.withdrawn else parts:
             self._return(delivery, low, high, effects)
         self._dispatch(effects)

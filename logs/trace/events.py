@@ -361,6 +361,12 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "the consumer's basic.ack (`acked`), reject (`rejected`) or return to the queue (`given "
         "back`) came in",
     ),
+    "ack.late": TraceEvent(
+        "channel",
+        (*_PLACE, *_QUEUE, "delivery_tag", "reason"),
+        "the consumer's answer came when the in-flight time-out had passed: it gives credit back, "
+        "and has no other effect",
+    ),
     "message.requeued": TraceEvent(
         "queue", (*_QUEUE, *_MESSAGES, *_WRONG, "attempt"), "it is ready again, at its old place"
     ),

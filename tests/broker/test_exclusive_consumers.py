@@ -221,3 +221,28 @@ def test_pika_hears_that_its_consumer_was_cancelled(broker: leveret.Broker) -> N
             connection.process_data_events(time_limit=1)
         assert cancelled == ["c"]
         assert channel.consumer_tags == []
+
+
+# --- A maximum of consumers
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_more_consumers_than_the_queue_may_have_are_refused_until_one_goes(
+    client: Client, connect: Connect, is_single: bool
+) -> None:
+    arguments = {
+        "x-max-consumers": Field("signedint", 2),
+        "x-single-active-consumer": Field("bool", is_single),
+    }
+    client.declare("q", arguments=arguments)
+    client.consume("q", "first")
+    client.consume("q", "second")
+    other = opened(connect)
+    other.send_methods(1, BasicConsume(queue="q", consumer_tag="third"))
+    text = "ACCESS_REFUSED - queue 'q' in vhost '/' in use by its maximum of 2 consumers"
+    other.expect(1, ChannelClose(403, text, 60, 20))
+    other.send_methods(1, ChannelCloseOk())
+    other.open_channel()
+    assert client.ask(1, BasicCancel("first")) == BasicCancelOk("first")
+    other.consume("q", "third")
+    assert client.counts("q") == (0, 2)

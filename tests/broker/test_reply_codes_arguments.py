@@ -150,9 +150,9 @@ def test_arguments_that_differ_from_the_first_declaration(client: Client, mistak
     ),
     Mistake(
         "quorum's",
-        QueueDeclare(queue="q", arguments={"x-delivery-limit": number(3)}),
+        QueueDeclare(queue="q", arguments={"x-max-in-memory-length": number(3)}),
         406,
-        f"{INVALID} 'x-delivery-limit' for queue 'q' in vhost '/' "
+        f"{INVALID} 'x-max-in-memory-length' for queue 'q' in vhost '/' "
         "of queue type rabbit_classic_queue",
     ),
     Mistake(

@@ -110,7 +110,6 @@ def test_bad_values_are_refused_with_rabbitmqs_words(refused, name, value, reaso
 @pytest.mark.parametrize(
     "name",
     [
-        "x-delivery-limit",
         "x-max-age",
         "x-stream-max-segment-size-bytes",
         "x-quorum-initial-group-size",

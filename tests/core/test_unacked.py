@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leveret.amqp_frames.errors import SoftError
 from leveret.core.channel.outstanding import Unacked, runs_of_tags
+from leveret.core.channel.transaction import Part
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.span import Span
 
@@ -246,3 +247,54 @@ def test_to_ask_what_is_held_moves_little_however_much_is() -> None:
     # 499 times what is held, if holes were closed for each question.
     assert ranges.moved < 3 * count
     assert not unacked.holds(998, 998)
+
+
+BATCH = numbered(12)
+
+
+def timed_out(unacked: Unacked, *deliveries: Delivery) -> list[Part]:
+    return unacked.time_out([(each, 0, len(each.span)) for each in deliveries])
+
+
+def test_a_late_answer_names_its_consumer_and_no_message() -> None:
+    unacked = Unacked()
+    first, second = (Delivery(Span(BATCH, range(3), 1, 0, True), "q", None) for _ in range(2))
+    unacked.add(1, first)
+    unacked.add(4, second)
+    assert list(unacked.remove_range(2, 2)) == [(first, 1, 2)]
+    assert timed_out(unacked, first) == []
+    assert not unacked.holds(1, 3)
+    assert unacked.holds(3, 4)
+    ((late, low, high), *rest) = unacked.remove(6, True)
+    assert (late.queue, late.consumer, len(late.span), high - low) == ("q", None, 0, 1)
+    assert rest == [(late, 2, 3), (second, 0, 3)]
+    with pytest.raises(SoftError, match=r"unknown delivery tag 1$"):
+        unacked.remove(1, False)
+
+
+def test_late_tags_that_are_neighbours_take_up_one_range_and_no_read() -> None:
+    unacked = Unacked()
+    deliveries = [Delivery(Span(BATCH, range(1), n, 0, True), "q", None) for n in range(1000)]
+    for tag, delivery in enumerate(deliveries, 1):
+        unacked.add(tag, delivery)
+        timed_out(unacked, delivery)
+    assert len(list(unacked)) <= 2 * 64
+    assert unacked.count == 1000
+    assert sum(high - low for _, low, high in unacked.remove(0, True)) == 1000
+
+
+def test_beyond_the_limit_the_oldest_late_tags_are_forgotten_with_their_credit() -> None:
+    unacked = Unacked(timed_out_ranges_max=10)
+    forgotten = 0
+    for tag in range(1, 1001, 2):
+        # Never neighbours: one between them is on its way.
+        late, other = (Delivery(Span(BATCH, range(1), tag, 0, True), "q", None) for _ in range(2))
+        unacked.add(tag, late)
+        unacked.add(tag + 1, other)
+        forgotten += sum(high - low for _, low, high in timed_out(unacked, late))
+    assert forgotten > 300
+    parts = unacked.remove(0, True)
+    assert sum(high - low for delivery, low, high in parts if not len(delivery.span)) == (
+        500 - forgotten
+    )
+    assert len(parts) == 500 + 500 - forgotten

@@ -55,7 +55,7 @@ def test_declarations(session: Session) -> None:
         quorum("q", x_dead_letter_strategy=text("never")),
         quorum("q", x_queue_mode=text("lazy")),
         QueueDeclare(queue="q", arguments={"x-dead-letter-strategy": text("never")}),
-        QueueDeclare(queue="q", arguments={"x-delivery-limit": number(-1)}),
+        QueueDeclare(queue="q", arguments={"x-max-in-memory-length": number(-1)}),
     ]
     channel.ask(*wrong)
     channel.ask(

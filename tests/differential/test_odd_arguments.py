@@ -113,7 +113,6 @@ QUEUE_ARGUMENTS = (
     "x-dead-letter-strategy",
     "x-ha-policy",
     "x-quorum-initial-group-size",
-    "x-delivery-limit",
     "x-max-age",
     "x-max-in-memory-length",
     "x-max-in-memory-bytes",

@@ -1,0 +1,35 @@
+"""How long the broker has not read one connection: its client cannot be blamed for this time.
+
+While the broker does not read (its publishes wait inside, there is an alarm, the client does not
+take what is written to it), an ack may lie in the socket. So heartbeats and in-flight time-outs
+stand still meanwhile. Times are milliseconds of a clock that only goes forward.
+"""
+
+from __future__ import annotations
+
+
+class ReadingTime:
+    """The connection's reader tells when reading pauses and goes on; queues ask for the sum."""
+
+    __slots__ = ("_paused_at_ms", "_paused_ms")
+
+    def __init__(self) -> None:
+        self._paused_ms = 0
+        # None while the connection is read.
+        self._paused_at_ms: int | None = None
+
+    def pause(self, uptime_ms: int) -> None:
+        """Reading stops now."""
+        if self._paused_at_ms is None:
+            self._paused_at_ms = uptime_ms
+
+    def resume(self, uptime_ms: int) -> None:
+        """Reading goes on now."""
+        self._paused_ms = self.paused_ms(uptime_ms)
+        self._paused_at_ms = None
+
+    def paused_ms(self, uptime_ms: int) -> int:
+        """For how long the connection has not been read until now, all in all."""
+        if self._paused_at_ms is None:
+            return self._paused_ms
+        return self._paused_ms + uptime_ms - self._paused_at_ms
