@@ -156,7 +156,7 @@ class Deliveries:
             tell(self._context.ticker, WakeAt(wake_at, self._channel, _ACKS_DUE))
 
     def time_out(self, message: TimedOut) -> None:
-        """A queue has taken back what was not answered in time."""
+        """A queue has taken back messages that were not answered in time."""
         self.tell_queues(self.outstanding.time_out(message.parts), Outcome.ACKED)
 
     def is_outlet_closed(self) -> bool:

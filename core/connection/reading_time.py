@@ -1,7 +1,7 @@
 """How long the broker has not read one connection: its client cannot be blamed for this time.
 
 While the broker does not read (its publishes wait inside, there is an alarm, the client does not
-take what is written to it), an ack may lie in the socket. So heartbeats and in-flight time-outs
+take the bytes written to it), an ack may lie in the socket. So heartbeats and in-flight time-outs
 stand still meanwhile. Times are milliseconds of a clock that only goes forward.
 """
 

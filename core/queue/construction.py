@@ -70,7 +70,7 @@ def equip(
     parts = [part for part in made if part is not None]
     if parts or messages.parts:
         messages.compose(parts)
-    # Those that are there stay.
+    # A lower maximum sends no consumer away.
     messages.consumers_max = _number(arguments, "x-max-consumers")
     priority_max = _number(arguments, "x-max-priority")
     if priority_max != messages.ready.priority_max:

@@ -6,7 +6,7 @@ queue holds for all its deliveries, those of basic.get too; a consumer with the 
 time of its own. The clock is one that only goes forward, in milliseconds, because a step of the
 wall clock must not end the work of every client at once.
 
-The deadlines lie in a heap, so a queue that is woken pays for what is due, and not for what is in
+The deadlines lie in a heap, so a queue that is woken pays for the due deliveries, and not for all in
 flight. A delivery that was answered stays there until its time is over, or until half of the heap
 is of this kind. A delivery's deadline moves by the time for which its connection was not read,
 which is found out when it would be due.
@@ -31,7 +31,7 @@ _Note = tuple[int, int, object, Delivery, ReadingTime, int]
 
 
 class InFlightTimeouts(Part):
-    """Notes deliveries with their deadlines, and gives back those that are due.
+    """Notes deliveries with their deadlines, and gives back the due ones.
 
     timeout_ms: of deliveries to whom nobody gave another; None for no deadline
     """

@@ -587,7 +587,7 @@ class MessageQueue:
     ) -> Delivery | None:
         """Deliver one message by basic.get; it needs no credit.
 
-        `reading` is its connection's; None for one that is always read.
+        `reading` belongs to its connection; None: the connection is always read.
         """
         if self.deadlines is not None:
             while not self._drop_expired(effects):
