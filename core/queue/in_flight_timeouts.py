@@ -6,10 +6,10 @@ queue holds for all its deliveries, those of basic.get too; a consumer with the 
 time of its own. The clock is one that only goes forward, in milliseconds, because a step of the
 wall clock must not end the work of every client at once.
 
-The deadlines lie in a heap, so a queue that is woken pays for the due deliveries, and not for all in
-flight. A delivery that was answered stays there until its time is over, or until half of the heap
-is of this kind. A delivery's deadline moves by the time for which its connection was not read,
-which is found out when it would be due.
+The deadlines lie in a heap, so a queue that is woken pays for the due deliveries, and not for all
+in flight. An answered delivery stays there until its time is over, or until half of the heap is of
+this kind. A delivery's deadline moves by the time for which its connection was not read: the queue
+reckons with it when the delivery would be due.
 """
 
 from __future__ import annotations
