@@ -90,19 +90,17 @@ class InFlight:
                 del self._by_channel[channel]
         return True
 
-    def remove_held(
+    def held_of(
         self, channel: object, delivery: Delivery, low: int, high: int
     ) -> list[tuple[int, int]]:
-        """The channel gives back what it still holds of these positions: as ranges."""
-        if self.remove(channel, delivery, low, high):
-            return [(low, high)]
-        # Time has run out for some of them, or for all.
-        ranges = [
+        """The ranges of these positions that the channel holds."""
+        if delivery not in self._by_channel.get(channel, ()):
+            return []
+        return [
             (max(low, first), min(high, end))
             for first, end in delivery.remaining
             if first < high and low < end
         ]
-        return [held for held in ranges if self.remove(channel, delivery, *held)]
 
     def deliveries(self) -> Iterator[Delivery]:
         """All deliveries in flight."""

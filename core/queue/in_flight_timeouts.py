@@ -36,12 +36,14 @@ class InFlightTimeouts(Part):
     timeout_ms: of deliveries to whom nobody gave another; None for no deadline
     """
 
-    __slots__ = ("_noted", "_noted_max", "_number", "timeout_ms")
+    __slots__ = ("_noted", "_noted_max", "_number", "timeout_ms", "was_late")
 
     name: ClassVar[str] = "in-flight time-outs"
 
     def __init__(self, timeout_ms: int | None = None) -> None:
         self.timeout_ms = timeout_ms
+        # Has a delivery timed out? Then a late answer may still come, and gives its credit back.
+        self.was_late = False
         self._noted: list[_Note] = []
         self._noted_max = NOTED_MIN
         # Notes of one deadline stay in order, and deliveries are never compared.
@@ -52,13 +54,14 @@ class InFlightTimeouts(Part):
         assert isinstance(before, InFlightTimeouts)
         self._noted, self._noted_max = before._noted, before._noted_max
         self._number = before._number
+        self.was_late = before.was_late
 
     def remainder(self, _rows: object) -> Part | None:
-        """Deliveries that have a deadline keep it."""
+        """Deliveries that have a deadline keep it, and late answers are known as such."""
         rest = InFlightTimeouts()
         rest.succeed(self, 0)
         rest._forget_answered()
-        return rest if rest._noted else None
+        return rest if rest._noted or rest.was_late else None
 
     def __len__(self) -> int:
         """How many deliveries are noted, answered ones included."""
@@ -114,6 +117,7 @@ class InFlightTimeouts(Part):
             if due_ms > uptime_ms:
                 self._push(due_ms, channel, delivery, reading, paused_ms)
             else:
+                self.was_late = True
                 over.append((channel, delivery))
         return over
 

@@ -702,28 +702,35 @@ class MessageQueue:
                     kept.append((delivery, start, end))
         return kept
 
-    def _in_time(
-        self, channel: object, delivery: Delivery, low: int, high: int, effects: Effects
+    def _without_late(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
     ) -> list[tuple[Delivery, int, int]]:
         """The parts of an answer that come before their time-out.
 
         Those behind it are noted, and their credit is given back.
         """
-        in_time = self.in_flight.remove_held(channel, delivery, low, high)
-        late_count = high - low - sum(end - first for first, end in in_time)
-        late_count = min(late_count, delivery.unanswered)
-        if late_count:
+        in_time: list[tuple[Delivery, int, int]] = []
+        for delivery, low, high in parts:
+            if not delivery.unanswered:
+                in_time.append((delivery, low, high))
+                continue
+            held = self.in_flight.held_of(channel, delivery, low, high)
+            in_time += [(delivery, *each) for each in held]
+            late_count = high - low - sum(end - first for first, end in held)
+            late_count = min(late_count, delivery.unanswered)
+            if not late_count:
+                continue
             delivery.unanswered -= late_count
             if delivery.consumer is not None:
                 delivery.consumer.get_back(late_count)
                 self.consumers.changed(delivery.consumer)
             effects.late = effects.late or []
             at = low
-            for first, end in (*in_time, (high, high)):
+            for first, end in (*held, (high, high)):
                 if at < first:
                     effects.late.append((delivery, at, first))
                 at = end
-        return [(delivery, *held) for held in in_time]
+        return in_time
 
     def _remove_held(
         self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
@@ -733,13 +740,10 @@ class MessageQueue:
         Without messages that were withdrawn meanwhile. The credit of late answers is given back,
         too, and that is all that they change.
         """
-        held: list[tuple[Delivery, int, int]] = []
+        if self.in_flight_timeouts is not None:
+            parts = self._without_late(channel, parts, effects)
+        held = [part for part in parts if self.in_flight.remove(channel, *part)]
         consumers: dict[Consumer, None] = {}
-        for delivery, low, high in parts:
-            if self.in_flight.remove(channel, delivery, low, high):
-                held.append((delivery, low, high))
-            elif delivery.unanswered:
-                held += self._in_time(channel, delivery, low, high, effects)
         for delivery, low, high in held:
             consumer = delivery.consumer
             if consumer is not None:

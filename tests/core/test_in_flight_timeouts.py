@@ -185,6 +185,23 @@ def test_deliveries_keep_their_deadline_when_the_argument_goes_or_changes() -> N
     assert queue.wait_ms() == 100
     assert len(wake(queue, 100).timed_out or ()) == 1
     equip(queue, table_of({}), WINDOW)
+    assert queue.wait_ms() is None
+
+
+def test_an_answer_that_comes_when_the_argument_has_gone_gives_credit_back() -> None:
+    queue = queue_with(x_in_flight_timeout=100)
+    consumer = consumer_on(queue, prefetch=1)
+    (delivery,) = publish(queue, 1)
+    wake(queue, 100)
+    equip(queue, table_of({}), WINDOW)
+    (again,) = delivered(settle(queue, delivery, 0, 1))
+    settle(queue, again, 0, 1)
+    assert consumer.in_flight == 0
+
+
+def test_a_queue_that_never_had_a_time_out_has_no_part_left_of_it() -> None:
+    queue = queue_with(x_in_flight_timeout=100)
+    equip(queue, table_of({}), WINDOW)
     assert not queue.needs_clock
 
 
