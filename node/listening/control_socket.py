@@ -58,12 +58,14 @@ class ControlSocket:
         try:
             with control_path(self._directory) as path:
                 listening.bind(path)
-            # Before it listens: nobody has opened it meanwhile.
-            os.chmod(self._directory / CONTROL_SOCKET_NAME, _OWNER_ONLY)
-            listening.setblocking(False)
-            self._server = await asyncio.get_running_loop().create_unix_server(
-                lambda: ControlConnection(control), sock=listening
-            )
+                # Before it listens: nobody has opened it meanwhile.
+                os.chmod(self._directory / CONTROL_SOCKET_NAME, _OWNER_ONLY)
+                listening.setblocking(False)
+                # From Python 3.13 on the loop looks at the socket's file by this path, which must
+                # not mean another file by then.
+                self._server = await asyncio.get_running_loop().create_unix_server(
+                    lambda: ControlConnection(control), sock=listening
+                )
         except BaseException:
             listening.close()
             raise
