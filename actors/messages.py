@@ -280,6 +280,13 @@ class Requeue(NamedTuple):
     parts: Sequence[Part]
 
 
+class Touch(NamedTuple):
+    """Channel -> Queue: its client works on these parts still; their time in flight begins anew."""
+
+    channel: Ref
+    parts: Sequence[Part]
+
+
 class Discard(NamedTuple):
     """Channel -> Queue: rejected for good."""
 

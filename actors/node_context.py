@@ -68,6 +68,7 @@ class NodeContext:
     write_buffer_bytes_max: int
     transaction_bytes_max: int
     timed_out_ranges_max: int
+    touched_timeout_ms_max: int
     reply_window_bytes_max: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int

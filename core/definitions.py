@@ -38,6 +38,9 @@ from .erlang_terms import as_text
 # The largest `x-dedup-window`, unless the settings say otherwise.
 DEDUP_WINDOW_MAX: Final = 10_000_000
 
+# Publishes to this exchange are commands about deliveries; every vhost has it.
+DELIVERY_EXCHANGE: Final = "amq.leveret.delivery"
+
 _DOUBLE = Struct(">d")
 
 

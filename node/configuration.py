@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
+from .core.definitions import EXPIRY_MS_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
+from .core.queue.in_flight_timeouts import TOUCHED_TIMEOUT_MS_MAX
 from .core.users.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
 from .logs.configure import FORMATS, LEVELS
@@ -112,6 +114,7 @@ class Configuration:
     sweep_interval_bytes: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
     timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX
+    touched_timeout_ms_max: int = TOUCHED_TIMEOUT_MS_MAX
     reply_window_bytes_max: int = 16 * MIB
     memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
@@ -199,6 +202,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "sweep_interval_bytes": (0, 2**40),
     "transaction_bytes_max": (65_536, 2**40),
     "timed_out_ranges_max": (1, 2**31 - 1),
+    "touched_timeout_ms_max": (1, EXPIRY_MS_MAX),
     "reply_window_bytes_max": (65_536, 2**40),
     # RabbitMQ's least and interval; 0 of them is no alarm.
     "disk_free_bytes_min": (0, 2**50),

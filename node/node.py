@@ -224,6 +224,7 @@ class Node:
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
             transaction_bytes_max=configuration.transaction_bytes_max,
             timed_out_ranges_max=configuration.timed_out_ranges_max,
+            touched_timeout_ms_max=configuration.touched_timeout_ms_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,
             stranded_letters_max=configuration.stranded_letters_max,
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,

@@ -63,6 +63,7 @@ class Settings(TypedDict, total=False):
     sweep_interval_bytes: int
     transaction_bytes_max: int
     timed_out_ranges_max: int
+    touched_timeout_ms_max: int
     reply_window_bytes_max: int
     memory_headroom_bytes: int
     routes_kept_bytes_max: int

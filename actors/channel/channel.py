@@ -128,6 +128,7 @@ class Channel(LoopActor):
             reading,
             self._publisher,
         )
+        self._publisher.deliveries = self.consuming.deliveries.commanded
         self._commands = Commands(
             context,
             access,
@@ -359,6 +360,7 @@ class Channel(LoopActor):
         if self._tx_mode is not None:
             self._carried_out_bytes += batch.wire_bytes
             self._tx_mode.publish(batch)
+            self._obey()
             return
         routed = self._begin_routing(self._publisher.route(batch))
         if routed is not None:
@@ -401,6 +403,7 @@ class Channel(LoopActor):
     def _pass_on(self, routed: Routed) -> None:
         # State before effects: what queues owe is noted before they are told.
         self._tell_queues(routed)
+        self._obey()
         if routed.error is not None:
             raise routed.error
 
@@ -420,6 +423,12 @@ class Channel(LoopActor):
             channel = self._context.reply_consumers.find(name)
             if channel is not None:
                 tell(channel, DeliverReplies(name, batch, indexes))
+
+    def _obey(self) -> None:
+        """Tell the queues of the commands about deliveries that were among the publishes."""
+        deliveries = self.consuming.deliveries
+        if not deliveries.commanded.is_empty:
+            deliveries.carry_out_commands()
 
     def _end_if_abandoned(self) -> None:
         """End with the connection, but route the publishes that came in before its end."""

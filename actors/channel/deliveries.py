@@ -12,9 +12,10 @@ from typing import Final, cast
 from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.deliveries import encode_deliveries, encode_get_ok
 from ...amqp_frames.methods import BasicGetEmpty
+from ...core.channel.commanded import Commanded
 from ...core.channel.delivery_counts import counted
 from ...core.channel.outstanding import Outstanding, Returned, Settled
-from ...core.channel.transaction import Outcome
+from ...core.channel.transaction import Outcome, Part
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.definitions import QueueDefinition
 from ..messages import (
@@ -26,6 +27,7 @@ from ..messages import (
     Sent,
     Settle,
     TimedOut,
+    Touch,
     WakeAt,
     WriteDeliveries,
 )
@@ -64,6 +66,7 @@ class Deliveries:
         self._credit = credit
         self._context = context
         self.outstanding = Outstanding(number, credit, context.timed_out_ranges_max)
+        self.commanded = Commanded(self.outstanding)
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
@@ -173,6 +176,18 @@ class Deliveries:
     def return_all(self) -> None:
         """basic.recover: give back all held deliveries."""
         self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED)
+
+    def carry_out_commands(self) -> None:
+        """Tell the queues what the client has touched and given back; raises the error, if any."""
+        touched, returned = self.commanded.drain()
+        by_queue: dict[object, list[Part]] = {}
+        for part in touched:
+            by_queue.setdefault(part[0].queue, []).append(part)
+        for queue, own in by_queue.items():
+            tell(cast("QueueDefinition", queue).handle, Touch(self._channel, own))
+        for parts in returned.values():
+            settled = self.outstanding.settle_removed(Outcome.RETURNED, parts)
+            self.tell_queues(settled, Outcome.RETURNED)
 
     def tell_queues(self, settled: Settled, outcome: Outcome) -> None:
         """Tell the queues which messages are settled or returned; raises the error, if any."""

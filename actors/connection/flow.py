@@ -6,7 +6,7 @@ what the socket has brought, and while the client does not read its answers.
 While there is an alarm, a client that publishes is told connection.blocked, if it knows of it, and
 is read no more until the alarm is over. Its publish, and the rest of the same read, is kept until
 then: else every new connection would bring one more read onto the full disk. A client that only
-consumes goes on.
+consumes goes on, and so does one whose only publishes are commands about deliveries.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Metho
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow
 from ...core.connection.reading_time import ReadingTime
+from ...core.publishing.delivery_commands import has_only_commands
 from ..messages import Absorbed, AlarmCleared, Ref, WriteBuffer
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
@@ -138,6 +139,9 @@ class ConnectionFlow:
         if not self.held_back:
             alarm = self._context.alarm
             if not alarm or not isinstance(event, ChannelInput) or event.batch is None:
+                return False
+            if has_only_commands(event.batch):
+                # About deliveries: nothing of it is stored.
                 return False
             self.gate.is_alarmed = True
             self._notify_client(ConnectionBlocked(alarm), writer)

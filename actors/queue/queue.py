@@ -70,6 +70,7 @@ from ..messages import (
     SettleSynced,
     Status,
     TimedOut,
+    Touch,
     Unstored,
     WakeAt,
     Woken,
@@ -423,6 +424,11 @@ class Queue(LoopActor):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
             messages.sent(message.consumer, message.window_bytes, effects)
+        elif isinstance(message, Touch):
+            touched_ms_max = self._context.touched_timeout_ms_max
+            touched = messages.touch(message.channel, message.parts, touched_ms_max)
+            if self._context.trace.is_on:
+                self._tracing.touched(touched, messages.uptime_ms)
         elif isinstance(message, Requeue):
             came_back = messages.requeue(message.channel, message.parts, effects)
             self._tracing.requeued(came_back, "given back")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
 from ...storage.journal.replay import JournalPlace
 from ..messages import Append, Publish
+from ..runtime.wall_clock import now_ms
 from .marks import mark, mark_late
 
 if TYPE_CHECKING:
@@ -105,6 +107,14 @@ class QueueTracing:
                 about = {"reason": reason, "attempt": delivery.attempts}
                 self.wrong("message.requeued", span.batch, span.indexes[low:high], **about)
 
+    def touched(self, touched: Iterable[tuple[Delivery, int, int, int]], uptime_ms: int) -> None:
+        """The time of these parts has begun anew, up to a moment on the clock of `uptime_ms`."""
+        ahead_ms = now_ms() - uptime_ms
+        for delivery, low, high, due_ms in touched:
+            span = delivery.span
+            until = moment(due_ms + ahead_ms)
+            self.step("message.touched", span.batch, span.indexes[low:high], until=until)
+
     def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
         """These left other than by an ack; without a dead-letter exchange they are settled."""
         for span, reason in dead:
@@ -153,6 +163,11 @@ class QueueTracing:
         for delivery in deliveries:
             span = delivery.span
             self.step("message.settled", span.batch, span.indexes, reason="no ack wanted")
+
+
+def moment(time_ms: int) -> str:
+    """A time of the wall clock, in milliseconds since the epoch, as ISO 8601."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def queue_declared(trace: Trace, queue: QueueDefinition) -> None:

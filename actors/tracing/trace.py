@@ -12,6 +12,7 @@ from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.channel.transaction import Part
 from ...core.connection.handshake import Handshake
 from ...core.definitions import QueueDefinition
+from ...core.publishing.delivery_commands import is_command_key
 from ...core.queue.in_flight import Delivery
 from ...core.queue.span import Span
 from ...logs.secrets import masked
@@ -103,7 +104,7 @@ class ChannelTracing(ChannelEvents):
         returned = [
             index
             for index in range(routed.message_count)
-            if index not in there and _key_of(batch, index)[-1] & _MANDATORY
+            if index not in there and _is_returned(_key_of(batch, index))
         ]
         late = mark_late(self.trace, batch, returned)
         if late is not None:
@@ -167,13 +168,15 @@ class ChannelTracing(ChannelEvents):
     def _unrouted(self, routed: Routed, chosen: Indexes, unrouted: Sequence[int]) -> set[int]:
         """Trace the fate of messages that no queue gets; returns those acked with their return."""
         batch = routed.batch
-        returned = [index for index in unrouted if _key_of(batch, index)[-1] & _MANDATORY]
+        returned = [index for index in unrouted if _is_returned(_key_of(batch, index))]
+        obeyed = [index for index in unrouted if is_command_key(_key_of(batch, index))]
         replies: set[int] = set().union(*routed.replies.values())
         replied = [index for index in chosen if index in replies]
-        others = {*returned, *replied}
+        others = {*returned, *replied, *obeyed}
         dropped = [index for index in unrouted if index not in others]
         for event, indexes, reason in (
             ("message.returned", returned, "NO_ROUTE"),
+            ("command.obeyed", obeyed, "it is about a delivery of the channel"),
             ("message.replied", replied, "its key names a reply consumer"),
             ("message.dropped", dropped, "no route, and not mandatory"),
         ):
@@ -287,6 +290,11 @@ def _exchanges_of(batch: Batch, indexes: Indexes) -> list[str]:
         return [_exchange_of(batch.distinct[0])]
     numbers = {batch.keys[index] for index in indexes}
     return sorted({_exchange_of(batch.distinct[number]) for number in numbers})
+
+
+def _is_returned(key: bytes) -> bool:
+    """Is a publish with this key returned when no queue gets it?"""
+    return bool(key[-1] & _MANDATORY) and not is_command_key(key)
 
 
 def _key_of(batch: Batch, index: int) -> bytes:

@@ -212,6 +212,25 @@ class Unacked:
             place -= 1
         return (first_tag, last_tag) if first_tag <= last_tag else None
 
+    def find(self, delivery_tag: int) -> Part | None:
+        """The message that is held under this tag, as a part of its delivery.
+
+        None if its time-out has passed; SoftError PRECONDITION_FAILED as in `remove`.
+        """
+        ranges = self._ranges
+        place = bisect_right(ranges, delivery_tag, lo=self._head, key=_first_tag) - 1
+        if place >= self._head and ranges[place].first > ranges[place].last:
+            self._close_holes()
+            place = bisect_right(self._ranges, delivery_tag, key=_first_tag) - 1
+            ranges = self._ranges
+        if place < self._head or ranges[place].last < delivery_tag:
+            raise _unknown(delivery_tag)
+        held = ranges[place]
+        if held.delivery.span is _NO_MESSAGES:
+            return None
+        low = held.low + delivery_tag - held.first
+        return held.delivery, low, low + 1
+
     def remove(self, delivery_tag: int, multiple: bool) -> list[Part]:
         """Remove what a basic.ack, nack or reject names.
 
@@ -548,6 +567,18 @@ class Outstanding:
         Tag 0 with multiple names all.
         """
         return self._settle(outcome, self._unacked.remove(delivery_tag, multiple))
+
+    def find(self, delivery_tag: int) -> Part | None:
+        """The held message with this tag; None if its time-out has passed, 406 if none is held."""
+        return self._unacked.find(delivery_tag)
+
+    def remove(self, delivery_tag: int) -> list[Part]:
+        """Hold the message with this tag no longer, for `settle_removed`; 406 as `settle`."""
+        return self._unacked.remove(delivery_tag, False)
+
+    def settle_removed(self, outcome: Outcome, parts: list[Part]) -> Settled:
+        """Settle messages that `remove` has given."""
+        return self._settle(outcome, parts)
 
     def return_all(self) -> Settled:
         """Return all held messages, in tx mode, too: basic.recover waits for no commit."""

@@ -23,6 +23,7 @@ from ...amqp_frames.errors import SoftError
 from ...amqp_frames.values.field_table import Table
 from ..definitions import (
     DEDUP_WINDOW_MAX,
+    DELIVERY_EXCHANGE,
     TO_EXCHANGE,
     AddBinding,
     AddExchange,
@@ -127,6 +128,8 @@ PREDECLARED: Final = (
     ("amq.topic", "topic"),
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
+    # Nothing is bound to it: core/publishing/delivery_commands.py.
+    (DELIVERY_EXCHANGE, "direct"),
 )
 
 

@@ -30,7 +30,8 @@ from ...amqp_frames.properties import decode_properties, encode_properties
 from ...amqp_frames.values.field_table import Field
 from ..definitions import QueueDefinition
 from ..exchanges.exchange import Steps
-from .properties import PublishProperties
+from .delivery_commands import Deliveries, is_command_key, read_command
+from .properties import PUBLISH, PublishProperties
 from .routes import Route, Routes, divide, durable_indexes, property_octets
 from .unconfirmed import Unconfirmed, coalesce
 
@@ -123,6 +124,8 @@ class Publisher:
         self.confirm_mode = False
         # In tx mode: numbered as in confirm mode, but the answer is the commit's.
         self.transactional = False
+        # The channel's, as soon as it has some: they carry out its client's commands.
+        self.deliveries: Deliveries | None = None
         # Starts at 1 at confirm.select; publishes before it use up no number.
         self._next_seq_no = 1
         self._next_batch_number = next_batch_number
@@ -146,14 +149,21 @@ class Publisher:
             count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
             # The window was told of the batch as it came, and is given back what queues get.
             self.unconfirmed.released_bytes += came.wire_bytes - batch.wire_bytes
+        if self._routes.has_commands:
+            count, error = self._obey(batch, count, error)
         return (yield from self._route_sound(batch, routes, count, error, further))
 
     def hold(self, batch: Batch) -> Held:
-        """Check a batch for a transaction; AmqpError if one of its messages is a mistake."""
+        """Check a batch for a transaction; AmqpError if one of its messages is a mistake.
+
+        Its commands about deliveries are carried out now, as far as they do not wait themselves.
+        """
         count, error = _sound_count(batch, self._routes.faults_of(batch))
         further: Mapping[int, Sequence[str]] = {}
         if batch.flagged:
             count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+        if self._routes.has_commands:
+            count, error = self._obey(batch, count, error)
         if error is not None:
             raise error
         return Held(batch, further)
@@ -268,6 +278,29 @@ class Publisher:
             batch = with_properties(batch, rewritten)
         batch.ttls_ms = ttls_ms
         return count, error, further, batch
+
+    def _obey(
+        self, batch: Batch, count: int, error: AmqpError | None
+    ) -> tuple[int, AmqpError | None]:
+        """Carry out the commands about deliveries among the first `count` messages.
+
+        Returns how many messages are sound, up to the first command that is a mistake.
+        """
+        commands = [is_command_key(key) for key in batch.distinct]
+        if not any(commands):
+            return count, error
+        deliveries = self.deliveries
+        assert deliveries is not None
+        for index, number in enumerate(batch.keys[:count]):
+            if commands[number]:
+                key = batch.distinct[number]
+                try:
+                    properties = property_octets(batch, index)
+                    deliveries.obey(read_command(key, properties, self._routes.vhost))
+                except AmqpError as fault:
+                    fault.class_id, fault.method_id = PUBLISH
+                    return index, fault.with_traceback(None)
+        return count, error
 
     def _with_further(
         self, batch: Batch, routes: list[Route], further: Mapping[int, Sequence[str]]

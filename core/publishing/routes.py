@@ -22,9 +22,10 @@ from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.publishes import IMMEDIATE
 from ...amqp_frames.properties import decode_properties
-from ..definitions import QueueDefinition
+from ..definitions import DELIVERY_EXCHANGE, QueueDefinition
 from ..exchanges.exchange import Steps
 from ..exchanges.table import ExchangeTable
+from .delivery_commands import command_key_fault
 from .properties import PUBLISH
 from .reply_consumers import reply_names
 
@@ -134,6 +135,7 @@ class Routes:
     def __init__(
         self, table: ExchangeTable, check_write: Callable[[str], None], memory: RouteMemory
     ) -> None:
+        self.vhost = table.vhost
         self._table = table
         self._check_write = check_write
         self._memory = memory
@@ -145,6 +147,8 @@ class Routes:
         self.has_by_headers = False
         # Whether any route ever led to a reply consumer; most users never answer one.
         self.has_replies = False
+        # Whether any key was that of a command about deliveries; most users never give one.
+        self.has_commands = False
 
     def forget(self) -> None:
         """Keep none of them; they are looked up anew."""
@@ -226,7 +230,7 @@ class Routes:
     def _fault_of(self, key: bytes) -> AmqpError | None:
         if key[-1] & IMMEDIATE:
             return immediate_refused()
-        exchange, _routing_key = _names(key)
+        exchange, routing_key = _names(key)
         try:
             self._check_write(exchange)
             self._table.check_publish(exchange)
@@ -234,6 +238,9 @@ class Routes:
             error.class_id, error.method_id = PUBLISH
             # The frames of its traceback refer to the whole batch.
             return error.with_traceback(None)
+        if exchange == DELIVERY_EXCHANGE:
+            self.has_commands = True
+            return command_key_fault(routing_key, self.vhost)
         return None
 
     def _look_up(self, key: bytes) -> Steps[Route]:
@@ -244,7 +251,9 @@ class Routes:
         queues = yield from self._table.route(exchange, routing_key)
         by_headers = self._table.reads_headers(exchange)
         replies = self._replies(exchange, (routing_key,))
-        return Route(queues, bool(key[-1] & _MANDATORY), None, by_headers, replies=replies)
+        # A command goes to no queue, and is not returned for that.
+        mandatory = bool(key[-1] & _MANDATORY) and exchange != DELIVERY_EXCHANGE
+        return Route(queues, mandatory, None, by_headers, replies=replies)
 
     def _replies(self, exchange: str, routing_keys: Sequence[str]) -> tuple[str, ...]:
         replies = reply_names(exchange, routing_keys)

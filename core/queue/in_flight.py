@@ -7,15 +7,42 @@ channel that dies gives back exactly what it still held.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
+from ..connection.reading_time import ReadingTime
 from .consumers import Consumer
 from .span import Span
 
 
 def _first(positions: tuple[int, int]) -> int:
     return positions[0]
+
+
+class Deadline:
+    """The facts that a delivery's in-flight deadline is reckoned from; times in milliseconds.
+
+    `paused_ms`: for how long its connection, whose `reading` this is, had not been read at the
+    delivery. `notes` has for each position the number of the touch that counts, 0 for none; None
+    while no message of the delivery was touched.
+    """
+
+    __slots__ = ("channel", "delivered_ms", "notes", "paused_ms", "reading", "timeout_ms")
+
+    def __init__(
+        self,
+        channel: object,
+        reading: ReadingTime,
+        delivered_ms: int,
+        timeout_ms: int,
+    ) -> None:
+        self.channel = channel
+        self.reading = reading
+        self.delivered_ms = delivered_ms
+        self.timeout_ms = timeout_ms
+        self.paused_ms = reading.paused_ms(delivered_ms)
+        self.notes: array[int] | None = None
 
 
 class Delivery:
@@ -28,6 +55,7 @@ class Delivery:
     __slots__ = (
         "attempts",
         "consumer",
+        "deadline",
         "first_tag",
         "queue",
         "remaining",
@@ -48,6 +76,8 @@ class Delivery:
         self.remaining: list[tuple[int, int]] = [(0, len(span))]
         # How many messages came back because their time was over, and have no late answer yet.
         self.unanswered = 0
+        # None if it has no in-flight time-out.
+        self.deadline: Deadline | None = None
 
     def remove(self, low: int, high: int) -> bool:
         """Take positions low to high - 1 out; false if not all of them were still in."""

@@ -10,24 +10,33 @@ The deadlines lie in a heap, so a queue that is woken pays for the due deliverie
 in flight. An answered delivery stays there until its time is over, or until half of the heap is of
 this kind. A delivery's deadline moves by the time for which its connection was not read: the queue
 reckons with it when the delivery would be due.
+
+A touch gives some messages of a delivery a later deadline, and with it a note of their own. The
+older note stays in the heap, and passes them over. As in nsqd (TouchMessage) the time begins anew
+at a touch, up to a maximum from the delivery on; and a touch never brings a deadline forward.
 """
 
 from __future__ import annotations
 
+from array import array
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final
 
 from ...amqp_frames.values.field_table import Table
 from ..connection.reading_time import ReadingTime
-from .in_flight import Delivery
+from .in_flight import Deadline, Delivery
 from .parts import Part
 
 # Fewer deadlines are not worth a look for answered deliveries among them.
 NOTED_MIN: Final = 64
 
-# When it is over, the number of the note, the channel that holds the delivery, the delivery, its
-# connection, and for how long this had not been read when the time was reckoned.
-_Note = tuple[int, int, object, Delivery, ReadingTime, int]
+# How long behind its delivery a touch may put off a deadline, by default: nsqd's max-msg-timeout.
+TOUCHED_TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
+
+# When it is over, the number of the note, the delivery, the positions that it speaks of, the number
+# that `Deadline.notes` has for them, and for how long the connection had not been read when the
+# time was reckoned.
+_Note = tuple[int, int, Delivery, int, int, int, int]
 
 
 class InFlightTimeouts(Part):
@@ -77,49 +86,109 @@ class InFlightTimeouts(Part):
             timeout_ms = consumer.in_flight_timeout_ms
         if timeout_ms is None:
             return
-        paused_ms = reading.paused_ms(uptime_ms)
-        self._push(uptime_ms + timeout_ms, channel, delivery, reading, paused_ms)
+        deadline = delivery.deadline = Deadline(channel, reading, uptime_ms, timeout_ms)
+        due_ms = uptime_ms + timeout_ms
+        self._push(due_ms, delivery, 0, len(delivery.span), 0, deadline.paused_ms)
+
+    def touch(
+        self, delivery: Delivery, low: int, high: int, uptime_ms: int, touched_ms_max: int
+    ) -> int | None:
+        """Have the time of these messages, which are in flight, begin anew; return when it ends.
+
+        At most `touched_ms_max` behind the delivery, or its own time-out if that is longer. None:
+        the delivery has no deadline.
+        """
+        deadline = delivery.deadline
+        if deadline is None:
+            return None
+        paused_ms = deadline.reading.paused_ms(uptime_ms)
+        last_ms = deadline.delivered_ms + max(touched_ms_max, deadline.timeout_ms)
+        last_ms += paused_ms - deadline.paused_ms
+        due_ms = min(uptime_ms + deadline.timeout_ms, last_ms)
+        if deadline.notes is None:
+            deadline.notes = array("Q", bytes(8 * len(delivery.span)))
+        # Above 0, and no other note's.
+        touch = self._number + 1
+        deadline.notes[low:high] = array("Q", (touch,)) * (high - low)
+        self._push(due_ms, delivery, low, high, touch, paused_ms)
+        return due_ms
+
+    def _push(
+        self, due_ms: int, delivery: Delivery, low: int, high: int, touch: int, paused_ms: int
+    ) -> None:
+        self._number += 1
+        heappush(self._noted, (due_ms, self._number, delivery, low, high, touch, paused_ms))
         if len(self._noted) > self._noted_max:
             self._forget_answered()
 
-    def _push(
-        self,
-        due_ms: int,
-        channel: object,
-        delivery: Delivery,
-        reading: ReadingTime,
-        paused_ms: int,
-    ) -> None:
-        self._number += 1
-        heappush(self._noted, (due_ms, self._number, channel, delivery, reading, paused_ms))
-
     def _forget_answered(self) -> None:
-        self._noted = [note for note in self._noted if note[3].remaining]
+        self._noted = [note for note in self._noted if _is_needed(note)]
         heapify(self._noted)
         self._noted_max = max(NOTED_MIN, 2 * len(self._noted))
 
     def next_due_ms(self) -> int | None:
         """When the first deadline passes, on the clock of `note`; None if there is none."""
         noted = self._noted
-        while noted and not noted[0][3].remaining:
+        while noted and not _is_needed(noted[0]):
             heappop(noted)
         return noted[0][0] if noted else None
 
-    def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery]]:
-        """Up to so many deliveries whose time is over, with their channels: noted no longer."""
-        over: list[tuple[object, Delivery]] = []
-        while self._noted and self._noted[0][0] <= uptime_ms and len(over) < count_max:
-            due_ms, _, channel, delivery, reading, paused_before_ms = heappop(self._noted)
-            if not delivery.remaining:
+    def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery, int, int]]:
+        """Parts of deliveries whose time is over, with their channels: noted no longer.
+
+        Those of so many notes at most.
+        """
+        over: list[tuple[object, Delivery, int, int]] = []
+        count = 0
+        while self._noted and self._noted[0][0] <= uptime_ms and count < count_max:
+            note = heappop(self._noted)
+            due_ms, _, delivery, low, high, touch, paused_before_ms = note
+            parts = _parts_of(note)
+            if not parts:
                 continue
-            paused_ms = reading.paused_ms(uptime_ms)
+            deadline = delivery.deadline
+            assert deadline is not None
+            paused_ms = deadline.reading.paused_ms(uptime_ms)
             due_ms += paused_ms - paused_before_ms
             if due_ms > uptime_ms:
-                self._push(due_ms, channel, delivery, reading, paused_ms)
-            else:
-                self.was_late = True
-                over.append((channel, delivery))
+                self._push(due_ms, delivery, low, high, touch, paused_ms)
+                continue
+            self.was_late = True
+            count += 1
+            over += [(deadline.channel, delivery, first, end) for first, end in parts]
         return over
+
+
+def _is_needed(note: _Note) -> bool:
+    """Does it speak of a message that is in flight, and has no later touch?"""
+    delivery = note[2]
+    if delivery.deadline is None or delivery.deadline.notes is None:
+        return bool(delivery.remaining)
+    return bool(_parts_of(note))
+
+
+def _parts_of(note: _Note) -> list[tuple[int, int]]:
+    """The ranges of positions that are in flight and whose deadline the note has."""
+    _, _, delivery, low, high, touch, _ = note
+    held = [
+        (max(low, first), min(high, end))
+        for first, end in delivery.remaining
+        if first < high and low < end
+    ]
+    notes = delivery.deadline.notes if delivery.deadline is not None else None
+    if notes is None:
+        return held
+    parts: list[tuple[int, int]] = []
+    for first, end in held:
+        at = first
+        while at < end:
+            begin = at
+            while at < end and notes[at] == touch:
+                at += 1
+            if begin < at:
+                parts.append((begin, at))
+            at += 1
+    return parts
 
 
 def in_flight_timeouts_part(arguments: Table) -> InFlightTimeouts:

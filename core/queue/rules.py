@@ -461,15 +461,15 @@ class MessageQueue:
 
         The consumer gets it with the late answer, or its channel ends.
         """
-        for channel, delivery in timeouts.due(self.uptime_ms, TIMED_OUT_MAX):
-            parts = [(delivery, low, high) for low, high in delivery.remaining]
-            held = [part for part in parts if self.in_flight.remove(channel, *part)]
-            if held:
-                effects.timed_out = effects.timed_out or []
-                effects.timed_out += [(channel, *part) for part in held]
-                delivery.unanswered += sum(high - low for _, low, high in held)
-            for _, low, high in self._without_withdrawn(held) if self.withdrawn else held:
-                self._return(delivery, low, high, effects)
+        for channel, delivery, low, high in timeouts.due(self.uptime_ms, TIMED_OUT_MAX):
+            part = (delivery, low, high)
+            if not self.in_flight.remove(channel, *part):
+                continue
+            effects.timed_out = effects.timed_out or []
+            effects.timed_out.append((channel, *part))
+            delivery.unanswered += high - low
+            for _, first, end in self._without_withdrawn([part]) if self.withdrawn else [part]:
+                self._return(delivery, first, end, effects)
 
     def wait_ms(self) -> int | None:
         """In how many milliseconds `expire` has something to do, 0 for now; None for never."""
@@ -668,6 +668,24 @@ class MessageQueue:
             self._return(delivery, low, high, effects)
         self._dispatch(effects)
         return held
+
+    def touch(
+        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], touched_ms_max: int
+    ) -> list[tuple[Delivery, int, int, int]]:
+        """A channel works on these parts still: their time in flight begins anew.
+
+        No further than `touched_ms_max` behind the delivery. Gives the parts that are in flight
+        and have a deadline, with the time, by `uptime_ms`, when that passes.
+        """
+        touched: list[tuple[Delivery, int, int, int]] = []
+        timeouts = self.in_flight_timeouts
+        if timeouts is not None:
+            for delivery, low, high in parts:
+                for first, end in self.in_flight.held_of(channel, delivery, low, high):
+                    due_ms = timeouts.touch(delivery, first, end, self.uptime_ms, touched_ms_max)
+                    if due_ms is not None:
+                        touched.append((delivery, first, end, due_ms))
+        return touched
 
     def withdraw(self, entry_ids: range | array[int], identities: Iterable[bytes] = ()) -> None:
         """The journal has no room for these messages: their publisher is told that they are lost.

@@ -60,6 +60,7 @@ from ...amqp_frames.methods import (
 )
 from ...amqp_frames.values.field_table import Field, FieldValue, Table, text_of
 from ..definitions import (
+    DELIVERY_EXCHANGE,
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
     TO_EXCHANGE,
@@ -182,6 +183,14 @@ def check_not_default(exchange_name: str) -> None:
     """403 for the default exchange, which cannot be touched."""
     if not exchange_name:
         raise SoftError(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def check_bindable(exchange_name: str) -> None:
+    """403 for an exchange that takes no bindings: the default one, and the one for commands."""
+    check_not_default(exchange_name)
+    if exchange_name == DELIVERY_EXCHANGE:
+        text = f"operation not permitted on the exchange '{DELIVERY_EXCHANGE}'"
+        raise SoftError(ACCESS_REFUSED, text)
 
 
 def check_access(queue: QueueDefinition, owner: object) -> None:
@@ -427,8 +436,8 @@ def plan_unbind(
 def _checked_names(kind: str, destination_name: str, source_name: str) -> tuple[str, str]:
     destination_name, source_name = stripped(destination_name), stripped(source_name)
     if kind == TO_EXCHANGE:
-        check_not_default(destination_name)
-    check_not_default(source_name)
+        check_bindable(destination_name)
+    check_bindable(source_name)
     return destination_name, source_name
 
 

@@ -21,6 +21,7 @@ _LEFT = {
     "message.evicted": "had to leave",
     "message.rejected": "was rejected",
 }
+_TOUCHED = ", which touched it and has time until "
 _DONE = "is done"
 _REPEATS = "is a duplicate and was not enqueued"
 _GONE = (_DONE, _REPEATS)
@@ -59,6 +60,9 @@ class _InQueue:
         # Without acks it is done when it is on its way.
         elif event == "message.delivered" and self.what != f"{_DONE} ({NO_ACK})":
             self.what = f"is with {_consumer(line)}"
+        elif event == "message.touched":
+            # Of touches the last one counts.
+            self.what = f"{self.what.split(_TOUCHED)[0]}{_TOUCHED}{line['until']}"
         elif event == "confirm.rejected" and self.what:
             # It was in, and is taken back: its disk has no room, or the queue goes.
             self.what = f"is not kept ({line['reason']})"
@@ -161,6 +165,7 @@ _UNANSWERED = {
     ),
     "running": "Still waiting for {}.",
 }
+_OBEYED = "obeyed as a command about a delivery"
 _REPLIED = "passed to the channel whose reply consumer its key names"
 
 
@@ -206,6 +211,8 @@ def _publisher_s_side(found: Found) -> str:
     if "confirm.sent" in by_name:
         if "message.replied" in by_name:
             return f"Confirmed, and {_REPLIED}."
+        if "command.obeyed" in by_name:
+            return f"Confirmed, and {_OBEYED}."
         if "message.dropped" in by_name:
             return f"Confirmed, and dropped, because no queue is bound for {key} (not mandatory)."
         return f"Confirmed because {_all_have_it(life)}."
@@ -254,6 +261,8 @@ def _late_publisher_s_side(found: Found, by_name: dict[str, Line]) -> str:
 
 def _unnumbered(life: Life, key: str) -> str:
     """Nobody is told of a publish outside confirm mode."""
+    if life.named("command.obeyed"):
+        return f"{_OBEYED.capitalize()}; not to be confirmed."
     if life.named("message.dropped"):
         return (
             f"Dropped because no queue is bound for {key} (not mandatory). Nobody was told: "
@@ -274,6 +283,8 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
         how = f"Returned because no queue is bound for {key} and it was mandatory"
     elif "message.dropped" in by_name:
         how = f"Dropped because no queue is bound for {key} (not mandatory)"
+    elif "command.obeyed" in by_name:
+        how = _OBEYED.capitalize()
     elif "message.replied" in by_name and not by_name["message.routed"]["queues"]:
         how = _REPLIED.capitalize()
     else:

@@ -78,6 +78,7 @@ FIELDS: Final = {
     "letters": "their places in that batch, in the order of `messages`: a list of [first, last]",
     "transaction": "true if it was published in a transaction, which is being committed",
     "attempt": "how many times it has been delivered, this time included",
+    "until": "the moment on the wall clock, UTC, ISO 8601, that the event is about",
     "reason": "why, in words",
     "late": "true where a message that is not among those chosen is traced from here on, because "
     "of this; what it did before is not in the trace",
@@ -277,6 +278,11 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, *_MESSAGES, "seq_no", "reason"),
         "no queue gets it and it was not mandatory",
     ),
+    "command.obeyed": TraceEvent(
+        "channel",
+        (*_PLACE, *_MESSAGES, "seq_no", "reason"),
+        "a touch or a requeue: no queue gets it, because it is no message",
+    ),
     "unconfirmed.inserted": TraceEvent(
         "channel",
         (
@@ -366,6 +372,12 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, *_QUEUE, "delivery_tag", "reason"),
         "the consumer's answer came when the in-flight time-out had passed: it gives credit back, "
         "and has no other effect",
+    ),
+    "message.touched": TraceEvent(
+        "queue",
+        (*_QUEUE, *_MESSAGES, "until"),
+        "its client works on it still, and has its in-flight time-out begin anew: `until` is when "
+        "that passes",
     ),
     "message.requeued": TraceEvent(
         "queue", (*_QUEUE, *_MESSAGES, *_WRONG, "attempt"), "it is ready again, at its old place"

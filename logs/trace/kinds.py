@@ -61,6 +61,7 @@ KINDS: Final[dict[str, Kind]] = {
     "letters": "spans",
     "transaction": "flag",
     "attempt": "number",
+    "until": "text",
     "reason": "text",
     "late": "flag",
     "reply_code": "number",

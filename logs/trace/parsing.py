@@ -39,6 +39,7 @@ _SOMETIMES: Final = {
     "message.returned": {"seq_no"},
     "message.replied": {"seq_no"},
     "message.dropped": {"seq_no"},
+    "command.obeyed": {"seq_no"},
     "rejection.received": {"seq_no"},
     "confirm.slow": {"seq_no"},
 }
@@ -50,6 +51,7 @@ _NEEDED_ALSO: Final = {
     "message.recovered": ["attempt"],
     "message.settled": ["reason"],
     "message.requeued": ["reason"],
+    "message.touched": ["until"],
     "message.expired": ["reason"],
     "message.evicted": ["reason"],
     "message.rejected": ["reason"],

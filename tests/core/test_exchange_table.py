@@ -34,6 +34,7 @@ def test_predeclared_exchanges_are_durable(commands):
         "amq.topic": "topic",
         "amq.headers": "headers",
         "amq.match": "headers",
+        "amq.leveret.delivery": "direct",
     }
 
 
