@@ -103,8 +103,8 @@ def refused() -> Callable[[int, str], AbstractContextManager[None]]:
 
 # For the helpers `batches` and `publishing`.
 sys.path.insert(0, str(Path(__file__).parent))
-# Its asserts, too, say what was and what should have been.
-pytest.register_assert_rewrite("queue_model")
+# Their asserts, too, say what was and what should have been.
+pytest.register_assert_rewrite("queue_model", "queue_history")
 
 
 @pytest.fixture

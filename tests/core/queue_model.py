@@ -1,235 +1,461 @@
-"""A model of a queue: its messages in order, who holds which, and what must always hold.
+"""A naive queue with any arguments, message by message, for histories of the real one.
 
-What can happen to it is in test_message_queue_model.py.
+The model is a list of messages. It knows nothing of spans, heaps, lines or tallies, and asks every
+message and every consumer each time. It predicts all that a queue does but one thing: which of the
+consumers that may receive a message gets it. There it follows the queue, and checks that the one
+that got the message was allowed to, and that the queue stopped only when nobody was.
+
+`queue_history.py` has what happens to both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import permutations
+from typing import Final
 
-from batches import message_of, mixed
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
-from leveret.amqp_frames.messages.batch import Batch, Indexes
-from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.amqp_frames.messages.batch import TTL_NONE, Batch
 from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.dedup import STORED_KIND, TRANSIENT_KIND
 from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.rules import Effects, MessageQueue
-from leveret.core.queue.span import EntryRange, Span
-from sweeping import EagerSweep
 
-CHANNELS = ("a", "b", "c")
-WINDOW_BYTES_MAX = 600
+NO_LIMIT: Final = 1 << 60
+
+Arguments = dict[str, object]
 
 
-@dataclass
+@dataclass(eq=False)
 class Message:
-    """One message in the model; its key is its entry id."""
+    """One message as it was published."""
 
     batch: Batch
     index: int
-    is_stored: bool
+    size: int
+    priority: int
+    is_persistent: bool
+    ttl_ms: int
+    # b"" without a producer or an id.
+    digest: bytes
+    entry: int = 0
+    deadline: int = 0
     attempts: int = 0
+    is_withdrawn: bool = False
+
+    @property
+    def identity(self) -> bytes:
+        kind = STORED_KIND if self.is_persistent else TRANSIENT_KIND
+        return self.digest + kind if self.digest else b""
+
+
+@dataclass(eq=False)
+class Held:
+    """A delivery, and what of it its client has not answered."""
+
+    channel: str
+    # None: by basic.get.
+    consumer: Consumer | None
+    delivery: Delivery
+    count: int
+    # By position.
+    messages: list[Message] = field(default_factory=list)
+    # In flight; and back in the queue because their time was over, so that an answer would be late.
+    positions: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
+    # Until it times out, while its connection is read; None for never.
+    left_ms: int | None = None
+
+    @property
+    def unanswered(self) -> int:
+        return len(self.positions) + len(self.late)
 
 
 @dataclass
-class Held:
-    """A delivery that a channel has, and which positions it still holds."""
+class Channel:
+    """A channel on a connection of its own."""
 
-    channel: str
-    delivery: Delivery
-    positions: set[int] = field(default_factory=set)
-
-
-def octets(batch: Batch, index: int) -> int:
-    return batch.ends[index] - batch.starts[index]
+    # Of basic.qos with global; 0 for none.
+    limit: int = 0
+    is_read: bool = True
+    # Has there been a time when it was not read?
+    was_unread: bool = False
 
 
-def ids(ranges: list[EntryRange]) -> set[int]:
-    entries = [entry for first, last in ranges for entry in range(first, last + 1)]
-    assert len(set(entries)) == len(entries)
-    return set(entries)
+@dataclass
+class Outcome:
+    """All that a call must lead to."""
+
+    appended: dict[int, tuple[int, int]] = field(default_factory=dict)
+    confirmed: list[int] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
+    repeats_stored: list[int] = field(default_factory=list)
+    repeats_transient: list[int] = field(default_factory=list)
+    left: Counter[tuple[int, str]] = field(default_factory=Counter)
+    refused_letters: list[int] = field(default_factory=list)
+    settled: set[int] = field(default_factory=set)
+    # In the order of the queue: to consumers, and all that the journal is told of.
+    delivered: list[Held] = field(default_factory=list)
+    delivered_entries: set[int] = field(default_factory=set)
+    timed_out: set[tuple[Held, int]] = field(default_factory=set)
 
 
-class ModelledQueue(RuleBasedStateMachine):
-    """One durable queue, three channels, consumers of every kind."""
+class NaiveQueue:
+    """A queue as its arguments' documentation has it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.queue = self.new_queue()
-        self.messages: dict[int, Message] = {}
-        self.ready: list[int] = []
+    def __init__(
+        self, arguments: Arguments, now_ms: int, window_bytes_max: int, channels: Iterable[str]
+    ) -> None:
+        self.arguments = arguments
+        self.now_ms = now_ms
+        self.window_bytes_max = window_bytes_max
+        self.channels = {name: Channel() for name in channels}
+        self.ready: list[Message] = []
         self.held: list[Held] = []
-        self.consumers: dict[tuple[str, bytes], Consumer] = {}
-        self.credits = {channel: ChannelCredit() for channel in CHANNELS}
-        self.next_entry_id = 1
+        self.consumers: list[Consumer] = []
+        self.active: Consumer | None = None
         # Handed to a channel and not yet taken by its socket.
-        self.unsent: list[tuple[Consumer, int]] = []
-        # Held, and not to come back.
-        self.withdrawn: set[int] = set()
-        self.freed_count = 0
-        self.is_swept = False
-        self.batch_count = 0
+        self.window_bytes: Counter[Consumer] = Counter()
+        self.next_entry = 1
+        # Identities, oldest first: entry, time until which it is remembered, identity.
+        self.window: list[tuple[int, int, bytes]] = []
+        self.outcome = Outcome()
+        # What the real queue has handed to consumers in this call, by first entry.
+        self.handed: dict[int, Held] = {}
 
-    @initialize(is_swept=st.booleans())
-    def sweep_or_not(self, is_swept: bool) -> None:
-        self.is_swept = is_swept
-        self.queue.sweep = EagerSweep()
-
-    def new_queue(self) -> MessageQueue:
-        return MessageQueue("the queue", True, WINDOW_BYTES_MAX)
-
-    def elect(self) -> None:
-        """Consumers have come or gone."""
-
-    def active(self) -> list[Consumer]:
-        """Those that may receive, if they have room."""
-        return list(self.consumers.values())
-
-    def order(self, entry: int) -> tuple[int, int]:
-        """The sort key of a message: lower leaves earlier."""
-        return 0, entry
-
-    def numbered_batch(self, persistent: list[bool], data: st.DataObject) -> Batch:
-        """As the channel numbers it."""
-        batch = self.new_batch(persistent, data)
-        self.batch_count += 1
-        batch.number = self.batch_count
-        return batch
-
-    def new_batch(self, persistent: list[bool], _data: st.DataObject) -> Batch:
-        return mixed(persistent)
-
-    def divided(self, _batch: Batch, indexes: Indexes, _data: st.DataObject) -> Sequence[Indexes]:
-        """The rows in which the queue's actor would publish these."""
-        return (indexes,)
-
-    # --- What the queue's actor and its channels would do
-
-    def deliver(self, entry_ids: list[int], delivery: Delivery, no_ack: bool, channel: str) -> None:
-        """The model's part of a delivery, checked against it."""
-        span = delivery.span
-        for position, entry in enumerate(entry_ids):
-            message = self.messages[entry]
-            self.check_message(entry, span, position)
-            assert span.attempts == message.attempts
-            message.attempts += 1
-            assert delivery.attempts == message.attempts
-            self.ready.remove(entry)
-            if no_ack:
-                del self.messages[entry]
-        if not no_ack:
-            self.held.append(Held(channel, delivery, set(range(len(span)))))
-
-    def carry_out(self, effects: Effects, settled: set[int] | None = None) -> None:
-        """Deliver, and check what the journal is told."""
-        expected = set(settled or ())
-        delivered: set[int] = set()
-        before = list(self.ready)
-        out: list[int] = []
-        got: dict[Consumer, list[int]] = {}
-        stored = {entry for entry, message in self.messages.items() if message.is_stored}
-        for consumer, deliveries in effects.delivered:
-            window_bytes = 0
-            for delivery in deliveries:
-                assert delivery.consumer is consumer
-                assert consumer in self.active()
-                assert delivery.queue == "the queue"
-                span = delivery.span
-                entries = list(range(span.first_entry_id, span.first_entry_id + len(span)))
-                (expected if consumer.no_ack else delivered).update(entries)
-                out += entries
-                got.setdefault(consumer, []).extend(entries)
-                self.deliver(entries, delivery, consumer.no_ack, str(consumer.channel))
-                window_bytes += delivery.wire_bytes
-            self.unsent.append((consumer, window_bytes))
-        # The lowest leave first, whoever gets them.
-        assert sorted(out, key=self.order) == before[: len(out)]
-        for one, other in permutations(got, 2):
-            # Room only shrinks meanwhile: a lower priority's turn came when the higher had none.
-            assert one.priority <= other.priority or (
-                max(map(before.index, got[one])) < min(map(before.index, got[other]))
-            )
-        for ranges, all_of_them in (
-            (effects.delivered_entries, delivered),
-            (effects.settled_entries, expected),
-        ):
-            # The journal may hear of entries that it does not know, never of others' fate.
-            assert ids(ranges) <= all_of_them
-            assert ids(ranges) & self.known >= all_of_them & stored
-
-    def without_withdrawn(self, entries: Iterable[int]) -> set[int]:
-        """The entries without a holder that come back or are settled."""
-        gone = self.withdrawn.intersection(entries)
-        self.withdrawn -= gone
-        for entry in gone:
-            del self.messages[entry]
-        return set(entries) - gone
+    def number(self, name: str, otherwise: int) -> int:
+        value = self.arguments.get(name, otherwise)
+        assert isinstance(value, int)
+        return value
 
     @property
-    def known(self) -> set[int]:
-        return set(range(1, self.next_entry_id))
+    def rejects(self) -> bool:
+        has_limit = {"x-max-length", "x-max-length-bytes"} & self.arguments.keys()
+        return bool(has_limit) and self.arguments.get("x-overflow", "drop-head") != "drop-head"
 
-    # --- What always holds
+    def is_over(self, count: int, size: int) -> bool:
+        return count > self.number("x-max-length", NO_LIMIT) or size > self.number(
+            "x-max-length-bytes", NO_LIMIT
+        )
 
-    def check_message(self, entry: int, span: Span, position: int) -> None:
-        message = self.messages[entry]
-        found = message_of(span.batch, span.indexes[position])
-        assert found == message_of(message.batch, message.index)
+    def order(self) -> None:
+        priority_max = self.number("x-max-priority", 0)
+        self.ready.sort(key=lambda each: (-min(each.priority, priority_max), each.entry))
 
-    @invariant()
-    def a_sweep_changes_nothing_but_what_is_kept(self) -> None:
-        """After every step, of all batches, however small they are."""
-        if not self.is_swept:
-            return
-        self.queue.sweep_all()
-        used: dict[Batch, int] = {}
-        for span in self.queue.ready:
-            for position, index in enumerate(span.indexes):
-                self.check_message(span.first_entry_id + position, span, position)
-                used[span.batch] = used.get(span.batch, 0) + octets(span.batch, index)
-        for held in self.held:
-            span = held.delivery.span
-            for position in held.positions:
-                self.check_message(span.first_entry_id + position, span, position)
-                more = octets(span.batch, span.indexes[position])
-                used[span.batch] = used.get(span.batch, 0) + more
-        assert used == {batch: len(batch.wire) for batch in used}
+    # --- Leaving
 
-    @invariant()
-    def every_message_is_ready_or_in_flight(self) -> None:
-        entries = [
-            entry
-            for span in self.queue.ready
-            for entry in range(span.first_entry_id, span.first_entry_id + len(span))
-        ]
-        assert entries == self.ready
-        held = [
-            each.delivery.span.first_entry_id + at for each in self.held for at in each.positions
-        ]
-        assert sorted(held + self.ready) == sorted(self.messages)
-        assert self.queue.ready.message_count == len(self.ready)
-        assert self.queue.in_flight.message_count == len(held)
-        assert bool(self.queue.withdrawn) == bool(self.withdrawn)
+    def leave(self, message: Message, reason: str) -> None:
+        self.outcome.left[message.entry, reason] += 1
+        if "x-dead-letter-exchange" not in self.arguments:
+            self.outcome.settled.add(message.entry)
 
-    @invariant()
-    def credit_is_never_exceeded_and_counts_what_is_held(self) -> None:
-        for consumer in self.consumers.values():
-            held = [each for each in self.held if each.delivery.consumer is consumer]
-            assert consumer.in_flight == sum(len(each.positions) for each in held)
-            assert not consumer.prefetch or consumer.in_flight <= consumer.prefetch
-        for channel, credit in self.credits.items():
-            held = [each for each in self.held if each.channel == channel]
-            assert credit.in_use == sum(
-                len(each.positions) for each in held if each.delivery.consumer is not None
-            )
+    def drop_expired(self) -> None:
+        while self.ready and 0 < self.ready[0].deadline <= self.now_ms:
+            self.leave(self.ready.pop(0), "expired")
 
-    @invariant()
-    def nothing_waits_while_somebody_has_room(self) -> None:
+    def drop_excess(self) -> None:
+        self.drop_expired()
+        while not self.rejects and self.is_over(
+            len(self.ready), sum(each.size for each in self.ready)
+        ):
+            self.leave(self.ready.pop(0), "maxlen")
+        self.drop_expired()
+
+    # --- Delivering
+
+    def busy(self, consumer: Consumer) -> int:
+        """How many messages a consumer has not answered."""
+        return sum(each.unanswered for each in self.held if each.consumer is consumer)
+
+    def in_use(self, channel: str) -> int:
+        """How many messages a channel's consumers have not answered."""
+        return sum(
+            each.unanswered
+            for each in self.held
+            if each.channel == channel and each.consumer is not None
+        )
+
+    def room(self, consumer: Consumer) -> int:
+        """How many messages a consumer may get now."""
+        if self.window_bytes[consumer] >= self.window_bytes_max:
+            return 0
+        name = str(consumer.channel)
+        limit = self.channels[name].limit
+        free = limit - self.in_use(name) if limit else NO_LIMIT
+        if consumer.no_ack:
+            return NO_LIMIT if free > 0 else 0
+        own = consumer.prefetch - self.busy(consumer) if consumer.prefetch else NO_LIMIT
+        return max(0, min(own, free))
+
+    def receivers(self) -> list[Consumer]:
+        """Those that may receive, if they have room."""
+        if self.arguments.get("x-single-active-consumer"):
+            return [] if self.active is None else [self.active]
+        return self.consumers
+
+    def deliver(self, is_new: bool = False) -> None:
+        while True:
+            if not is_new:
+                self.drop_expired()
+            if not self.ready:
+                return
+            held = self.handed.pop(self.ready[0].entry, None)
+            if held is None:
+                self.check_nothing_waits()
+                return
+            self.hand_over(held)
+
+    def check_nothing_waits(self) -> None:
+        """No message is ready while somebody has room for it."""
         if self.ready:
-            assert not any(
-                consumer.room() > 0 and consumer.window_bytes < WINDOW_BYTES_MAX
-                for consumer in self.active()
-            )
+            assert not [each for each in self.receivers() if self.room(each)]
+
+    def hand_over(self, held: Held) -> None:
+        """A consumer gets these from the head, and was the one whose turn it was."""
+        consumer = held.consumer
+        assert consumer is not None
+        receivers = self.receivers()
+        assert consumer in receivers
+        assert held.count <= self.room(consumer)
+        rivals = [each for each in receivers if each is not consumer and self.room(each)]
+        assert all(each.priority <= consumer.priority for each in rivals)
+        busy = self.busy(consumer)
+        assert all(busy <= self.busy(each) for each in rivals if each.priority == consumer.priority)
+        held.messages = self.ready[: held.count]
+        del self.ready[: held.count]
+        self.window_bytes[consumer] += held.delivery.wire_bytes
+        self.outcome.delivered.append(held)
+        self.hold(held, consumer.no_ack)
+
+    def hold(self, held: Held, no_ack: bool) -> None:
+        """A client has these, and answers them if it is to."""
+        entries = [each.entry for each in held.messages]
+        for each in held.messages:
+            each.attempts += 1
+        if no_ack:
+            self.outcome.settled.update(entries)
+            return
+        self.outcome.delivered_entries.update(entries)
+        held.positions = set(range(held.count))
+        held.left_ms = self.number("x-in-flight-timeout", NO_LIMIT)
+        if held.consumer is not None and held.consumer.in_flight_timeout_ms is not None:
+            held.left_ms = held.consumer.in_flight_timeout_ms
+        if held.left_ms == NO_LIMIT:
+            held.left_ms = None
+        self.held.append(held)
+
+    def get(self, held: Held, no_ack: bool) -> None:
+        """Somebody gets the first message by basic.get."""
+        held.messages = [self.ready.pop(0)]
+        self.hold(held, no_ack)
+        self.drop_expired()
+
+    def dispatch(self) -> None:
+        self.drop_excess()
+        self.deliver()
+
+    def elect(self) -> None:
+        if self.active not in self.consumers:
+            highest = max((each.priority for each in self.consumers), default=0)
+            first = [each for each in self.consumers if each.priority == highest]
+            self.active = first[0] if first else None
+
+    def refusal(self, consumer: Consumer) -> str | None:
+        """Why this consumer cannot have the queue."""
+        if self.arguments.get("x-single-active-consumer"):
+            if consumer.exclusive:
+                return "in exclusive use"
+        elif self.consumers and any(each.exclusive for each in (*self.consumers, consumer)):
+            return "in exclusive use"
+        maximum = self.number("x-max-consumers", NO_LIMIT)
+        if len(self.consumers) >= maximum:
+            return f"in use by its maximum of {maximum} consumers"
+        return None
+
+    # --- Coming in
+
+    def rows_of(self, messages: list[Message]) -> list[list[Message]]:
+        """By priority, unless a limit goes by who came first."""
+        if {"x-max-length", "x-max-length-bytes"} & self.arguments.keys():
+            return [messages]
+        priority_max = self.number("x-max-priority", 0)
+        rows: dict[int, list[Message]] = {}
+        for each in messages:
+            rows.setdefault(-min(each.priority, priority_max), []).append(each)
+        return [rows[priority] for priority in sorted(rows)]
+
+    def publish(self, messages: list[Message], is_letter: bool) -> None:
+        if is_letter or "x-dedup-window" not in self.arguments:
+            self.enter(messages)
+            return
+        self.forget()
+        known = {identity for _, _, identity in self.window}
+        fresh: list[Message] = []
+        again: list[tuple[Message, Message]] = []
+        for each in messages:
+            stored = each.digest + STORED_KIND
+            standing = [one for one in fresh if one.digest and one.identity == stored]
+            if not each.is_persistent:
+                standing += [one for one in fresh if one.digest and one.identity == each.identity]
+            if each.digest and stored in known:
+                self.outcome.repeats_stored.append(each.index)
+            elif each.digest and each.identity in known:
+                self.outcome.repeats_transient.append(each.index)
+            elif each.digest and standing:
+                again.append((each, standing[0]))
+            else:
+                fresh.append(each)
+        if fresh:
+            self.enter(fresh)
+        for each, original in again:
+            if not original.entry:
+                self.outcome.rejected.append(each.index)
+            elif original.is_persistent:
+                self.outcome.repeats_stored.append(each.index)
+            else:
+                self.outcome.repeats_transient.append(each.index)
+        self.remember([each for each in fresh if each.entry and each.digest])
+
+    def remember(self, messages: list[Message]) -> None:
+        until = self.until_ms()
+        self.window += [(each.entry, until, each.identity) for each in messages]
+        self.shorten_window()
+
+    def shorten_window(self) -> None:
+        excess = len(self.window) - self.number("x-dedup-window", 0)
+        del self.window[: max(0, excess)]
+
+    def until_ms(self) -> int:
+        if "x-dedup-age-ms" not in self.arguments:
+            return 0
+        until = self.now_ms + self.number("x-dedup-age-ms", 0)
+        return max(until, self.window[-1][1]) if self.window else until
+
+    def forget(self) -> None:
+        while self.window and 0 < self.window[0][1] <= self.now_ms:
+            self.window.pop(0)
+
+    def enter(self, messages: list[Message]) -> None:
+        self.drop_expired()
+        is_new = not self.ready
+        pending = list(messages)
+        if not self.rejects:
+            for each in pending:
+                self.accept(each)
+            self.deliver(is_new)
+            self.drop_excess()
+            return
+        while pending:
+            row: list[Message] = []
+            while pending and not self.is_over(
+                len(self.ready) + 1, sum(each.size for each in (*self.ready, pending[0]))
+            ):
+                row.append(pending.pop(0))
+                self.accept(row[-1])
+            if row:
+                self.deliver(is_new)
+                self.drop_excess()
+            else:
+                refused = pending.pop(0)
+                self.outcome.rejected.append(refused.index)
+                if self.arguments["x-overflow"] == "reject-publish-dlx" and (
+                    "x-dead-letter-exchange" in self.arguments
+                ):
+                    self.outcome.refused_letters.append(refused.index)
+
+    def accept(self, message: Message) -> None:
+        message.entry = self.next_entry
+        self.next_entry += 1
+        ttl_ms = min(message.ttl_ms, self.number("x-message-ttl", TTL_NONE))
+        message.deadline = 0 if ttl_ms == TTL_NONE else self.now_ms + ttl_ms
+        self.ready.append(message)
+        self.order()
+        if message.is_persistent:
+            self.outcome.appended[message.index] = (message.entry, message.deadline)
+        else:
+            self.outcome.confirmed.append(message.index)
+
+    # --- Coming back
+
+    def answer(self, held: Held, positions: set[int]) -> list[Message]:
+        """A client answers these; those that came in time and were not withdrawn."""
+        back = [held.messages[each] for each in sorted(positions & held.positions)]
+        held.positions -= positions
+        held.late -= positions
+        if not held.unanswered:
+            self.held.remove(held)
+        return [each for each in back if not each.is_withdrawn]
+
+    def come_back(self, messages: Iterable[Message]) -> None:
+        for each in messages:
+            if each.attempts > self.number("x-delivery-limit", NO_LIMIT):
+                self.leave(each, "delivery_limit")
+            else:
+                self.ready.append(each)
+        self.order()
+
+    def channel_down(self, channel: str) -> None:
+        """The channel's consumers go, and what it holds comes back."""
+        self.channels[channel] = Channel()
+        self.consumers = [each for each in self.consumers if each.channel != channel]
+        self.elect()
+        for held in [each for each in self.held if each.channel == channel]:
+            self.come_back(self.answer(held, set(range(held.count))))
+        self.dispatch()
+
+    # --- Time
+
+    def pass_time(self, uptime_ms: int, wall_ms: int) -> None:
+        """So much of either clock passes; a deadline in flight waits for a connection not read."""
+        self.now_ms += wall_ms
+        for held in self.held:
+            if held.left_ms is not None and self.channels[held.channel].is_read:
+                held.left_ms -= uptime_ms
+
+    def expire(self) -> None:
+        """The ticker wakes the queue."""
+        if "x-dedup-window" in self.arguments:
+            self.forget()
+        for held in self.held:
+            if held.left_ms is not None and held.left_ms <= 0:
+                self.outcome.timed_out |= {(held, each) for each in held.positions}
+                back = [held.messages[each] for each in sorted(held.positions)]
+                held.late |= held.positions
+                held.positions = set()
+                self.come_back([each for each in back if not each.is_withdrawn])
+        self.dispatch()
+
+    def waits_ms(self) -> list[int]:
+        """How long each delivery in flight that has a deadline may stay so, while it is read."""
+        return [each.left_ms for each in self.held if each.left_ms is not None and each.positions]
+
+    # --- Arguments, and the end
+
+    def change(self, arguments: Arguments) -> None:
+        before, self.arguments = self.arguments, arguments
+        bounds = ("x-dedup-window", "x-dedup-age-ms")
+        if "x-dedup-window" not in arguments:
+            self.window = []
+        elif [before.get(name) for name in bounds] != [arguments.get(name) for name in bounds]:
+            window, self.window = self.window, []
+            until = self.until_ms()
+            self.window = [(entry, until, identity) for entry, _, identity in window]
+            self.shorten_window()
+        if not (before.keys() & arguments.keys() & {"x-single-active-consumer"}):
+            self.active = self.consumers[0] if self.consumers else None
+        ready, self.ready = self.ready, []
+        self.come_back(ready)
+        self.dispatch()
+
+    def restart(self, journal: dict[int, Message], attempts: Counter[int]) -> None:
+        """The broker starts anew, with what the journal has."""
+        for name in self.channels:
+            self.channels[name] = Channel()
+        self.window = [each for each in self.window if each[2].endswith(STORED_KIND)]
+        if "x-dedup-window" in self.arguments:
+            self.window = [each for each in self.window if not 0 < each[1] <= self.now_ms]
+        self.held, self.consumers, self.active = [], [], None
+        self.window_bytes.clear()
+        self.ready, self.outcome = [], Outcome()
+        for entry, each in journal.items():
+            each.attempts, each.is_withdrawn = attempts[entry], False
+        self.come_back([each for _, each in sorted(journal.items())])

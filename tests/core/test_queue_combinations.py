@@ -1,4 +1,4 @@
-"""Every combination of queue arguments against a naive queue (`combined_queue.py`).
+"""Every combination of queue arguments against a naive queue (`queue_model.py`).
 
 A failure names its seed; `SEED=... pytest` with the name of the test replays it.
 """
@@ -8,11 +8,35 @@ from __future__ import annotations
 import os
 from itertools import combinations
 from random import Random, SystemRandom
+from typing import Final
 
 import pytest
-from combined_queue import GROUPS, Arguments, History
+from queue_history import NARROW, WIDE, History
+from queue_model import Arguments
 
 SETS_MAX = 10_000
+
+# Arguments by what they ask for. Ages are so small that the window does not round them.
+GROUPS: Final[dict[str, tuple[Arguments, ...]]] = {
+    "deduplication": ({"x-dedup-window": 3}, {"x-dedup-window": 5, "x-dedup-age-ms": 20}),
+    "length": ({"x-max-length": 3}, {"x-max-length": 0}),
+    "bytes": ({"x-max-length-bytes": 20},),
+    "overflow": (
+        {"x-overflow": "drop-head"},
+        {"x-overflow": "reject-publish"},
+        {"x-overflow": "reject-publish-dlx"},
+    ),
+    "time to live": ({"x-message-ttl": 0}, {"x-message-ttl": 5}, {"x-message-ttl": 30}),
+    "priority": ({"x-max-priority": 2}, {"x-max-priority": 5}),
+    "single active": ({"x-single-active-consumer": True},),
+    "consumers": ({"x-max-consumers": 1}, {"x-max-consumers": 2}),
+    "attempts": (
+        {"x-queue-type": "quorum", "x-delivery-limit": 0},
+        {"x-delivery-limit": 2},
+    ),
+    "in-flight time-out": ({"x-in-flight-timeout": 3}, {"x-in-flight-timeout": 12}),
+    "dead letters": ({"x-dead-letter-exchange": "dlx"},),
+}
 
 
 def seed_of_run() -> int:
@@ -23,7 +47,8 @@ def seed_of_run() -> int:
 
 def run(seed: str, choices: list[Arguments], steps: int) -> None:
     try:
-        History(seed, choices).run(steps)
+        random = Random(seed)
+        History(random, choices, random.choice((WIDE, NARROW))).run(steps)
     except BaseException:
         print(f"history {seed!r} with {choices}")
         raise

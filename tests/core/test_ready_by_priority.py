@@ -1,27 +1,25 @@
 """Queues with priorities: the highest first, in order within one, and what comes back to its place.
 
-The model of any queue holds here, too, with another order.
+In any order of events such queues are in test_message_queue_model.py.
 """
 
 from __future__ import annotations
 
 import pytest
 from batches import mixed
-from examples import examples
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.queue.construction import equip
 from leveret.core.queue.ready import Ready
 from leveret.core.queue.ready_by_priority import ReadyByPriority
 from leveret.core.queue.rules import MessageQueue
 from leveret.core.queue.span import Span
-from queue_model import WINDOW_BYTES_MAX
-from test_message_queue_model import MessageQueueMachine
 
 PRIORITIES = st.none() | st.sampled_from((0, 1, 4, 5, 6, 255))
 PRIORITY_MAX = 5
+WINDOW = 1000
 
 
 def batch_with(*priorities: int | None) -> Batch:
@@ -114,14 +112,14 @@ def test_only_a_queue_with_the_argument_has_the_part() -> None:
         ({"x-max-priority": 1}, ReadyByPriority),
         ({"x-max-priority": 255}, ReadyByPriority),
     ):
-        queue = MessageQueue("the queue", True, WINDOW_BYTES_MAX)
-        equip(queue, table_of(arguments), WINDOW_BYTES_MAX)
+        queue = MessageQueue("the queue", True, WINDOW)
+        equip(queue, table_of(arguments), WINDOW)
         assert type(queue.ready) is kind
 
 
 def test_what_is_restored_is_in_the_order_of_priorities() -> None:
-    queue = MessageQueue("the queue", True, WINDOW_BYTES_MAX)
-    equip(queue, table_of({"x-max-priority": PRIORITY_MAX}), WINDOW_BYTES_MAX)
+    queue = MessageQueue("the queue", True, WINDOW)
+    equip(queue, table_of({"x-max-priority": PRIORITY_MAX}), WINDOW)
     queue.restore(Span(batch_with(None, 2, 2, 9), range(4), 11, 1, stored=True))
     queue.restore(Span(batch_with(3), range(1), 20, 0, stored=True))
     assert [(entries(each), each.attempts) for each in queue.ready] == [
@@ -131,41 +129,3 @@ def test_what_is_restored_is_in_the_order_of_priorities() -> None:
         ([11], 1),
     ]
     assert queue.next_entry_id == 21
-
-
-class PriorityMachine(MessageQueueMachine):
-    """The model of any queue, in the order of priority, then entry id."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.levels: dict[tuple[Batch, int], int] = {}
-        # By entry, kept when the message has left the model.
-        self.level_of: dict[int, int] = {}
-
-    def new_queue(self) -> MessageQueue:
-        queue = super().new_queue()
-        equip(queue, table_of({"x-max-priority": PRIORITY_MAX}), WINDOW_BYTES_MAX)
-        return queue
-
-    def order(self, entry: int) -> tuple[int, int]:
-        if entry not in self.level_of:
-            message = self.messages[entry]
-            self.level_of[entry] = self.levels[message.batch, message.index]
-        return -self.level_of[entry], entry
-
-    def new_batch(self, persistent: list[bool], data: st.DataObject) -> Batch:
-        size = len(persistent)
-        priorities = data.draw(st.lists(PRIORITIES, min_size=size, max_size=size))
-        batch = mixed(persistent, priorities)
-        for index, priority in enumerate(priorities):
-            self.levels[batch, index] = min(priority or 0, PRIORITY_MAX)
-        return batch
-
-    def divided(self, batch: Batch, indexes: Indexes, data: st.DataObject) -> list[Indexes]:
-        ready = self.queue.ready
-        assert isinstance(ready, ReadyByPriority)
-        return list(ready.divide(batch, indexes)) if data.draw(st.booleans()) else [indexes]
-
-
-TestPriorities = PriorityMachine.TestCase
-TestPriorities.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=40)

@@ -1,16 +1,15 @@
-"""One active consumer, the others stand by: who is next, and against the model of any queue."""
+"""One active consumer, the others stand by: who is next.
+
+In any order of events such queues are in test_message_queue_model.py.
+"""
 
 from __future__ import annotations
 
-from examples import examples
-from hypothesis import settings
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import equip
 from leveret.core.queue.consumers import Consumer, SingleActiveConsumers
 from leveret.core.queue.rules import MessageQueue
-from queue_model import WINDOW_BYTES_MAX
-from test_message_queue_model import MessageQueueMachine
 
 WINDOW = 1000
 
@@ -79,30 +78,3 @@ def test_only_a_queue_with_the_argument_has_the_part() -> None:
         table = table_of({} if arguments == {} else {"x-single-active-consumer": arguments})
         equip(queue, table, WINDOW)
         assert isinstance(queue.consumers, SingleActiveConsumers) == has_it
-
-
-class SingleActiveMachine(MessageQueueMachine):
-    """The model of any queue, of whose consumers only the elected one may receive."""
-
-    elected: Consumer | None = None
-
-    def new_queue(self) -> MessageQueue:
-        queue = super().new_queue()
-        equip(queue, table_of({"x-single-active-consumer": True}), WINDOW_BYTES_MAX)
-        return queue
-
-    def elect(self) -> None:
-        there = list(self.consumers.values())
-        if self.elected not in there:
-            highest = max((each.priority for each in there), default=0)
-            first = [each for each in there if each.priority == highest]
-            self.elected = first[0] if first else None
-
-    def active(self) -> list[Consumer]:
-        return [] if self.elected is None else [self.elected]
-
-
-TestSingleActive = SingleActiveMachine.TestCase
-TestSingleActive.settings = settings(
-    deadline=None, max_examples=examples(60), stateful_step_count=40
-)
