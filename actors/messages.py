@@ -550,15 +550,6 @@ class Committed(NamedTuple):
     """Catalog -> Broker: the changes are on disk."""
 
 
-class CatalogChanged(NamedTuple):
-    """Catalog -> Journal: it has committed the change of this number.
-
-    Told before Committed, so before anything that depends on the change can be appended.
-    """
-
-    change_number: int
-
-
 # --- Accounts and reports
 
 

@@ -155,9 +155,7 @@ class Node:
             journal, self._log, self._on_fatal, self.trace, disk.room
         )
         self.open_files.change("the journal", partial(stop_and_wait, context.journal))
-        context.catalog = CatalogActor.start_alone(
-            catalog, context.journal, self._log, self._on_fatal, disk.reserve
-        )
+        context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal, disk.reserve)
         self.open_files.change("the catalog", partial(stop_and_wait, context.catalog))
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)

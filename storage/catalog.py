@@ -489,6 +489,7 @@ class Catalog:
             for change in changes:
                 _apply(self._connection, change)
             execute("UPDATE directory SET change_number = change_number + 1")
+        # Now that it is on the disk: the journal's thread reads the number, and writes it.
         self.change_number += 1
 
     @contextmanager

@@ -99,9 +99,14 @@ class Stores:
         When it returns, all recovered records are on the disk; an error leaves the journal closed.
         """
         self._files.make_directory(self._journal_path)
-        claims = self._claims._replace(change_number=catalog.change_number)
         journal = Journal(
-            self._journal_path, self._files, segment_bytes_max, self._recovery, claims, epoch
+            self._journal_path,
+            self._files,
+            segment_bytes_max,
+            self._recovery,
+            self._claims.directory_id,
+            lambda: catalog.change_number,
+            epoch,
         )
         try:
             # Only now that the segment and its number in `synced` are on the disk. Not if the disk

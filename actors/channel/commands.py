@@ -40,7 +40,7 @@ from ...amqp_frames.methods import (
 from ...core.channel.queue_names import QueueNames
 from ...core.channel.waiting import State, Waiting
 from ...core.publishing.publisher import Publisher
-from ...core.publishing.reply_consumers import is_pseudo_queue
+from ...core.publishing.reply_consumers import REPLY_TO
 from ...core.topology.topology import needed_access, stripped
 from ...core.users.access import Access
 from ..messages import (
@@ -137,7 +137,7 @@ class Commands:
             raise
 
     def _topology(self, method: Method) -> None:
-        if isinstance(method, QueueDeclare) and is_pseudo_queue(method.queue):
+        if isinstance(method, QueueDeclare) and method.queue.startswith(REPLY_TO):
             self._declare_pseudo_queue(method)
             return
         if isinstance(method, (QueueBind, QueueDelete, QueueUnbind)) and not method.queue:

@@ -23,7 +23,6 @@ from ...storage.reserve import Purpose, Reserve
 from ..messages import (
     Append,
     AskJournal,
-    CatalogChanged,
     DiskFull,
     DiskHasRoom,
     DropQueue,
@@ -230,8 +229,6 @@ class JournalActor(ThreadActor):
                 journal.drop_queue(each.queue_id)
             elif isinstance(each, AskJournal):
                 self._answers.append(each)
-            elif isinstance(each, CatalogChanged):
-                journal.record_catalog_change(each.change_number)
             elif isinstance(each, _CarriedOut):
                 self._at_disk = None
                 self._wrote(each.commit)
@@ -242,6 +239,8 @@ class JournalActor(ThreadActor):
             elif isinstance(each, WatchedBy):
                 self._watch = each.watch
             elif isinstance(each, SeekRoom):
+                # Now and then, because each change is not worth a commit of its own.
+                journal.name_catalog_change()
                 self._seek(each)
         for queue_ref, appends in unstored.items():
             tell(queue_ref, Unstored(appends))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import pykka
 from pykka._envelope import Envelope
@@ -32,14 +32,19 @@ PYKKA_ATTRIBUTES: Final = frozenset({"_actor_ref", "actor_inbox", "actor_stopped
 
 
 class UnlistedActor(pykka.Actor):
-    """An actor in no registry: only its parent reaches it, not `ActorRegistry.stop_all`."""
+    """An actor in no registry: only its parent reaches it, not `ActorRegistry.stop_all`.
 
-    # Makes the inbox of one actor.
-    inbox_type: ClassVar[Callable[[], Any]]
+    `inbox_type`, which a type of actor names once for all its subclasses, makes an actor's inbox.
+    """
 
-    @classmethod
-    def _create_actor_inbox(cls) -> Any:
-        return cls.inbox_type()
+    _create_actor_inbox: Any
+
+    def __init_subclass__(
+        cls, *, inbox_type: Callable[[], Any] | None = None, **others: object
+    ) -> None:
+        super().__init_subclass__(**others)
+        if inbox_type is not None:
+            cls._create_actor_inbox = staticmethod(inbox_type)
 
     @staticmethod
     def _create_future() -> pykka.Future[Any]:

@@ -215,10 +215,9 @@ class LoopInbox:
             refuse(self.envelopes.popleft())
 
 
-class LoopActor(UnlistedActor):
+class LoopActor(UnlistedActor, inbox_type=LoopInbox):
     """An actor that runs on a Runtime's event loop. Handlers must not block."""
 
-    inbox_type = LoopInbox
     # Pykka's own loop, which this type does without, would need `get` and `empty` as well.
     actor_inbox: LoopInbox  # type: ignore[assignment]
     runtime: Runtime

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 _thread_numbers = count()
 
 
-class ThreadActor(UnlistedActor):
+class ThreadActor(UnlistedActor, inbox_type=queue.SimpleQueue):
     """An actor with a thread of its own, for work that blocks. Any error ends the node."""
 
-    inbox_type = queue.SimpleQueue
     actor_inbox: queue.SimpleQueue[Any]
 
     @classmethod

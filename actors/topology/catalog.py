@@ -35,7 +35,7 @@ from ...storage.catalog import (
 )
 from ...storage.errors import NoSpaceError
 from ...storage.reserve import Purpose, Reserve
-from ..messages import CatalogChanged, Commit, Committed, DiskFull, Ref, Refused, WatchedBy
+from ..messages import Commit, Committed, DiskFull, Ref, Refused, WatchedBy
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
 
@@ -49,7 +49,6 @@ class CatalogActor(ThreadActor):
     def __init__(
         self,
         catalog: Catalog,
-        journal: Ref,
         log: FilteringBoundLogger,
         on_fatal: Callable[[str, BaseException], None],
         reserve: Reserve | None = None,
@@ -57,7 +56,6 @@ class CatalogActor(ThreadActor):
         """`reserve` has room for when the disk has none."""
         super().__init__(log, on_fatal)
         self._catalog = catalog
-        self._journal = journal
         self._reserve = reserve
         # The actor that learns of a full disk; the node makes it after the catalog.
         self._watch: Ref | None = None
@@ -76,9 +74,6 @@ class CatalogActor(ThreadActor):
         answer: Committed | Refused = Committed()
         try:
             self._apply(catalog_changes(chain.from_iterable(each.changes for each in commits)))
-            # Before it is answered: the journal names the change in what it writes from now on, so
-            # that an older catalog is not taken for this one.
-            tell(self._journal, CatalogChanged(self._catalog.change_number))
         except NoSpaceError as error:
             answer = Refused(HardError(RESOURCE_ERROR, "no space left on the disk"))
             self._log.error(CATALOG_REFUSED, reason=str(error), commits=len(commits))

@@ -60,7 +60,6 @@ from ..values.field_table import (
     decode_text,
     encode_short_string,
     encode_table,
-    is_utf8,
 )
 
 Octet = Annotated[int, "octet"]
@@ -208,10 +207,14 @@ class Layout:
         for at in self._strings:
             octets = values[at]
             assert isinstance(octets, bytes)
-            text = values[at] = decode_text(octets)
-            if self._has_checked_strings and not is_utf8(text):
+            if not self._has_checked_strings:
+                values[at] = decode_text(octets)
+                continue
+            try:
+                values[at] = octets.decode()
+            except UnicodeDecodeError:
                 # RabbitMQ names no method here.
-                raise HardError(FRAME_ERROR, "Malformed UTF-8 in shortstr")
+                raise HardError(FRAME_ERROR, "Malformed UTF-8 in shortstr") from None
         for at in self._tables:
             octets = values[at]
             assert isinstance(octets, bytes)

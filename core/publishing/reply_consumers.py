@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+# No real queue can have a name that begins so.
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 _PREFIX: Final = REPLY_TO + "."
 
@@ -40,11 +41,6 @@ class ReplyConsumers:
     def exists(self, queue: str) -> bool:
         """Is there such a pseudo-queue? The one that all share always is."""
         return queue == REPLY_TO or queue in self._channels
-
-
-def is_pseudo_queue(name: str) -> bool:
-    """Is this a name that no real queue can have?"""
-    return name.startswith(REPLY_TO)
 
 
 def reply_names(exchange: str, routing_keys: Iterable[str]) -> tuple[str, ...]:

@@ -637,19 +637,21 @@ class Journal:
         files: Files,
         segment_bytes_max: int,
         recovery: Recovery,
-        catalog: CatalogClaims,
+        directory_id: bytes,
+        catalog_change: Callable[[], int],
         epoch: int,
     ) -> None:
         """Go on behind what `recovery` has read, in a new segment.
 
-        When it returns, all recovered records are on the disk. `epoch` is the boot number, above
-        that of every broker before. An OSError may leave a segment behind, which the next start
-        ignores.
+        When it returns, all recovered records are on the disk. `catalog_change` gives the number of
+        the last change that the catalog has on the disk; a change is there before anything that
+        depends on it is appended. `epoch` is the boot number, above that of every broker before. An
+        OSError may leave a segment behind, which the next start ignores.
         """
         recovery.make_safe()
         self._directory = directory
         self._files = files
-        self._directory_id = catalog.directory_id
+        self._directory_id = directory_id
         self._epoch = epoch
         self._ledger = recovery.ledger
         self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
@@ -658,9 +660,10 @@ class Journal:
         self._dropped = recovery.dropped_entries
         self._next_batch_number = recovery.recovered.next_batch_number
         self._entries = recovery.entries
-        # The catalog's last change; is it in no record yet?
-        self._catalog_change = catalog.change_number or 0
-        self._has_catalog_news = False
+        self._catalog_change = catalog_change
+        # The last change that a commit has named. Is one due to name another, without records?
+        self._named_change = catalog_change()
+        self._must_name_change = False
         self._must_sync = False
         # The records handed over since the last commit began, with their segment.
         self._handed: list[Handed] = []
@@ -706,7 +709,7 @@ class Journal:
         recovery = Recovery(files, directory, catalog, decode)
         recovery.read()
         epoch = recovery.epoch_max + 1 if epoch is None else epoch
-        journal = cls(directory, files, segment_bytes_max, recovery, catalog, epoch)
+        journal = cls(directory, files, segment_bytes_max, recovery, directory_id, lambda: 0, epoch)
         return journal, recovery.recovered
 
     def append(
@@ -796,14 +799,12 @@ class Journal:
         self._writer.check()
         self._ledger.drop(queue_id)
 
-    def record_catalog_change(self, change_number: int) -> None:
-        """The catalog has committed this change; the next commit says so.
+    def name_catalog_change(self) -> None:
+        """Have the next commit name the catalog's last change even if it has no records.
 
-        Nothing that depends on the change may be appended before.
+        Many changes that nothing in the journal depends on cost one write, not one each.
         """
-        if change_number > self._catalog_change:
-            self._catalog_change = change_number
-            self._has_catalog_news = True
+        self._must_name_change = self._catalog_change() > self._named_change
 
     def begin_commit(self, reclaim: bool = False) -> Commit | None:
         """The records handed over since the last commit, to be written; None if there is nothing.
@@ -814,11 +815,13 @@ class Journal:
         writer = self._writer
         writer.check()
         going = self._record_removal() if reclaim else ()
-        if not (writer.records or self._has_catalog_news):
+        if not (writer.records or self._must_name_change):
             return None
         sync, self._must_sync = self._must_sync, False
-        self._has_catalog_news = False
-        writing = writer.begin(self._entries, self._catalog_change)
+        # Each commit names it, so that an older catalog is not taken for this one.
+        self._named_change = self._catalog_change()
+        self._must_name_change = False
+        writing = writer.begin(self._entries, self._named_change)
         handed, self._handed = self._handed, []
         return Commit(writer.segment, writing, sync, going, self._discarding, handed)
 
@@ -935,7 +938,7 @@ class Journal:
         shortage.speaks_of = {each for each in spoken_of if each <= number}
         self._writer.roll_back(mark)
         self._entries = mark.entries
-        self._has_catalog_news = self._catalog_change > mark.catalog_change
+        self._named_change = mark.catalog_change
         self._handed = []
         self._must_sync = False
         return lost
@@ -991,9 +994,10 @@ class Journal:
         if self.is_usable:
             if self._shortage is not None:
                 self.write_held()
+            self.name_catalog_change()
             with suppress(NoSpaceError):
                 self.commit()
-        self._writer.close(self._entries, self._catalog_change)
+        self._writer.close(self._entries, self._catalog_change())
 
     def abandon(self) -> None:
         """Close the files as they are: the rest may be half of a record."""
@@ -1069,7 +1073,7 @@ class Journal:
             self._epoch,
             before,
             self._entries,
-            self._catalog_change,
+            self._catalog_change(),
             self._torn,
         )
 

@@ -29,9 +29,7 @@ def test_pykka_still_leaves_inbox_future_and_start_to_new_actor_types() -> None:
 def test_pykka_sends_what_the_actors_loops_know() -> None:
     """An inbox gets envelopes with `message` and `reply_to`; a stop is a message of its own."""
 
-    class Idle(pykka_inside.UnlistedActor):
-        inbox_type = list
-
+    class Idle(pykka_inside.UnlistedActor, inbox_type=list):
         def begin(self) -> None:
             """Handle nothing."""
 

@@ -18,7 +18,6 @@ from leveret.core.publishing.properties import PublishProperties
 from leveret.core.publishing.reply_consumers import (
     REPLY_TO,
     ReplyConsumers,
-    is_pseudo_queue,
     reply_names,
 )
 from publishing import confirm_all, indexes_by_queue, methods
@@ -40,9 +39,8 @@ def test_a_name_is_found_until_it_is_removed() -> None:
     assert consumers.exists(REPLY_TO)
 
 
-def test_which_names_are_pseudo_queues_and_which_keys_lead_to_consumers() -> None:
+def test_keys_that_are_names_of_consumers_lead_to_these() -> None:
     keys = ("q", REPLY_TO, NAME, NAME, REPLY_TO + "x")
-    assert [is_pseudo_queue(key) for key in keys] == [False, True, True, True, True]
     assert reply_names("", keys) == (NAME,)
     assert reply_names("amq.direct", keys) == ()
 

@@ -68,7 +68,7 @@ class Started:
         }
 
     def declare(self, *names: str) -> list[int]:
-        """New queues; their ids. The journal is told of the change, as a broker's is."""
+        """New queues; their ids."""
         assert self.catalog is not None
         ids = []
         for name in names:
@@ -76,18 +76,11 @@ class Started:
             row = QueueRow(queue_id, "/", name, True, False, b"\0\0\0\0")
             self.catalog.apply([AddQueue(row)])
             ids.append(queue_id)
-        self.tell_journal()
         return ids
 
     def delete(self, queue_id: int) -> None:
         assert self.catalog is not None
         self.catalog.apply([RemoveQueue(queue_id)])
-        self.tell_journal()
-
-    def tell_journal(self) -> None:
-        assert self.catalog is not None
-        assert self.journal is not None
-        self.journal.record_catalog_change(self.catalog.change_number)
 
     def publish(self, queue_id: int, first_entry_id: int, *bodies: bytes) -> Contents:
         """One batch in one commit."""

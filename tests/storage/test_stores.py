@@ -298,6 +298,38 @@ def test_a_crash_between_the_catalog_s_commit_and_the_journal_s_record_is_no_con
         started.stop()
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_change_on_which_nothing_depends_is_named_when_it_is_asked_for(
+    data: Path, is_named: bool
+) -> None:
+    """By the disk watch's turns; each change in a commit of its own would cost too much."""
+    held = filled(data)
+    started = Started(data)
+    started.declare("d")
+    assert started.journal is not None
+    if is_named:
+        started.journal.name_catalog_change()
+    assert (started.journal.begin_commit() is not None) is is_named
+    if is_named:
+        # A commit that has not been run counts as made, so that it is not made twice.
+        started.journal.name_catalog_change()
+        assert started.journal.begin_commit() is None
+    started.kill()
+    assert Started(data).contents == held
+
+
+def test_a_polite_stop_names_the_last_change_too(data: Path) -> None:
+    filled(data)
+    started = Started(data)
+    started.stop()
+    shutil.copy(data / CATALOG, data.parent / "before")
+    started = Started(data)
+    started.declare("d")
+    started.stop()
+    shutil.copy(data.parent / "before", data / CATALOG)
+    assert "of the catalog, whose last one is" in refused(data)
+
+
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[2:]
