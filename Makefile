@@ -12,6 +12,8 @@
 #                 messages cost those who publish. BENCH='--only real real-200x1' runs these rows and
 #                 nothing else, BENCH='--only real --brokers leveret' without RabbitMQ. Two commits:
 #                 python -m benchmarks.compare DIR_A DIR_B
+#   make simulate the broker's rules on one thread, with simulated clients, crashes, disk and clock,
+#                 from SEEDS=1000 seeds, or those from FIRST=4001 on; SEED=7: one, with its history
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
@@ -26,7 +28,10 @@ PYTEST := $(BIN)/python -m pytest
 INSTALLED := .venv/installed
 CHECKED := tests/core tests/amqp_frames tests/storage tests/logs tests/test_tidy.py
 
-.PHONY: run test check soak bench trips lint types tools clean
+SEEDS ?= 1000
+FIRST ?= 1
+
+.PHONY: run test check soak bench simulate trips lint types tools clean
 .DELETE_ON_ERROR:
 
 run: $(INSTALLED)
@@ -52,6 +57,9 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.side_by_side --tls || status=$$?; \
 	$(BIN)/python -m benchmarks.expiry_cost || status=$$?; \
 	exit $$status
+
+simulate: $(INSTALLED)
+	@$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
 
 # The files that a publish, an ack, a declare and a dead letter pass through, in order.
 trips: $(INSTALLED)

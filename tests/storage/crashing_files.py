@@ -27,6 +27,18 @@ class _File:
         self.synced = b""
 
 
+def _same_bytes(old: bytes, new: bytes) -> int:
+    """How many bytes at the begin of both are the same: by halves, because files are long."""
+    same, different = 0, min(len(old), len(new)) + 1
+    while different - same > 1:
+        middle = (same + different) // 2
+        if old[same:middle] == new[same:middle]:
+            same = middle
+        else:
+            different = middle
+    return same
+
+
 class CrashingFiles:
     def __init__(self) -> None:
         self.names: dict[str, _File] = {}
@@ -71,8 +83,7 @@ class CrashingFiles:
     def _lose(file: _File, random: Random) -> None:
         """Of the pages that differ from what was synced some are new, the others as before."""
         old, new = file.synced, bytes(file.content)
-        pairs = zip(old, new, strict=False)
-        same = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+        same = _same_bytes(old, new)
         if same == max(len(old), len(new)):
             return
         # The size may be the old one, the new one, or between.

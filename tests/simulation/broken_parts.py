@@ -1,0 +1,96 @@
+"""Parts of the product with a fault each, which the simulation must find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kit import Kit
+from leveret.amqp_frames.values.field_table import Table
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.queue.construction import PART_MAKERS, PartMakers
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.in_flight import Delivery, InFlight
+from leveret.core.queue.in_flight_timeouts import InFlightTimeouts
+from leveret.storage.journal.journal import Journal
+
+
+def timeouts_of(kind: type[InFlightTimeouts]) -> PartMakers:
+    """The makers of all parts, this one for in-flight time-outs."""
+
+    def make(arguments: Table) -> InFlightTimeouts:
+        timeout_ms = arguments["x-in-flight-timeout"].value
+        assert isinstance(timeout_ms, int)
+        return kind(timeout_ms)
+
+    name = "x-in-flight-timeout"
+    return (
+        *((names, maker) for names, maker in PART_MAKERS if name not in names),
+        (frozenset({name}), make),
+    )
+
+
+class ForgettingJournal:
+    """Attempt forgotten: a delivery of several messages is written as one of the first."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.append = journal.append
+        self.settle = journal.settle
+        self.begin_commit = journal.begin_commit
+        self.close = journal.close
+
+    def delivered(self, queue_id: int, ranges: Sequence[tuple[int, int]]) -> None:
+        self._journal.delivered(queue_id, [(first, first) for first, _ in ranges])
+
+
+class HastyTimeouts(InFlightTimeouts):
+    """Due too early: a deadline goes on while its connection is not read."""
+
+    def note(
+        self, channel: object, delivery: Delivery, reading: ReadingTime, uptime_ms: int
+    ) -> None:
+        super().note(channel, delivery, ReadingTime(), uptime_ms)
+
+
+class LosingTimeouts(InFlightTimeouts):
+    """Timer lost: of deliveries that are due together, only the first comes back."""
+
+    def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery]]:
+        return super().due(uptime_ms, count_max)[:1]
+
+
+class CredulousInFlight(InFlight):
+    """Double return: whoever gives back what it has held is believed once more."""
+
+    def held_of(
+        self, channel: object, delivery: Delivery, low: int, high: int
+    ) -> list[tuple[int, int]]:
+        return [(low, high)] if len(delivery.span) >= high else []
+
+    def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
+        return super().remove(channel, delivery, low, high) or len(delivery.span) >= high
+
+
+class LeakingConsumer(Consumer):
+    """Credit leaked: of several messages answered together, one keeps its credit."""
+
+    def get_back(self, count: int) -> None:
+        super().get_back(count - (count > 1))
+
+
+class LeakingCredit(ChannelCredit):
+    """Credit leaked, of a channel."""
+
+    def release(self, count: int) -> Sequence[object]:
+        return super().release(count - (count > 1))
+
+
+BROKEN = {
+    "attempt forgotten": Kit(journal=ForgettingJournal),  # type: ignore[arg-type]
+    "due too early": Kit(part_makers=timeouts_of(HastyTimeouts)),
+    "timer lost": Kit(part_makers=timeouts_of(LosingTimeouts)),
+    "double return": Kit(in_flight=CredulousInFlight),
+    "credit leaked": Kit(consumer=LeakingConsumer),
+    "credit of a channel leaked": Kit(credit=LeakingCredit),
+}
