@@ -25,6 +25,7 @@ from ..core.connection.reading_time import ReadingTime
 from ..core.dead_letters.letters import Dead
 from ..core.definitions import QueueDefinition
 from ..core.queue.consumers import Consumer
+from ..core.queue.deferral import Delays
 from ..core.queue.in_flight import Delivery
 from ..core.users.access import Access
 from ..core.users.login_checks import PasswordCheck
@@ -121,6 +122,9 @@ class Publish(NamedTuple):
     channel: Ref
     batch: Batch
     indexes: Indexes
+    # For how long they are deferred, in milliseconds, 0 for not at all: all of them, or by their
+    # index in the batch.
+    delays_ms: Delays = 0
 
 
 class Append(NamedTuple):
@@ -136,6 +140,8 @@ class Append(NamedTuple):
     deadlines: int | array[int] = 0
     # Of a queue with a dedup window.
     identities: Identities | None = None
+    # Until when they are deferred, as the deadlines; 0: they are ready at once.
+    dues: int | array[int] = 0
 
 
 class Persisted(NamedTuple):
@@ -278,6 +284,8 @@ class Requeue(NamedTuple):
 
     channel: Ref
     parts: Sequence[Part]
+    # For how long they are deferred; None: as the queue's arguments say; 0: not at all.
+    delay_ms: int | None = None
 
 
 class Touch(NamedTuple):
@@ -300,6 +308,8 @@ class RecordDeliveries(NamedTuple):
     queue_id: int
     delivered: Sequence[tuple[int, int]]
     settled: Sequence[tuple[int, int]]
+    # First and last entry id, and until when they are deferred, in milliseconds since the epoch.
+    deferred: Sequence[tuple[int, int, int]] = ()
 
 
 class ForgetIdentities(NamedTuple):
@@ -438,6 +448,7 @@ class Status(NamedTuple):
     unacked_count: int = 0
     # Has a queue with x-expires been unused for too long?
     is_lease_over: bool = False
+    deferred_count: int = 0
 
 
 class Purge(NamedTuple):

@@ -61,7 +61,7 @@ class ExchangeDefinition:
 
 
 # A queue of any type that has one of these counts deliveries in a header, as quorum queues do.
-COUNTING: Final = frozenset({"x-delivery-limit", "x-in-flight-timeout"})
+COUNTING: Final = frozenset({"x-delivery-limit", "x-in-flight-timeout", "x-requeue-delay"})
 
 
 @dataclass(slots=True, eq=False)
@@ -237,6 +237,8 @@ QUEUE_ARGUMENTS: Final = (
     "x-dedup-age-ms",
     "x-in-flight-timeout",
     "x-max-consumers",
+    "x-requeue-delay",
+    "x-requeue-delay-max",
 )
 # What quorum queues have in RabbitMQ 4.3 besides.
 QUORUM_UNBUILT: Final = (
@@ -469,6 +471,18 @@ def _dedup_age(argument: Field, arguments: Table) -> str | None:
     return "dedup_age_but_no_window_defined" if is_alone else reason
 
 
+def _requeue_delay_max(argument: Field, arguments: Table) -> str | None:
+    reason = _expires(argument, arguments)
+    if reason is not None:
+        return reason
+    delay = arguments.get("x-requeue-delay")
+    if delay is None:
+        return "requeue_delay_max_but_no_requeue_delay_defined"
+    # The delay itself is checked first.
+    is_less = _number(argument) < _number(delay)
+    return f"{{requeue_delay_max_below_requeue_delay,{_number(argument)}}}" if is_less else None
+
+
 def _priority(argument: Field, arguments: Table) -> str | None:
     reason = _not_negative(argument, arguments)
     if reason is None and _number(argument) > _PRIORITY_MAX:
@@ -557,6 +571,8 @@ _QUEUE_CHECKS: Final[Mapping[str, _Check]] = {
     "x-dedup-age-ms": _dedup_age,
     "x-in-flight-timeout": _expires,
     "x-max-consumers": _positive,
+    "x-requeue-delay": _expires,
+    "x-requeue-delay-max": _requeue_delay_max,
 }
 _CONSUMER_CHECKS: Final[Mapping[str, _Check]] = {
     "x-priority": _integer,

@@ -1,7 +1,7 @@
 """The data directory: whose it is, what format it has, how often a broker started on it.
 
     lock      held (flock) by the one broker that uses the directory
-    format    "leveret 2": the version of the layout as a whole
+    format    "leveret 3": the version of the layout as a whole
     boot      how many times a broker has started here; names this run in message ids
     journal/  segments (journal.py)
     catalog.sqlite  durable topology, users, vhosts and permissions (catalog.py)
@@ -21,8 +21,9 @@ from .errors import StorageError
 from .files import FileLockedError, Files, OperatingSystemFiles, write_all
 from .journal.records import EPOCH_MAX
 
-# Version 2: segments of format version 4. A broker that knows only an earlier one refuses it.
-FORMAT_VERSION = 2
+# Version 2: segments of format version 4; version 3: of format version 5. A broker that knows only
+# an earlier one refuses it.
+FORMAT_VERSION = 3
 _FORMAT_NAME = "leveret"
 _FORMAT_FILE = "format"
 JOURNAL_DIRECTORY = "journal"

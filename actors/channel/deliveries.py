@@ -38,10 +38,9 @@ from ..tracing.trace import ChannelTracing
 from .neighbours import ClientSide
 
 _ACKS_DUE: Final = "acks due"
-_MESSAGES: Final[Mapping[Outcome, type[Settle] | type[Discard] | type[Requeue]]] = {
+_MESSAGES: Final[Mapping[Outcome, type[Settle] | type[Discard]]] = {
     Outcome.ACKED: Settle,
     Outcome.REJECTED: Discard,
-    Outcome.RETURNED: Requeue,
 }
 
 
@@ -174,8 +173,8 @@ class Deliveries:
         self.tell_queues(self.outstanding.settle(delivery_tag, multiple, outcome), outcome)
 
     def return_all(self) -> None:
-        """basic.recover: give back all held deliveries."""
-        self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED)
+        """basic.recover: give back all held deliveries. None is deferred, for none has failed."""
+        self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED, delay_ms=0)
 
     def carry_out_commands(self) -> None:
         """Tell the queues what the client has touched and given back; raises the error, if any."""
@@ -185,16 +184,24 @@ class Deliveries:
             by_queue.setdefault(part[0].queue, []).append(part)
         for queue, own in by_queue.items():
             tell(cast("QueueDefinition", queue).handle, Touch(self._channel, own))
-        for parts in returned.values():
+        for delay_ms, parts in returned.items():
             settled = self.outstanding.settle_removed(Outcome.RETURNED, parts)
-            self.tell_queues(settled, Outcome.RETURNED)
+            self.tell_queues(settled, Outcome.RETURNED, delay_ms)
 
-    def tell_queues(self, settled: Settled, outcome: Outcome) -> None:
-        """Tell the queues which messages are settled or returned; raises the error, if any."""
+    def tell_queues(self, settled: Settled, outcome: Outcome, delay_ms: int | None = None) -> None:
+        """Tell the queues which messages are settled or returned; raises the error, if any.
+
+        `delay_ms`: for how long the returned ones are deferred; None: as each queue has it.
+        """
         if settled.parts and self._tracing.trace.is_on:
             self._tracing.acked(settled.parts, outcome.value)
         for queue, own in settled.returned.by_queue.items():
-            tell(cast("QueueDefinition", queue).handle, _MESSAGES[outcome](self._channel, own))
+            message: Settle | Discard | Requeue
+            if outcome is Outcome.RETURNED:
+                message = Requeue(self._channel, own, delay_ms)
+            else:
+                message = _MESSAGES[outcome](self._channel, own)
+            tell(cast("QueueDefinition", queue).handle, message)
         if settled.returned.offered:
             # Behind that: a queue takes back its own messages before it uses credit of others.
             offer_credit(self._channel, self._credit, settled.returned.offered)

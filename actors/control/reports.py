@@ -77,6 +77,7 @@ class Reporter:
             counts: Row = {
                 "ready": message.message_count,
                 "unacked": message.unacked_count,
+                "deferred": message.deferred_count,
                 "consumers": message.consumer_count,
             }
             self._add_counts(message.queue, counts)
@@ -201,6 +202,7 @@ def _queue_row(queue: QueueDefinition, is_there: bool) -> Row:
         "state": "running" if is_there else "failed",
         "ready": None,
         "unacked": None,
+        "deferred": None,
         "consumers": None,
         "arguments": _shown(queue.arguments),
     }

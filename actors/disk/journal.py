@@ -209,11 +209,14 @@ class JournalActor(ThreadActor):
                         each.entry_ids,
                         each.deadlines,
                         each.identities,
+                        each.dues,
                     )
                     self._appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):
                 if each.delivered:
                     journal.delivered(each.queue_id, each.delivered)
+                if each.deferred:
+                    journal.deferred(each.queue_id, each.deferred)
                 if each.settled:
                     journal.settle(each.queue_id, each.settled)
             elif isinstance(each, SettleSynced):

@@ -379,7 +379,9 @@ class Queue(LoopActor):
     def _publish(self, message: Publish) -> None:
         messages = self._messages
         batch = message.batch
-        if batch.ttls_ms is not None:
+        if message.delays_ms and not messages.needs_clock:
+            self._clock.read()
+        elif batch.ttls_ms is not None:
             messages.now_ms = now_ms()
         if not messages.ready.priority_max:
             self._publish_row(message)
@@ -394,7 +396,7 @@ class Queue(LoopActor):
         self._at_hand = row
         effects = Effects()
         is_letter = row.channel is self._context.dead_letters
-        self._messages.publish(row.batch, row.indexes, effects, is_letter)
+        self._messages.publish(row.batch, row.indexes, effects, is_letter, row.delays_ms)
         if row.batch.traced is not None:
             self._tracing.enqueued(row, effects, self._messages.ready.message_count)
         self._answer(row, effects)
@@ -430,7 +432,9 @@ class Queue(LoopActor):
             if self._context.trace.is_on:
                 self._tracing.touched(touched, messages.uptime_ms)
         elif isinstance(message, Requeue):
-            came_back = messages.requeue(message.channel, message.parts, effects)
+            if message.delay_ms and not messages.needs_clock:
+                self._clock.read()
+            came_back = messages.requeue(message.channel, message.parts, effects, message.delay_ms)
             self._tracing.requeued(came_back, "given back")
         elif isinstance(message, DeadLettersSafe):
             effects.settled_entries.extend(message.ranges)
@@ -487,6 +491,7 @@ class Queue(LoopActor):
                 *effects.appended,
                 effects.deadlines,
                 None if found is None else _identities_of(found),
+                effects.dues,
             )
             self._answers.owe(append)
             tell(self._journal, append)
@@ -533,12 +538,16 @@ class Queue(LoopActor):
         So nearly every delivery that a client has seen is counted after kill -9; one of the last
         moments may come back with an attempt too few.
         """
-        if effects.delivered_entries or effects.settled_entries:
+        deferred = effects.deferred_entries
+        if effects.delivered_entries or effects.settled_entries or deferred is not None:
             # When the node stops, dead letters may become safe behind the journal's end.
             tell(
                 self._journal,
                 RecordDeliveries(
-                    self._definition.queue_id, effects.delivered_entries, effects.settled_entries
+                    self._definition.queue_id,
+                    effects.delivered_entries,
+                    effects.settled_entries,
+                    deferred or (),
                 ),
             )
 
@@ -562,7 +571,9 @@ class Queue(LoopActor):
             tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         elif isinstance(message, ReportStatus):
             is_over = self._lease.is_over()
-            tell(message.reply_to, Status(self._definition, *messages.counts(), is_over))
+            counts = messages.counts()
+            deferred_count = messages.deferred_count
+            tell(message.reply_to, Status(self._definition, *counts, is_over, deferred_count))
             self._is_held = message.holds
         elif isinstance(message, Purge):
             self._purge(message)

@@ -82,6 +82,9 @@ class BrokerActor(LoopActor):
         for queue in self._vhosts.queues():
             runs = recovered.queues.get(queue.queue_id, ())
             messages = self._new_messages(queue)
+            # What is left of the time for which messages are deferred.
+            messages.now_ms = now_ms()
+            messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
             refill(messages, runs)
             if self._context.trace.is_on:
                 for run in runs:
@@ -215,11 +218,12 @@ class BrokerActor(LoopActor):
 
     def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:
         queue = topology.find_queue(method.queue, connection)
-        message_count = consumer_count = 0
+        message_count = deferred_count = consumer_count = 0
         if queue is not None:
             status = yield self._handle(queue), ReportStatus(self.actor_ref, holds=True)
             if isinstance(status, Status):
                 message_count, consumer_count = status.message_count, status.consumer_count
+                deferred_count = status.deferred_count
             elif method.if_empty or method.if_unused:
                 # It has failed: its messages are in the journal, and nobody can say how many.
                 raise queue_gone_error(queue, has_crashed=True)
@@ -229,7 +233,7 @@ class BrokerActor(LoopActor):
                 connection,
                 if_unused=method.if_unused,
                 if_empty=method.if_empty,
-                message_count=message_count,
+                message_count=message_count + deferred_count,
                 consumer_count=consumer_count,
             )
             yield from self._commit(topology, plan)
@@ -237,7 +241,7 @@ class BrokerActor(LoopActor):
             if queue is not None:
                 tell(self._handle(queue), Resume())
             raise
-        return TopologyAnswer(QueueDeleteOk(message_count))
+        return TopologyAnswer(QueueDeleteOk(message_count + deferred_count))
 
     def _change_accounts(self, request: AccountRequest) -> Steps:
         answer, emptied = yield from account_steps(self._context, request, self.actor_ref)

@@ -15,6 +15,7 @@ from .attempts import attempts_part
 from .batch_sweep import SWEEP_INTERVAL_BYTES
 from .consumers import Consumers, SingleActiveConsumers
 from .dedup import deduplication_part
+from .deferral import deferral_part, divided
 from .expiry import Deadlines, deadlines_part, spans_of
 from .in_flight_timeouts import in_flight_timeouts_part
 from .length import length_part
@@ -23,8 +24,9 @@ from .ready import Ready
 from .ready_by_priority import ReadyByPriority
 from .rules import MessageQueue
 
-# Batch, indexes, first entry id, attempts so far, and when they expire, as `spans_of` takes them.
-Run = tuple[Batch, Indexes, int, int, "int | array[int]"]
+# Batch, indexes, first entry id, attempts so far, when they expire, as `spans_of` takes it, and
+# when they are due, likewise.
+Run = tuple[Batch, Indexes, int, int, "int | array[int]", "int | array[int]"]
 
 # The arguments that ask for a part, and a function that makes it from the arguments of a queue,
 # which were checked.
@@ -36,6 +38,7 @@ PART_MAKERS: Final[PartMakers] = (
     (frozenset({"x-message-ttl"}), deadlines_part),
     (frozenset({"x-delivery-limit"}), attempts_part),
     (frozenset({"x-in-flight-timeout"}), in_flight_timeouts_part),
+    (frozenset({"x-requeue-delay"}), deferral_part),
 )
 
 
@@ -84,12 +87,21 @@ def equip(
 
 
 def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
-    """Give a new queue back what the journal kept, in the order of entry ids."""
-    for run in runs:
-        if run[-1] and messages.deadlines is None:
+    """Give a new queue back what the journal kept, in the order of entry ids.
+
+    The queue has its times if messages may be deferred.
+    """
+    for batch, indexes, first_entry_id, attempts, deadlines, dues in runs:
+        if deadlines and messages.deadlines is None:
             messages.compose((*messages.parts, Deadlines()))
-        for span in spans_of(*run):
-            messages.restore(span)
+        for span in spans_of(batch, indexes, first_entry_id, attempts, deadlines):
+            if not dues:
+                messages.restore(span)
+                continue
+            start = span.first_entry_id - first_entry_id
+            own = dues if isinstance(dues, int) else dues[start : start + len(span)]
+            for part, due_ms in divided(span, own):
+                messages.restore(part, due_ms)
 
 
 def _number(arguments: Table, name: str) -> int:

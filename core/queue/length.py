@@ -1,9 +1,10 @@
 """The parts of a queue with `x-max-length` or `x-max-length-bytes`, one for each overflow rule.
 
-Only ready messages count, as in RabbitMQ: messages in flight do not, nor do those that a consumer
-gets at once; and of a message only its body counts. Over the limit
-- with drop-head, which is the default, the oldest messages leave (`DropHead`). They are confirmed
-  all the same. A requeue can exceed the limit, too, and the requeued messages are then the oldest;
+Ready messages count, as in RabbitMQ, and deferred ones. Messages in flight do not, nor do those
+that a consumer gets at once; and of a message only its body counts. Over the limit
+- with drop-head, which is the default, the oldest ready messages leave, and if none is ready the
+  deferred one that is due last (`DropHead`). They are confirmed all the same. A requeue can exceed
+  the limit, too, and the requeued messages are then the oldest;
 - with reject-publish the new message does not enter (`RejectPublish`): its publisher gets a nack.
   Nothing that is in the queue is ever dropped, so a requeue may exceed the limit;
 - with reject-publish-dlx the same, and the message goes to the queue's dead-letter exchange.
@@ -17,14 +18,13 @@ from typing import ClassVar, Final, NamedTuple
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.values.field_table import Table
 from .columns import body_sizes
-from .parts import MAXLEN, Bound, Gate, Tally
-from .ready import Ready
+from .parts import MAXLEN, Bound, Contents, Gate, Tally
 
 
 class Limits(NamedTuple):
     """The limits of a queue; None: no limit."""
 
-    # Ready messages, and bytes of the bodies of these.
+    # Ready and deferred messages, and bytes of the bodies of these.
     ready_max: int | None = None
     ready_bytes_max: int | None = None
     # Over the limit, new messages are rejected; else the oldest are dropped.
@@ -61,7 +61,7 @@ _UNLIMITED: Final = 1 << 62
 
 
 class _ReadyLength(Tally, ABC):
-    """The limits, and the bytes of ready messages if these are limited."""
+    """The limits, and the bytes of ready and deferred messages if these are limited."""
 
     __slots__ = ("_counts_bytes", "_ready_bytes", "_ready_bytes_max", "_ready_max")
 
@@ -86,7 +86,7 @@ class _ReadyLength(Tally, ABC):
             self._ready_bytes -= sum(body_sizes(batch, indexes))
 
     def cleared(self) -> None:
-        """Nothing is ready."""
+        """Nothing is ready or deferred."""
         self._ready_bytes = 0
 
 
@@ -97,14 +97,14 @@ class DropHead(_ReadyLength, Bound):
 
     reason: ClassVar[str] = MAXLEN
 
-    def excess(self, ready: Ready) -> int:
+    def excess(self, contents: Contents) -> int:
         """How many messages must leave from the head: of the head row if bytes are too many."""
-        if ready.message_count > self._ready_max:
-            return ready.message_count - self._ready_max
+        if contents.message_count > self._ready_max:
+            return contents.message_count - self._ready_max
         ready_bytes = self._ready_bytes
         if ready_bytes <= self._ready_bytes_max:
             return 0
-        head = ready.head()
+        head = contents.head()
         assert head is not None
         for count, size in enumerate(body_sizes(head.batch, head.indexes), 1):
             ready_bytes -= size
@@ -123,14 +123,14 @@ class RejectPublish(_ReadyLength, Gate):
         self.letter_reason = MAXLEN if limits.dead_letters_rejected else None
 
     def admit(
-        self, batch: Batch, indexes: Indexes, position: int, count: int, ready_count: int
+        self, batch: Batch, indexes: Indexes, position: int, count: int, message_count: int
     ) -> int:
         """As many as there is room for; if there is none for the first, it is refused.
 
         A smaller message behind a message with too many bytes may still fit. When the queue is full
         by number, all are refused.
         """
-        fitting = min(count, self._ready_max - ready_count)
+        fitting = min(count, self._ready_max - message_count)
         if fitting <= 0:
             return -count
         if self._counts_bytes:

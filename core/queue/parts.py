@@ -8,12 +8,14 @@ queue's arguments ask for. A queue without parts holds empty tuples, which cost 
 
 A part inherits from each place that it wants to be called at:
 - `Gate`: may new messages enter?
-- `Tally`: counts messages as they become ready and stop being ready;
+- `Tally`: counts messages that are ready or deferred, as they come and go;
 - `Bound`: must messages at the head of the queue leave?
 - `Judge`: may messages that come back stay?
 
-Two parts have places of their own because a queue has at most one of them: `Deduplication`
-(`dedup.py`), before every gate, and `Deadlines` (`expiry.py`), at the head of the queue. The order
+Some parts have places of their own because a queue has at most one of each: `Deduplication`
+(`dedup.py`), before every gate, `Deadlines` (`expiry.py`), at the head of the queue, `Deferral`
+(`deferral.py`), before messages become ready, and `InFlightTimeouts`
+(`in_flight_timeouts.py`). The order
 of ready messages and the choice of consumers are parts that every queue has.
 """
 
@@ -21,10 +23,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .ready import Ready
 from .span import Span
 
 # Why a message leaves its queue other than by an ack, as the `reason` of x-death.
@@ -32,6 +33,20 @@ REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
 EXPIRED: Final = "expired"
 DELIVERY_LIMIT: Final = "delivery_limit"
+
+
+class Contents(Protocol):
+    """The messages that limits are about: the ready ones and the deferred ones."""
+
+    @property
+    def message_count(self) -> int:
+        """How many they are."""
+
+    def head(self) -> Span | None:
+        """The row that leaves first; None if there is none."""
+
+    def dequeue(self, count: int) -> Span:
+        """Remove up to `count` messages of that row; IndexError if there is none."""
 
 
 class Part(ABC):
@@ -62,30 +77,31 @@ class Gate(Part):
 
     @abstractmethod
     def admit(
-        self, batch: Batch, indexes: Indexes, position: int, count: int, ready_count: int
+        self, batch: Batch, indexes: Indexes, position: int, count: int, message_count: int
     ) -> int:
         """How many of the `count` messages from this position on may enter now.
 
+        `message_count`: how many are ready or deferred by now.
         If the first of them may not: minus the number of messages that are refused. Never 0.
         """
 
 
 class Tally(Part):
-    """Counts messages that are ready, in whatever unit."""
+    """Counts messages that are ready or deferred, in whatever unit."""
 
     __slots__ = ()
 
     @abstractmethod
     def joined(self, batch: Batch, indexes: Indexes) -> None:
-        """These messages are ready now."""
+        """These messages are ready or deferred now."""
 
     @abstractmethod
     def left(self, batch: Batch, indexes: Indexes) -> None:
-        """These messages are not ready any more."""
+        """These messages are neither any more."""
 
     @abstractmethod
     def cleared(self) -> None:
-        """No message is ready."""
+        """No message is ready or deferred."""
 
 
 class Bound(Part):
@@ -97,7 +113,7 @@ class Bound(Part):
     reason: ClassVar[str]
 
     @abstractmethod
-    def excess(self, ready: Ready) -> int:
+    def excess(self, contents: Contents) -> int:
         """How many messages must leave from the head, at most; 0 if the bound is kept."""
 
 

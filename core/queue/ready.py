@@ -1,15 +1,17 @@
 """The messages of a queue that can be delivered, in the order of their entry ids.
 
-New messages arrive in order and form a deque. Returned ones go back to their old place, which is
-always before every message that was never taken: they form a heap of rows that do not overlap. A
-queue with `x-max-priority` has another: `ready_by_priority.py`.
+New messages arrive in order and form a deque. Returned ones go back to their old place: they form a
+heap of rows that do not overlap. That place is before every message that was never taken, unless a
+message was deferred as it entered, and becomes ready only now. A queue with `x-max-priority` has
+another: `ready_by_priority.py`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
+from operator import attrgetter
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .span import EntryRange, Span, positions_in
@@ -45,9 +47,14 @@ class Ready:
 
     def head(self) -> Span | None:
         """The row of messages that is next, not removed."""
-        if self._returned:
+        fresh = self._fresh
+        if self._returned and self._is_returned_first():
             return self._returned[0][1]
-        return self._fresh[0] if self._fresh else None
+        return fresh[0] if fresh else None
+
+    def _is_returned_first(self) -> bool:
+        """Does the first of the returned rows lie before the others? Some row is returned."""
+        return not self._fresh or self._returned[0][0] < self._fresh[0].first_entry_id
 
     def dequeue(self, count: int) -> Span:
         """Remove up to `count` messages (at least 1) that lie together at the head.
@@ -55,16 +62,17 @@ class Ready:
         IndexError if there is none.
         """
         returned, fresh = self._returned, self._fresh
-        span = returned[0][1] if returned else fresh[0]
+        is_returned = bool(returned) and self._is_returned_first()
+        span = returned[0][1] if is_returned else fresh[0]
         if len(span) > count:
             rest = span.part(count, len(span))
             span = span.part(0, count)
             # Still before all others: the heap stays one.
-            if returned:
+            if is_returned:
                 returned[0] = (rest.first_entry_id, rest)
             else:
                 fresh[0] = rest
-        elif returned:
+        elif is_returned:
             heappop(returned)
         else:
             fresh.popleft()
@@ -98,9 +106,8 @@ class Ready:
         self.message_count = 0
 
     def __iter__(self) -> Iterator[Span]:
-        for _, span in sorted(self._returned):
-            yield span
-        yield from self._fresh
+        returned = (span for _, span in sorted(self._returned))
+        yield from merge(returned, self._fresh, key=attrgetter("first_entry_id"))
 
 
 def _divide(span: Span, ranges: Sequence[EntryRange], withdrawn: list[Span]) -> list[Span]:

@@ -10,8 +10,9 @@ call these in one order, which is written here and nowhere else:
    many may enter, these get entry ids and deadlines, become ready, and are offered to consumers;
 2. whenever messages may be delivered or may have come back (`_dispatch`): expired messages leave
    the head, bounds drop the oldest, and consumers get the rest in the order of `ready`;
-3. messages that come back: withdrawn ones vanish, judges send some away, the others return to
-   their old place.
+3. messages that come back: withdrawn ones vanish, judges send some away, some are deferred, the
+   others return to their old place;
+4. when time has passed (`expire`): deferred messages expire or become ready, deliveries time out.
 
 `parts.py` has the interfaces. A part that a queue lacks costs it a test for None or for an empty
 tuple, per batch and not per message.
@@ -29,6 +30,7 @@ from ..connection.reading_time import ReadingTime
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
 from .consumers import Consumer, Consumers
 from .dedup import Deduplicated, Deduplication
+from .deferral import Deferral, Delays, ReadyAndDeferred, delays_of, divided, due_times
 from .expiry import (
     EXPIRED_ROWS_MAX,
     DeadlineRun,
@@ -39,7 +41,7 @@ from .expiry import (
 )
 from .in_flight import Delivery, InFlight
 from .in_flight_timeouts import InFlightTimeouts
-from .parts import EXPIRED, REJECTED, Bound, Gate, Judge, Part, Tally
+from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
 from .ready import Ready
 from .span import EntryRange, RefusedSpan, Span, ranges_of
 from .withdrawn import Withdrawn
@@ -58,8 +60,12 @@ class Effects:
         "dead",
         "deadlines",
         "deduplicated",
+        "deferred",
+        "deferred_entries",
         "delivered",
         "delivered_entries",
+        "due",
+        "dues",
         "late",
         "rejected",
         "settled_entries",
@@ -94,6 +100,16 @@ class Effects:
         self.timed_out: list[tuple[object, Delivery, int, int]] | None = None
         # Parts that a channel has answered too late.
         self.late: list[tuple[Delivery, int, int]] | None = None
+        # When appended messages are due, in milliseconds since the epoch: one time for all, 0 for
+        # at once, or aligned with them.
+        self.dues: int | array[int] = 0
+        # First and last entry id and due time, for the journal's Deferred record, of messages that
+        # came back.
+        self.deferred_entries: list[tuple[int, int, int]] | None = None
+        # Rows that are deferred from now on, and when they are due, in milliseconds since the
+        # epoch; and rows that are due.
+        self.deferred: list[tuple[Span, int]] | None = None
+        self.due: list[Span] | None = None
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         """The consumer gets this, too."""
@@ -119,6 +135,7 @@ class MessageQueue:
         "dead_letters",
         "deadlines",
         "deduplication",
+        "deferral",
         "durable",
         "gates",
         "identity",
@@ -167,6 +184,7 @@ class MessageQueue:
         self.bounds: tuple[Bound, ...] = ()
         self.judges: tuple[Judge, ...] = ()
         self.in_flight_timeouts: InFlightTimeouts | None = None
+        self.deferral: Deferral | None = None
         self.needs_clock = False
         # Rows that a judge sent away without a call that has effects, and why: they leave with the
         # next dispatch. None, as `withdrawn`, while there are none.
@@ -198,16 +216,17 @@ class MessageQueue:
         self.in_flight_timeouts = next(
             (part for part in self.parts if isinstance(part, InFlightTimeouts)), None
         )
-        clocked = (self.deadlines, self.deduplication, self.in_flight_timeouts)
+        self.deferral = next((part for part in self.parts if isinstance(part, Deferral)), None)
+        clocked = (self.deadlines, self.deduplication, self.in_flight_timeouts, self.deferral)
         self.needs_clock = any(part is not None for part in clocked)
-        for name, part in kept.items():
-            replaced = before.get(name)
-            if replaced is part:
-                continue
+        fresh = [part for name, part in kept.items() if before.get(name) is not part]
+        for part in fresh:
+            replaced = before.get(part.name)
             if replaced is not None:
                 part.succeed(replaced, self.now_ms)
+        for part in fresh:
             if isinstance(part, Tally):
-                for span in self.ready:
+                for span in chain(self.ready, self.deferral or ()):
                     part.joined(span.batch, span.indexes)
             if isinstance(part, Judge):
                 self._send_away(part)
@@ -234,15 +253,19 @@ class MessageQueue:
             self.compose((*self.parts, InFlightTimeouts()))
 
     def _send_away(self, judge: Judge) -> None:
-        """Have ready messages that a new judge refuses leave, as if they came back now."""
-        rows = [span for span in self.ready if span.attempts and judge.refuses(span.attempts)]
+        """Have messages that a new judge refuses leave, as if they came back now."""
+        rows = [
+            span
+            for span in chain(self.ready, self.deferral or ())
+            if span.attempts and judge.refuses(span.attempts)
+        ]
         if rows:
             ranges = sorted(
                 (span.first_entry_id, span.first_entry_id + len(span) - 1) for span in rows
             )
             spent = self.spent = self.spent or []
-            for span in self.ready.withdraw(ranges):
-                self._left_ready(span)
+            for span in self._withdraw_rows(ranges):
+                self._left(span)
                 spent.append((span, judge.reason))
 
     def order_by(self, ready: Ready) -> None:
@@ -262,11 +285,17 @@ class MessageQueue:
 
     # --- Coming in
 
-    def restore(self, span: Span) -> None:
-        """Take back what the journal kept; in the order of entry ids."""
+    def restore(self, span: Span, due_ms: int = 0) -> None:
+        """Take back what the journal kept; in the order of entry ids.
+
+        `due_ms`: before that it is deferred, in milliseconds since the epoch.
+        """
         reason = self._judge(span.attempts)
         if reason is None:
-            self.ready.append(span)
+            if due_ms > self.now_ms:
+                self._deferring().add(span, self.uptime_ms + due_ms - self.now_ms)
+            else:
+                self.ready.append(span)
             for tally in self.tallies:
                 tally.joined(span.batch, span.indexes)
         else:
@@ -277,6 +306,18 @@ class MessageQueue:
     def counts(self) -> tuple[int, int, int]:
         """How many messages are ready, consumers there are, and messages are in flight."""
         return self.ready.message_count, len(self.consumers), self.in_flight.message_count
+
+    @property
+    def deferred_count(self) -> int:
+        """How many messages are deferred."""
+        return 0 if self.deferral is None else self.deferral.message_count
+
+    def _deferring(self) -> Deferral:
+        """The part that deferred messages need."""
+        if self.deferral is None:
+            self.compose((*self.parts, Deferral()))
+        assert self.deferral is not None
+        return self.deferral
 
     def rows_of(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
         """The rows in which a publish enters: the caller publishes one by one, in this order.
@@ -290,26 +331,33 @@ class MessageQueue:
         return self.ready.divide(batch, indexes)
 
     def publish(
-        self, batch: Batch, indexes: Indexes, effects: Effects, is_letter: bool = False
+        self,
+        batch: Batch,
+        indexes: Indexes,
+        effects: Effects,
+        is_letter: bool = False,
+        delays_ms: Delays = 0,
     ) -> None:
         """Enqueue messages: transient ones are confirmed at once, persistent ones appended.
 
         A message that a consumer gets at once is appended all the same: fsync before confirm.
         `is_letter`: the broker moves them, so they are nobody's duplicates.
+        `delays_ms`: for how long messages are deferred, 0 for not at all: one time for all, or by
+        their index in the batch. With delays the caller has set the time.
         """
         deduplication = self.deduplication
         if deduplication is None or is_letter:
-            self._enter(batch, indexes, effects)
+            self._enter(batch, indexes, effects, delays_ms)
             return
         division = deduplication.divide(batch, indexes, self.durable, self.now_ms)
         if division.fresh:
-            self._enter(batch, division.fresh, effects)
+            self._enter(batch, division.fresh, effects, delays_ms)
         appended = None if effects.appended is None else effects.appended[0]
         effects.deduplicated, effects.rejected = deduplication.remember(
             division, self.next_entry_id, self.now_ms, appended, effects.rejected
         )
 
-    def _enter(self, batch: Batch, indexes: Indexes, effects: Effects) -> None:
+    def _enter(self, batch: Batch, indexes: Indexes, effects: Effects, delays_ms: Delays) -> None:
         """Let messages in as far as the gates allow, and offer them to consumers."""
         if self.deadlines is None and batch.ttls_ms is not None:
             self.compose((*self.parts, Deadlines()))
@@ -322,15 +370,17 @@ class MessageQueue:
             # but there may be room that is not known here yet, on a channel or a connection.
             is_new = not self.ready.message_count
         if self.gates:
-            self._enter_by_gates(batch, indexes, is_new, runs, effects)
+            self._enter_by_gates(batch, indexes, is_new, runs, effects, delays_ms)
         else:
             stored = self._assign_entry_ids(batch, indexes, effects)
-            self._make_ready(batch, indexes, first, stored, runs)
+            self._join(batch, indexes, first, stored, runs, effects, delays_ms)
             # Before anything is too much or too old: a consumer with room may have it.
             self._deliver(effects, is_new)
             self._drop_excess(effects)
         if runs and effects.appended is not None:
             effects.deadlines = aligned(runs, effects.appended[1], first)
+        if delays_ms and effects.appended is not None:
+            effects.dues = due_times(effects.appended[0], delays_ms, self.now_ms)
 
     def _assign_entry_ids(self, batch: Batch, indexes: Indexes, effects: Effects) -> bool:
         """Give new messages entry ids, have them appended or confirmed. Is any appended?"""
@@ -365,25 +415,41 @@ class MessageQueue:
             effects.confirmed = indexes
         return stored
 
-    def _make_ready(
+    def _join(
         self,
         batch: Batch,
         indexes: Indexes,
         first_entry_id: int,
         stored: bool,
         runs: list[DeadlineRun],
+        effects: Effects,
+        delays_ms: Delays,
     ) -> None:
-        """Append new messages to the ready ones; adds their deadlines, if any, to `runs`."""
+        """Append new messages to the ready ones, or defer them.
+
+        Adds their deadlines, if any, to `runs`.
+        """
         deadlines = self.deadlines
         if deadlines is None:
-            self.ready.append(Span(batch, indexes, first_entry_id, 0, stored))
+            self._place(Span(batch, indexes, first_entry_id, 0, stored), effects, delays_ms)
         else:
             row_runs = deadlines.runs(batch, indexes, self.now_ms)
             for span in spans_in_runs(batch, indexes, first_entry_id, 0, stored, row_runs):
-                self.ready.append(span)
+                self._place(span, effects, delays_ms)
             runs += row_runs
         for tally in self.tallies:
             tally.joined(batch, indexes)
+
+    def _place(self, span: Span, effects: Effects, delays_ms: Delays) -> None:
+        """New messages are ready, but for those that have a delay."""
+        if not delays_ms:
+            self.ready.append(span)
+            return
+        for part, delay_ms in divided(span, delays_of(span.indexes, delays_ms)):
+            if delay_ms:
+                self._defer(part, delay_ms, effects)
+            else:
+                self.ready.append(part)
 
     def _enter_by_gates(
         self,
@@ -392,6 +458,7 @@ class MessageQueue:
         is_new: bool,
         runs: list[DeadlineRun],
         effects: Effects,
+        delays_ms: Delays,
     ) -> None:
         """Message by message in effect: each that is delivered at once makes room for another.
 
@@ -408,7 +475,8 @@ class MessageQueue:
             row = indexes[position : position + count]
             position += count
             if refusing is None:
-                self._make_ready(batch, row, first + len(accepted), stored, runs)
+                first_id = first + len(accepted)
+                self._join(batch, row, first_id, stored, runs, effects, delays_ms)
                 accepted.extend(row)
                 self._deliver(effects, is_new)
                 self._drop_excess(effects)
@@ -427,8 +495,9 @@ class MessageQueue:
     def _ask_gates(self, batch: Batch, indexes: Indexes, position: int) -> tuple[int, Gate | None]:
         """How many messages from this position on may enter, or which gate refuses how many."""
         count = len(indexes) - position
+        message_count = self.ready.message_count + self.deferred_count
         for gate in self.gates:
-            admitted = gate.admit(batch, indexes, position, count, self.ready.message_count)
+            admitted = gate.admit(batch, indexes, position, count, message_count)
             if admitted < 0:
                 return -admitted, gate
             count = admitted
@@ -452,9 +521,22 @@ class MessageQueue:
         """Time has passed. Nobody has more room by that, so nobody is asked for it."""
         if self.deduplication is not None:
             self.deduplication.window.expire(self.now_ms)
+        if self.deferral is not None:
+            self._end_deferrals(self.deferral, effects)
         if self.in_flight_timeouts is not None:
             self._return_timed_out(self.in_flight_timeouts, effects)
         self._dispatch(effects)
+
+    def _end_deferrals(self, deferral: Deferral, effects: Effects) -> None:
+        """Have deferred messages expire, and those that are due return to their old place."""
+        for span in deferral.expired(self.now_ms):
+            self._left(span)
+            self._leave(span, EXPIRED, effects)
+        due = deferral.due(self.uptime_ms)
+        if due:
+            effects.due = due
+            for span in due:
+                self.ready.put_back(span)
 
     def _return_timed_out(self, timeouts: InFlightTimeouts, effects: Effects) -> None:
         """Have messages come back that were not answered in time. Their credit does not come back.
@@ -469,14 +551,14 @@ class MessageQueue:
             effects.timed_out.append((channel, *part))
             delivery.unanswered += high - low
             for _, first, end in self._without_withdrawn([part]) if self.withdrawn else [part]:
-                self._return(delivery, first, end, effects)
+                self._return(delivery, first, end, effects, self._own_delay_ms(delivery))
 
     def wait_ms(self) -> int | None:
         """In how many milliseconds `expire` has something to do, 0 for now; None for never."""
         due_ms = self.next_due_ms()
         wait_ms = None if due_ms is None else due_ms - self.now_ms
-        if self.in_flight_timeouts is not None:
-            due_ms = self.in_flight_timeouts.next_due_ms()
+        for part in (self.in_flight_timeouts, self.deferral):
+            due_ms = None if part is None else part.next_due_ms()
             if due_ms is not None and (wait_ms is None or due_ms - self.uptime_ms < wait_ms):
                 wait_ms = due_ms - self.uptime_ms
         return None if wait_ms is None else max(wait_ms, 0)
@@ -487,7 +569,11 @@ class MessageQueue:
         if self.deduplication is not None:
             forgets = self.deduplication.window.next_expiry_ms()
             if forgets is not None and (due is None or forgets < due):
-                return forgets
+                due = forgets
+        if self.deferral is not None:
+            expires = self.deferral.next_deadline_ms()
+            if expires is not None and (due is None or expires < due):
+                due = expires
         return due
 
     def _dispatch(self, effects: Effects) -> None:
@@ -509,9 +595,14 @@ class MessageQueue:
             self._drop_expired(effects)
 
     def _keep_bounds(self, effects: Effects) -> None:
+        contents: Contents = self.ready
+        if self.deferral is not None:
+            contents = ReadyAndDeferred(self.ready, self.deferral)
         for bound in self.bounds:
-            while count := bound.excess(self.ready):
-                self.drop(count, bound.reason, effects)
+            while count := bound.excess(contents):
+                span = contents.dequeue(count)
+                self._left(span)
+                self._leave(span, bound.reason, effects)
 
     def _drop_expired(self, effects: Effects) -> bool:
         """Drop expired messages at the head; False if others must get their turn before the end."""
@@ -575,10 +666,11 @@ class MessageQueue:
         """Remove up to `count` messages from the head."""
         span = self.ready.dequeue(count)
         if self.tallies:
-            self._left_ready(span)
+            self._left(span)
         return span
 
-    def _left_ready(self, span: Span) -> None:
+    def _left(self, span: Span) -> None:
+        """These are neither ready nor deferred any more."""
         for tally in self.tallies:
             tally.left(span.batch, span.indexes)
 
@@ -657,15 +749,22 @@ class MessageQueue:
         self._dispatch(effects)
 
     def requeue(
-        self, channel: object, parts: Iterable[tuple[Delivery, int, int]], effects: Effects
+        self,
+        channel: object,
+        parts: Iterable[tuple[Delivery, int, int]],
+        effects: Effects,
+        delay_ms: int | None = None,
     ) -> list[tuple[Delivery, int, int]]:
         """A channel gave these parts back undone: each returns to its old place.
 
+        Before that they are deferred for `delay_ms`; None: for as long as the queue's arguments
+        say; 0: not at all. With a delay the caller has set the time.
         Gives the parts that came in time.
         """
         held = self._remove_held(channel, parts, effects)
         for delivery, low, high in held:
-            self._return(delivery, low, high, effects)
+            own_ms = self._own_delay_ms(delivery) if delay_ms is None else delay_ms
+            self._return(delivery, low, high, effects, own_ms)
         self._dispatch(effects)
         return held
 
@@ -696,8 +795,8 @@ class MessageQueue:
         """
         ranges = ranges_of(entry_ids)
         count = 0
-        for span in self.ready.withdraw(ranges):
-            self._left_ready(span)
+        for span in self._withdraw_rows(ranges):
+            self._left(span)
             self.sweep.count_departure(span, 0, len(span))
             count += len(span)
         if count < len(entry_ids):
@@ -705,6 +804,11 @@ class MessageQueue:
             self.withdrawn.add(self.in_flight.parts(), ranges)
         if self.deduplication is not None:
             self.deduplication.window.withdraw(identities)
+
+    def _withdraw_rows(self, ranges: Sequence[EntryRange]) -> list[Span]:
+        """Remove those of these entries that are ready or deferred."""
+        rows = self.ready.withdraw(ranges)
+        return rows if self.deferral is None else rows + self.deferral.withdraw(ranges)
 
     def _without_withdrawn(
         self, parts: Iterable[tuple[Delivery, int, int]]
@@ -779,17 +883,39 @@ class MessageQueue:
                     return judge.reason
         return None
 
-    def _return(self, delivery: Delivery, low: int, high: int, effects: Effects) -> None:
-        """Messages come back undone: to their old place, unless a judge sends them away."""
+    def _own_delay_ms(self, delivery: Delivery) -> int:
+        """For how long the queue's arguments have these deferred when they come back."""
+        return 0 if self.deferral is None else self.deferral.delay_ms(delivery.attempts)
+
+    def _return(
+        self, delivery: Delivery, low: int, high: int, effects: Effects, delay_ms: int = 0
+    ) -> None:
+        """Messages come back undone: to their old place, unless a judge sends them away.
+
+        If there is a delay, they are deferred first.
+        """
         span = delivery.span.part(low, high)
         reason = self._judge(delivery.attempts)
         if reason is not None:
             self._leave(span, reason, effects)
             return
         span.attempts = delivery.attempts
-        self.ready.put_back(span)
+        if delay_ms:
+            self._defer(span, delay_ms, effects)
+            if span.stored:
+                last = span.first_entry_id + high - low - 1
+                effects.deferred_entries = effects.deferred_entries or []
+                due_ms = self.now_ms + delay_ms
+                effects.deferred_entries.append((span.first_entry_id, last, due_ms))
+        else:
+            self.ready.put_back(span)
         for tally in self.tallies:
             tally.joined(span.batch, span.indexes)
+
+    def _defer(self, span: Span, delay_ms: int, effects: Effects) -> None:
+        self._deferring().add(span, self.uptime_ms + delay_ms)
+        effects.deferred = effects.deferred or []
+        effects.deferred.append((span, self.now_ms + delay_ms))
 
     # --- Endings
 
@@ -821,12 +947,17 @@ class MessageQueue:
         self._dispatch(effects)
 
     def purge(self) -> tuple[int, list[EntryRange]]:
-        """Drop all ready messages; how many they were, and the stored entries among them."""
-        count = self.ready.message_count
+        """Drop all ready and deferred messages.
+
+        Gives how many they were, and the stored entries among them.
+        """
+        count = self.ready.message_count + self.deferred_count
         effects = Effects()
-        for span in self.ready:
+        for span in chain(self.ready, self.deferral or ()):
             self._settle(span, 0, len(span), effects)
         self.ready.clear()
+        if self.deferral is not None:
+            self.deferral.clear()
         for tally in self.tallies:
             tally.cleared()
         return count, effects.settled_entries
@@ -836,7 +967,8 @@ class MessageQueue:
         sweep = self.sweep
         if sweep.arrived_bytes + sweep.departed_bytes <= sweep.interval_bytes:
             return
-        if sweep.is_due(self.ready.message_count + self.in_flight.message_count):
+        here = self.ready.message_count + self.deferred_count
+        if sweep.is_due(here + self.in_flight.message_count):
             sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
 
     def sweep_all(self) -> None:
@@ -844,7 +976,7 @@ class MessageQueue:
         self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
 
     def _rows(self) -> Iterable[Span]:
-        return chain(self.ready, (span for span, _ in self.spent or ()))
+        return chain(self.ready, self.deferral or (), (span for span, _ in self.spent or ()))
 
     def _all_rows(self) -> Iterable[Span]:
         return chain(self._rows(), (delivery.span for delivery in self.in_flight.deliveries()))

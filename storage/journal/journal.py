@@ -55,15 +55,18 @@ from .identity_runs import Identities, IdentityRun
 from .ledger import Deadlines, EntryIds, EntryRange, ranges_without
 from .loading import Decode
 from .records import (
+    DEFERRED_RANGE_BYTES,
     DELIVERED,
     DIRECTORY_ID_BYTES,
     RANGE_BYTES,
     RANGES_BYTES_MIN,
     SETTLE,
+    DeferredRange,
     Seal,
     body_bytes_at_most,
     encode_body,
     encode_commit,
+    encode_deferred,
     encode_entries,
     encode_ranges,
     entries_bytes_at_most,
@@ -523,6 +526,14 @@ class HandedRanges(NamedTuple):
     sync: bool
 
 
+class HandedDeferral(NamedTuple):
+    """Entries that were deferred."""
+
+    segment: int
+    queue_id: int
+    ranges: Sequence[DeferredRange]
+
+
 class HandedRemoval(NamedTuple):
     """Segments that were removed, and what each spoke of."""
 
@@ -547,7 +558,7 @@ class HandedForgetting(NamedTuple):
     below: int
 
 
-Handed = HandedAppend | HandedRanges | HandedRemoval | HandedRun | HandedForgetting
+Handed = HandedAppend | HandedRanges | HandedDeferral | HandedRemoval | HandedRun | HandedForgetting
 
 
 class CommitResult(NamedTuple):
@@ -720,17 +731,19 @@ class Journal:
         entry_ids: EntryIds,
         deadlines: Deadlines = 0,
         identities: Identities | None = None,
+        dues: Deadlines = 0,
     ) -> None:
         """Messages of the batch become entries of the queue; on the disk after the next commit.
 
         `indexes` and `entry_ids` are aligned, ascending and not empty, and the ids lie above all
         ids appended to the queue before. `deadlines`: when the entries expire, and aligned if not
-        all expire at once. `identities` is for the dedup window of a queue that has one.
+        all expire at once. `identities` is for the dedup window of a queue that has one. `dues`:
+        until when they are deferred, as the deadlines.
         """
         place = batch.journal_place
         writer = self._writer
         body: Batch | None = None
-        size = entries_bytes_at_most(len(indexes), deadlines, identities)
+        size = entries_bytes_at_most(len(indexes), deadlines, identities, dues)
         # A batch outlives its body if it is appended again after all its entries were settled.
         if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
             writer.make_room(size)
@@ -743,7 +756,7 @@ class Journal:
             received = place.received_indexes
             indexes = array("I", [received[index] for index in indexes])
         record = encode_entries(
-            writer.seal, queue_id, batch.number, indexes, entry_ids, deadlines, identities
+            writer.seal, queue_id, batch.number, indexes, entry_ids, deadlines, identities, dues
         )
         self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
         if identities is not None:
@@ -771,6 +784,23 @@ class Journal:
         self._make_room_for(ranges)
         if self._ledger.delivered(queue_id, ranges):
             self._record_ranges(DELIVERED, queue_id, ranges, False)
+
+    def deferred(self, queue_id: int, ranges: Sequence[DeferredRange]) -> None:
+        """Entries came back, and are not ready before they are due.
+
+        Written with the next commit and not synced: to lose it costs an early redelivery.
+        """
+        if self._shortage is None:
+            self._writer.make_room(RANGES_BYTES_MIN + DEFERRED_RANGE_BYTES * len(ranges))
+        if not self._ledger.delivered(queue_id, [(first, last) for first, last, _ in ranges]):
+            return
+        writer, shortage = self._writer, self._shortage
+        if shortage is not None:
+            shortage.add_deferred(queue_id, ranges)
+            shortage.speaks_of |= self._ledger.speaks_of[writer.number]
+            return
+        writer.add(encode_deferred(writer.seal, queue_id, ranges))
+        self._handed.append(HandedDeferral(writer.number, queue_id, ranges))
 
     def forget_identities(self, queue_id: int, below: int) -> None:
         """The queue's window remembers no entry with an id below this. Nothing is written."""
@@ -916,6 +946,8 @@ class Journal:
             elif isinstance(each, HandedRanges):
                 shortage.add_ranges(each.kind, each.queue_id, each.ranges)
                 shortage.must_sync = shortage.must_sync or each.sync
+            elif isinstance(each, HandedDeferral):
+                shortage.add_deferred(each.queue_id, each.ranges)
             elif isinstance(each, HandedForgetting):
                 # Of several of one queue the last says all.
                 shortage.forgotten[each.queue_id] = each.below
@@ -954,6 +986,12 @@ class Journal:
             self._ledger.speaks_of[writer.number] |= shortage.speaks_of
             writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
             self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, False))
+        # Behind the deliveries, which say of an entry that it is not deferred.
+        for queue_id, deferred in shortage.pop_deferred():
+            writer.make_room(RANGES_BYTES_MIN + DEFERRED_RANGE_BYTES * len(deferred))
+            self._ledger.speaks_of[writer.number] |= shortage.speaks_of
+            writer.add(encode_deferred(writer.seal, queue_id, deferred))
+            self._handed.append(HandedDeferral(writer.number, queue_id, deferred))
         forgotten, shortage.forgotten = shortage.forgotten, {}
         for queue_id, below in forgotten.items():
             self.drop_identities(queue_id, below)

@@ -74,6 +74,8 @@ REMOVED: Final = 6
 IDENTITIES: Final = 7
 # Since format version 4.
 COMMIT: Final = 8
+# Since format version 5.
+DEFERRED: Final = 9
 
 DIRECTORY_ID_BYTES: Final = 16
 EPOCH_MAX: Final = 0xFFFF_FFFF
@@ -258,6 +260,9 @@ DEADLINE = 4
 DEADLINES_LISTED = 8
 # Since format version 3: until when the entries' identities are remembered, and each one's.
 IDENTITIES_LISTED = 16
+# Since format version 5: one due time for all entries, or one for each.
+DUE = 32
+DUES_LISTED = 64
 
 _entries = Struct("<BBIQQIQ")
 _ENTRIES_BYTES = _entries.size
@@ -278,13 +283,20 @@ class EntriesRecord(NamedTuple):
     deadlines: Deadlines = 0
     # Of a queue with a dedup window.
     identities: Identities | None = None
+    # Until when they are deferred, in milliseconds since the epoch; 0: not at all.
+    dues: Deadlines = 0
 
 
 def entries_bytes_at_most(
-    count: int, deadlines: Deadlines = 0, identities: Identities | None = None
+    count: int,
+    deadlines: Deadlines = 0,
+    identities: Identities | None = None,
+    dues: Deadlines = 0,
 ) -> int:
     """The size of an entries record of so many entries, or more."""
     size = HEAD_BYTES + _entries.size + (20 if deadlines else 12) * count + _deadline.size
+    if dues:
+        size += _deadline.size * max(count, 1)
     return size if identities is None else size + _until.size + IDENTITY_BYTES * count
 
 
@@ -296,8 +308,9 @@ def encode_entries(
     entry_ids: EntryIds,
     deadlines: Deadlines = 0,
     identities: Identities | None = None,
+    dues: Deadlines = 0,
 ) -> bytes:
-    """The record; all columns are aligned, ascending but for the deadlines, and not empty."""
+    """The record; all columns are aligned and not empty; indexes and entry ids ascend."""
     count = len(indexes)
     first_index, first_id = indexes[0], entry_ids[0]
     listed = b""
@@ -319,6 +332,13 @@ def encode_entries(
         form |= IDENTITIES_LISTED
         listed += _until.pack(identities.until_ms) + identities.octets
         assert len(identities.octets) == IDENTITY_BYTES * count
+    if dues:
+        if isinstance(dues, int):
+            form |= DUE
+            listed += _deadline.pack(dues)
+        else:
+            form |= DUES_LISTED
+            listed += little_endian(array("Q", dues))
     linked = _entries_pack(
         _ENTRIES_BYTES + len(listed),
         seal.checksum,
@@ -362,10 +382,17 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
         octets = data[position : position + IDENTITY_BYTES * count]
         identities = Identities(octets, until_ms)
         position += IDENTITY_BYTES * count
+    dues: Deadlines = 0
+    if form & DUE:
+        (dues,) = _deadline.unpack_from(data, position)
+        position += _deadline.size
+    elif form & DUES_LISTED:
+        dues = read_array("Q", data, position, count)
+        position += 8 * count
     if position != end or not count:
         msg = f"entries record of {end - start} bytes ends at {position - start}"
         raise ValueError(msg)
-    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities)
+    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities, dues)
 
 
 # --- Bodies, ranges of entries, removed segments, commits
@@ -399,6 +426,18 @@ class RangesRecord(NamedTuple):
     ranges: list[EntryRange]
 
 
+# First and last entry id, both inclusive, and until when these are deferred, in milliseconds since
+# the epoch.
+DeferredRange = tuple[int, int, int]
+
+
+class DeferredRecord(NamedTuple):
+    """Entries of a queue that came back, and are not ready before they are due."""
+
+    queue_id: int
+    ranges: list[DeferredRange]
+
+
 class RemovedRecord(NamedTuple):
     """Segments that count as gone, whether their files still show or not."""
 
@@ -420,7 +459,15 @@ class CommitRecord(NamedTuple):
     catalog_change: int
 
 
-Record = BodyRecord | EntriesRecord | RangesRecord | RemovedRecord | IdentitiesRecord | CommitRecord
+Record = (
+    BodyRecord
+    | EntriesRecord
+    | RangesRecord
+    | DeferredRecord
+    | RemovedRecord
+    | IdentitiesRecord
+    | CommitRecord
+)
 
 
 def body_bytes_at_most(batch: Batch) -> int:
@@ -431,6 +478,7 @@ def body_bytes_at_most(batch: Batch) -> int:
 # The size of a record of ranges: so much, and for each of them so much more.
 RANGES_BYTES_MIN: Final = HEAD_BYTES + _ranges.size
 RANGE_BYTES: Final = 16
+DEFERRED_RANGE_BYTES: Final = 24
 
 # The size of the record that ends a commit.
 COMMIT_BYTES = HEAD_BYTES + _COMMIT_BYTES
@@ -473,6 +521,12 @@ def encode_ranges(seal: Seal, kind: int, queue_id: int, ranges: Sequence[EntryRa
     return seal.record(_ranges.pack(kind, len(ranges), queue_id) + listed(ranges))
 
 
+def encode_deferred(seal: Seal, queue_id: int, ranges: Sequence[DeferredRange]) -> bytes:
+    """A deferred record."""
+    numbers = little_endian(array("Q", chain.from_iterable(ranges)))
+    return seal.record(_ranges.pack(DEFERRED, len(ranges), queue_id) + numbers)
+
+
 def removed_covered(segments: Sequence[EntryRange]) -> bytes:
     """The record after which these segments are gone, even if a crash brings their files back."""
     return _ranges.pack(REMOVED, len(segments), 0) + listed(segments)
@@ -506,6 +560,8 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
             _, count, queue_id = _ranges.unpack_from(data, start)
             ranges = read_ranges(data, start + _ranges.size, count, end)
             return RangesRecord(kind, queue_id, ranges)
+        if kind == DEFERRED:
+            return _decode_deferred(data, start, end)
         if kind == COMMIT and end - start == _commit.size:
             return CommitRecord(*_commit.unpack_from(data, start)[1:])
         if kind == REMOVED:
@@ -527,6 +583,17 @@ def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
             batch_number, read_array("I", data, position, count), position + 4 * count, end
         )
     return BodyRecord(batch_number, range(first, first + count), position, end)
+
+
+def _decode_deferred(data: bytes, start: int, end: int) -> DeferredRecord:
+    _, count, queue_id = _ranges.unpack_from(data, start)
+    position = start + _ranges.size
+    if end - position != DEFERRED_RANGE_BYTES * count:
+        msg = f"{count} ranges announced, {end - position} bytes there"
+        raise ValueError(msg)
+    numbers = read_array("Q", data, position, 3 * count)
+    ranges = list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
+    return DeferredRecord(queue_id, ranges)
 
 
 def listed(ranges: Sequence[EntryRange]) -> bytes:

@@ -14,7 +14,15 @@ from typing import NamedTuple, Self
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .identity_runs import IDENTITY_BYTES
 from .ledger import Block, Deadlines, EntryIds, RunningLedger, SegmentLedger
-from .records import DELIVERED, BodyRecord, EntriesRecord, IdentitiesRecord, RangesRecord, Record
+from .records import (
+    DELIVERED,
+    BodyRecord,
+    DeferredRecord,
+    EntriesRecord,
+    IdentitiesRecord,
+    RangesRecord,
+    Record,
+)
 from .segment_header import SegmentHeader
 
 
@@ -44,8 +52,9 @@ class RecoveredBlock(Block):
     """Live entries that know their messages and how often they were delivered.
 
     `indexes`, aligned with the entry ids, are those of the batch as it was received, and so are
-    `deadlines`, if several. A body of None: no record of it verified; then `identities` are those
-    of the entries, aligned with them, and `is_torn` says whether the body was being written.
+    `deadlines` and `dues`, if several. A body of None: no record of it verified; then `identities`
+    are those of the entries, aligned with them, and `is_torn` says whether the body was being
+    written.
     """
 
     __slots__ = (
@@ -53,6 +62,7 @@ class RecoveredBlock(Block):
         "batch_number",
         "body",
         "deadlines",
+        "dues",
         "identities",
         "indexes",
         "is_torn",
@@ -66,6 +76,7 @@ class RecoveredBlock(Block):
         body: StoredBody | None,
         indexes: Indexes,
         deadlines: Deadlines,
+        dues: Deadlines,
     ) -> None:
         body_segment = body.place.segment_number if body else entries_segment
         super().__init__(entry_ids, body_segment, entries_segment)
@@ -73,6 +84,7 @@ class RecoveredBlock(Block):
         self.body = body
         self.indexes = indexes
         self.deadlines = deadlines
+        self.dues = dues
         self.attempts = 0
         self.identities = b""
         self.is_torn = False
@@ -86,6 +98,10 @@ class RecoveredBlock(Block):
         if not isinstance(self.deadlines, int):
             rest.deadlines = self.deadlines[position:]
             self.deadlines = self.deadlines[:position]
+        rest.dues = self.dues
+        if not isinstance(self.dues, int):
+            rest.dues = self.dues[position:]
+            self.dues = self.dues[:position]
         rest.identities = self.identities[position * IDENTITY_BYTES :]
         self.identities = self.identities[: position * IDENTITY_BYTES]
         rest.is_torn = self.is_torn
@@ -143,6 +159,8 @@ class Replay:
             self.next_batch_number = max(self.next_batch_number, number + 1)
         elif isinstance(record, RangesRecord):
             self._apply_ranges(record)
+        elif isinstance(record, DeferredRecord):
+            self._apply_deferred(record)
         elif isinstance(record, IdentitiesRecord):
             self._apply_identities(record)
 
@@ -161,6 +179,7 @@ class Replay:
             body,
             record.indexes,
             record.deadlines,
+            record.dues,
         )
         if body is None:
             block.is_torn = offset >= self._torn_from
@@ -195,6 +214,16 @@ class Replay:
             for first, last in record.ranges:
                 for block in live_entries.isolate(first, last):
                     block.attempts += 1
+                    # It was ready, and what was in flight is ready at a start.
+                    block.dues = 0
+
+    def _apply_deferred(self, record: DeferredRecord) -> None:
+        ledger = self._ledger_of(record.queue_id)
+        for first, last, due_ms in record.ranges:
+            self._used(record.queue_id, last)
+            if ledger.delivered(record.queue_id, [(first, last)]):
+                for block in ledger.queues[record.queue_id].isolate(first, last):
+                    block.dues = due_ms
 
     def _used(self, queue_id: int, last_entry_id: int) -> None:
         if last_entry_id >= self.next_entry_ids.get(queue_id, last_entry_id + 1):

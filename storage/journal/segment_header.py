@@ -37,9 +37,11 @@ from .records import (
 
 # The fields of the header. Version 2 added deadlines to entries records, version 3 identities and
 # records of these alone. Version 4 has another head before each record, commit records, and this
-# header.
-FORMAT_VERSION = 4
-FORMAT_VERSIONS_READ = (1, 2, 3, 4)
+# header. Version 5 added due times to entries records, and deferred records.
+FORMAT_VERSION = 5
+FORMAT_VERSIONS_READ = (1, 2, 3, 4, 5)
+# Since this version every record has a marker, a seal and a link.
+SEALED_VERSION_MIN = 4
 MAGIC = b"LEVERETJ"
 SEGMENT = 1
 

@@ -1,6 +1,6 @@
 """Reading a segment: the records that verify, wherever they are, and the holes between them.
 
-A hole is a stretch that does not verify. In a segment of format version 4 every record that
+A hole is a stretch that does not verify. In a segment since format version 4 every record that
 verifies behind a hole is found by its marker. `recovery.py` decides whether a hole is a tear by a
 crash or damage, because a reader does not know the synced position.
 
@@ -25,6 +25,7 @@ from isal.isal_zlib import crc32
 from .records import (
     HEAD_BYTES,
     BodyRecord,
+    DeferredRecord,
     EntriesRecord,
     IdentitiesRecord,
     RangesRecord,
@@ -35,8 +36,8 @@ from .records import (
     salt_of,
 )
 from .segment_header import (
-    FORMAT_VERSION,
     PREFIX_BYTES,
+    SEALED_VERSION_MIN,
     SEGMENT,
     SegmentHeader,
     decode_header,
@@ -237,7 +238,7 @@ class SegmentReader:
         header, version = beginning.header, beginning.version
         if header is not None and header.directory_id:
             return _SealedRecords(self._data, self.number, header.directory_id, header.epoch)
-        if header is not None or version not in (None, FORMAT_VERSION):
+        if header is not None or (version is not None and version < SEALED_VERSION_MIN):
             return _EarlierRecords(self._data, self.number)
         sealed = _SealedRecords(self._data, self.number, directory_id, None)
         if version is None and sealed.resume(0).end == self.size:
@@ -306,6 +307,8 @@ def _claim(data: bytes, start: int, end: int) -> str:
         return f"{len(record.indexes)} messages of batch {record.batch_number}"
     if isinstance(record, RangesRecord):
         return f"settle or delivered record of queue {record.queue_id}"
+    if isinstance(record, DeferredRecord):
+        return f"deferred record of queue {record.queue_id}"
     if isinstance(record, IdentitiesRecord):
         return f"identities of queue {record.queue_id}"
     return "bookkeeping of the journal"

@@ -98,6 +98,7 @@ class History:
                     each.entry,
                     self.attempts[each.entry],
                     each.deadline,
+                    0,
                 )
                 for _, each in sorted(self.journal.items())
             ],

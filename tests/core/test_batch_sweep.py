@@ -103,7 +103,7 @@ def test_what_a_consumer_without_acks_took_is_not_kept_for_one_that_does_not_ack
 def test_what_came_back_from_the_journal_does_not_keep_its_record() -> None:
     queue = queue_of()
     runs = [
-        (read(number), array("I", [2, 11]), 1 + number * READ_MESSAGES, 0, 0)
+        (read(number), array("I", [2, 11]), 1 + number * READ_MESSAGES, 0, 0, 0)
         for number in range(READS)
     ]
     refill(queue, runs)  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_a_queue_with_limits_keeps_to_them_when_it_begins_to_expire() -> None:
 def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() -> None:
     batch = numbered(3)
     queue = MessageQueue("q", True, WINDOW)
-    refill(queue, [(batch, range(1), 5, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1)])
+    refill(queue, [(batch, range(1), 5, 0, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1, 0)])
     queue.now_ms = NOW_MS
     assert queue.next_due_ms() is None
     assert queue.get("a", True, Effects())
@@ -120,7 +120,7 @@ def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() 
 
 def test_without_deadlines_what_came_back_stays_in_a_plain_queue() -> None:
     plain = MessageQueue("q", True, WINDOW)
-    refill(plain, [(numbered(2), range(2), 1, 0, 0)])
+    refill(plain, [(numbered(2), range(2), 1, 0, 0, 0)])
     assert plain.parts == ()
 
 

@@ -33,7 +33,7 @@ class BodyLimit(Gate):
         self._bytes_max = bytes_max
 
     def admit(
-        self, batch: Batch, indexes: Indexes, position: int, count: int, ready_count: int
+        self, batch: Batch, indexes: Indexes, position: int, count: int, message_count: int
     ) -> int:
         row = indexes[position : position + count]
         for admitted, size in enumerate(body_sizes(batch, row)):
