@@ -42,7 +42,7 @@ class _Ranges:
 
 
 class _Deferred:
-    """Ranges of deferred entries, of which the last one that has an entry counts.
+    """Ranges of deferred entries; of several with the same entry the last one counts.
 
     They are joined whenever they have become twice as many.
     """
@@ -142,7 +142,7 @@ def joined_deferred(ranges: Sequence[DeferredRange]) -> list[DeferredRange]:
         (first, -number, last, due_ms) for number, (first, last, due_ms) in enumerate(ranges)
     )
     found: list[DeferredRange] = []
-    # Those that have begun, the latest first.
+    # Begun ranges, the latest first.
     begun: list[tuple[int, int, int]] = []
     place = 0
     for edge, following in pairwise(edges):

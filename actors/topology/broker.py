@@ -82,7 +82,7 @@ class BrokerActor(LoopActor):
         for queue in self._vhosts.queues():
             runs = recovered.queues.get(queue.queue_id, ())
             messages = self._new_messages(queue)
-            # What is left of the time for which messages are deferred.
+            # Deferred messages wait for the rest of their time.
             messages.now_ms = now_ms()
             messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
             refill(messages, runs)

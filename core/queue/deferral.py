@@ -15,8 +15,8 @@ because only that goes on while no broker runs.
 A deferred message counts for the queue's limits as a ready one does, and expires on time. When it
 is due it goes to the place in the queue that its entry id has.
 
-The rows lie in heaps by due time and by deadline, so that a queue that is woken pays for the rows
-that are due, and not for all that are deferred. A row that has left stays in a heap until it comes
+The rows lie in heaps by due time and by deadline, so that a queue that is woken pays for due
+rows, and not for all deferred ones. A row that has left stays in a heap until it comes
 to the top, or until half of the heap is of this kind.
 """
 
@@ -238,7 +238,7 @@ class Deferral(Part):
 
     @property
     def noted_rows(self) -> int:
-        """How many rows the largest heap has, those that have left included."""
+        """How many rows the largest heap has, with rows that have left."""
         return max(len(self._by_due), len(self._by_deadline), len(self._by_last or ()))
 
     def __iter__(self) -> Iterator[Span]:

@@ -441,7 +441,7 @@ class MessageQueue:
             tally.joined(batch, indexes)
 
     def _place(self, span: Span, effects: Effects, delays_ms: Delays) -> None:
-        """New messages are ready, but for those that have a delay."""
+        """New messages become ready, or with a delay deferred."""
         if not delays_ms:
             self.ready.append(span)
             return
@@ -528,7 +528,7 @@ class MessageQueue:
         self._dispatch(effects)
 
     def _end_deferrals(self, deferral: Deferral, effects: Effects) -> None:
-        """Have deferred messages expire, and those that are due return to their old place."""
+        """Have deferred messages expire, and due ones return to their old place."""
         for span in deferral.expired(self.now_ms):
             self._left(span)
             self._leave(span, EXPIRED, effects)

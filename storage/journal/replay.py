@@ -214,7 +214,7 @@ class Replay:
             for first, last in record.ranges:
                 for block in live_entries.isolate(first, last):
                     block.attempts += 1
-                    # It was ready, and what was in flight is ready at a start.
+                    # A start has messages in flight ready at once.
                     block.dues = 0
 
     def _apply_deferred(self, record: DeferredRecord) -> None:

@@ -32,6 +32,7 @@ from leveret.actors.runtime.runtime import tell
 from leveret.core.connection.publish_window import PublishWindow
 from leveret.core.definitions import QueueDefinition
 from leveret.core.queue.in_flight import InFlight
+from leveret.core.queue.rules import MessageQueue
 from timeouts import TIMEOUT_SECONDS
 
 # Between two looks: the broker is in this process, and needs the interpreter to get on.
@@ -111,6 +112,11 @@ def refs_of(owner: object, kind: type[pykka.Actor]) -> list[Ref]:
 def in_flight_count(broker: leveret.Broker, name: str) -> int:
     """How many messages the queue has delivered and not got back."""
     return part(inside(queue_actor(broker, name)), InFlight).message_count
+
+
+def deferred_count(broker: leveret.Broker, name: str) -> int:
+    """How many messages of the queue are not ready before they are due."""
+    return part(inside(queue_actor(broker, name)), MessageQueue).deferred_count
 
 
 def listener_of(broker: leveret.Broker) -> Ref:
