@@ -3,8 +3,8 @@
 Ready messages count, as in RabbitMQ, and deferred ones. Messages in flight do not, nor do those
 that a consumer gets at once; and of a message only its body counts. Over the limit
 - with drop-head, which is the default, the oldest ready messages leave, and behind them the
-  deferred message with the latest due time (`DropHead`). They are confirmed all the same. A requeue can exceed
-  the limit, too, and the requeued messages are then the oldest;
+  deferred message with the latest due time (`DropHead`). They are confirmed all the same. A requeue
+  can exceed the limit, too, and the requeued messages are then the oldest;
 - with reject-publish the new message does not enter (`RejectPublish`): its publisher gets a nack.
   Nothing that is in the queue is ever dropped, so a requeue may exceed the limit;
 - with reject-publish-dlx the same, and the message goes to the queue's dead-letter exchange.
