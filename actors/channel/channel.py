@@ -216,7 +216,7 @@ class Channel(LoopActor):
         if self._waiting.state is State.ENDED:
             return
         self._answer()
-        is_done = self._waiting.state is State.FREE and not self._held_back.messages
+        is_done = self._waiting.state is State.FREE and not self._held_back
         if self._is_finishing and is_done:
             self._end_for(0, "its connection ended")
             return
@@ -335,7 +335,7 @@ class Channel(LoopActor):
             raise end.error
 
     def _handle_held_back(self) -> None:
-        while self._held_back.messages and self._waiting.state is State.FREE:
+        while self._held_back and self._waiting.state is State.FREE:
             message, kept_bytes = self._held_back.pop()
             self._carried_out_bytes += kept_bytes
             self._handle(message)

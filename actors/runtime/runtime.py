@@ -6,7 +6,7 @@ messages go straight to `on_receive`; `pykka_inside.py` answers asks and stops.
 
 The actors of a broker are in no registry: only their parents reach them, because a host's
 `pykka.ActorRegistry.stop_all()` must not stop a broker. Whatever a handler raises stops that
-actor alone, and `on_failure` of the actor tells its parent.
+actor alone, and `on_failure` of the actor tells its parent; what `on_failure` raises ends the node.
 
 `Scheduler` says what the runtime needs of an event loop: asyncio's have it, and a simulation can
 pass its own.
@@ -14,7 +14,6 @@ pass its own.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -86,7 +85,8 @@ class Runtime:
     ) -> None:
         """Make a runtime for the event loop of the calling thread.
 
-        `on_fatal` is told when an actor has run out of memory.
+        `on_fatal` is told when an actor has run out of memory, or has failed and its parent could
+        not be told.
         """
         self.scheduler = scheduler
         self.log = log
@@ -246,9 +246,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
         try:
             self.on_start()
         except Exception as error:
-            failure = type(error), error, error.__traceback__
-            self.handle_failure(*failure)
-            self.on_failure(*failure)
+            self._fail(error)
             return
         if inbox.envelopes:
             inbox.is_runnable = True
@@ -272,11 +270,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
                 self.on_idle()
         except BaseException as error:
             # As Pykka's loop does for a tell, but no exception stops the actors of others.
-            self.handle_failure(type(error), error, error.__traceback__)
-            try:
-                self.on_failure(type(error), error, error.__traceback__)
-            except BaseException:
-                self.handle_failure(*sys.exc_info())
+            self._fail(error)
         if stopped():
             self._drop_references()
             inbox.close()
@@ -284,6 +278,19 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
         if envelopes and not inbox.is_closed:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop, and tell the parent. If that fails too, the node ends.
+
+        The parent has then not heard of it, and others may wait for the actor's answers for ever.
+        """
+        self.handle_failure(type(error), error, error.__traceback__)
+        try:
+            self.on_failure(type(error), error, error.__traceback__)
+        except BaseException as second:
+            self.handle_failure(type(second), second, second.__traceback__)
+            if not is_out_of_memory(second) and self.runtime.on_fatal is not None:
+                self.runtime.on_fatal(type(self).__name__, second)
 
     def _drop_references(self) -> None:
         """A stopped actor holds nothing, so that its references do not keep its messages alive."""

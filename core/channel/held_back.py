@@ -26,14 +26,19 @@ Message = TypeVar("Message")
 class HeldBack(Generic[Message]):
     """Counts in `window` the messages that it keeps until they are taken out.
 
-    `messages` are the kept ones, oldest first, with the bytes that each was counted with.
+    Its length is the number of messages that it keeps.
     """
 
-    __slots__ = ("_window", "messages")
+    __slots__ = ("_messages", "_window")
 
     def __init__(self, window: WindowShare) -> None:
         self._window = window
-        self.messages: deque[tuple[Message, int]] = deque()
+        # Oldest first, with the bytes that each was counted with. None, as in most channels at most
+        # times, while there are none: an empty deque takes 760 bytes.
+        self._messages: deque[tuple[Message, int]] | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._messages is None else len(self._messages)
 
     def put(self, message: Message, channel_input: ChannelInput | None) -> None:
         """Keep a message behind all others; `channel_input` is its share of a read, if it has one.
@@ -46,15 +51,21 @@ class HeldBack(Generic[Message]):
             acks = channel_input.acks
             kept_bytes = INPUT_BYTES if acks is None else INPUT_BYTES + ACK_BYTES * len(acks.tags)
             self._window.add(kept_bytes)
-        self.messages.append((message, kept_bytes))
+        if self._messages is None:
+            self._messages = deque()
+        self._messages.append((message, kept_bytes))
 
     def pop(self) -> tuple[Message, int]:
         """The oldest message, and how many bytes its owner is to give back to the window."""
-        return self.messages.popleft()
+        assert self._messages
+        oldest = self._messages.popleft()
+        if not self._messages:
+            self._messages = None
+        return oldest
 
     def clear(self) -> None:
         """The channel has ended, and with it its share of the window."""
-        self.messages.clear()
+        self._messages = None
 
 
 def release_unused_bytes(channel_input: ChannelInput) -> None:

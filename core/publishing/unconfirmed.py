@@ -189,14 +189,6 @@ class Unconfirmed:
         """A queue will never have these messages; others' confirms of them no longer count."""
         self._answer(queue, batch, indexes, rejects=True)
 
-    def queue_down(self, queue: object) -> None:
-        """A queue died: it rejects all that it still owed."""
-        for pendings in (self._open, self._rest):
-            for pending in list(pendings.values()):
-                indexes = pending.owed_by.get(queue)
-                if indexes is not None:
-                    self.reject(queue, pending.batch, indexes)
-
     def smallest(self) -> int:
         """The smallest number that is not answered; 0 if all are."""
         for pending in self._open.values():

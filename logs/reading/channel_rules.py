@@ -81,9 +81,12 @@ class ChannelRules:
             self._view = view
         event = line["event"]
         if line.get("late"):
-            # It is none of those whose numbers were noted when they were given.
-            self._known.add(line.get("seq_no", ()))
-            self._open.add(line.get("seq_no", ()))
+            # It is none of those whose numbers were noted when they were given. Several queues may
+            # trace it late, one after another, and the first of them may have rejected it already.
+            numbers = Spans(line.get("seq_no", ()))
+            numbers.remove(self._known)
+            self._known.add(numbers)
+            self._open.add(numbers)
         if event == "command.assembled":
             self._assembled(line)
         elif event == "message.returned":

@@ -217,20 +217,33 @@ def test_whatever_a_handler_raises_for_an_ask_reaches_its_asker_and_no_other_act
         guest.stop()
 
 
-def test_a_failure_that_cannot_be_told_stops_that_actor_alone_too(
-    runtime: Runtime, scheduler: HandScheduler
+@pytest.mark.parametrize("fails_at_start", [False, True])
+def test_a_failure_of_on_failure_ends_the_node_because_nobody_has_heard_of_the_first(
+    scheduler: HandScheduler, fails_at_start: bool
 ) -> None:
     class Hopeless(LoopActor):
+        def on_start(self) -> None:
+            if fails_at_start:
+                raise ValueError
+
         def on_receive(self, message: object) -> None:
             raise ValueError(message)
 
         def on_failure(self, *_exception: object) -> None:
             raise KeyboardInterrupt
 
+    fatal: list[tuple[str, type[BaseException]]] = []
+    runtime = Runtime(
+        scheduler,
+        structlog.get_logger("test"),
+        on_fatal=lambda name, error: fatal.append((name, type(error))),
+    )
     entries: list[object] = []
     tell(Hopeless.start_on(runtime), 1)
     tell(Diary.start_on(runtime, entries), 2)
     scheduler.run()
+    assert fatal == [("Hopeless", KeyboardInterrupt)]
+    # No exception has left the actor's turn.
     assert entries == ["start", 2, "idle"]
 
 

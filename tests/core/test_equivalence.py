@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.values.field_table import Field, table_of
 from leveret.core.topology.topology import check_arguments, check_property
 
@@ -31,6 +32,9 @@ def check(current: object, received: object, name: str = "x-max-length") -> None
 def test_same_values_are_equivalent_whatever_the_integers_width(current, received):
     check(current, received)
     check(received, current)
+    # The argument counts: another value is refused.
+    with pytest.raises(SoftError):
+        check(current, "another")
 
 
 @pytest.mark.parametrize(
@@ -65,8 +69,12 @@ def test_no_queue_type_is_the_classic_one(refused):
         check(None, "quorum", "x-queue-type")
 
 
-def test_arguments_that_do_not_count_may_differ():
-    check_arguments(QUEUE, table_of({"a": 1}), table_of({"b": 2}), ("c",))
+def test_arguments_that_do_not_count_may_differ(commands, refused):
+    first = commands.declare_queue(arguments=table_of({"a": 1}))
+    assert commands.declare_queue(arguments=table_of({"b": 2})) is first
+    text = "received none but current is the value '1' of type 'signedint'"
+    with refused(406, f"PRECONDITION_FAILED - inequivalent arg 'a' for {QUEUE}: {text}"):
+        check_arguments(QUEUE, table_of({"a": 1}), table_of({"b": 2}), ("a",))
 
 
 def test_properties(refused):

@@ -23,10 +23,10 @@ def test_messages_come_out_in_order_with_the_bytes_that_they_were_counted_with()
     held.put("acks", acked(3))
     sizes = {"publishes": INPUT_BYTES, "command": 0, "acks": INPUT_BYTES + 3 * ACK_BYTES}
     assert window.used_bytes == sum(sizes.values())
-    assert [held.pop() for _ in range(len(held.messages))] == list(sizes.items())
+    assert [held.pop() for _ in range(len(held))] == list(sizes.items())
     held.put("more", None)
     held.clear()
-    assert not held.messages
+    assert not held
 
 
 def test_held_back_acks_close_the_window_of_their_connection() -> None:

@@ -23,8 +23,10 @@ QUORUM = {"x-queue-type": "quorum"}
         {"x-queue-leader-locator": "balanced", "x-single-active-consumer": True},
     ],
 )
-def test_what_a_quorum_queue_may_be_declared_with(arguments):
-    check_queue_arguments(QUEUE, table_of(QUORUM | arguments))
+def test_a_quorum_queue_may_be_declared_with_these_arguments(commands, arguments):
+    table = table_of(QUORUM | arguments)
+    assert commands.declare_queue(arguments=table, durable=True).arguments == table
+    assert commands.route("", "q") == ["q"]
 
 
 @pytest.mark.parametrize(

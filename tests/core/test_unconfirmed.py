@@ -80,7 +80,7 @@ def test_a_rejected_batch_is_let_go_when_the_last_of_many_queues_has_spoken(unco
     unconfirmed.confirm("b", batch, range(1, 2))
     unconfirmed.reject("c", batch, range(2))
     assert unconfirmed.released_bytes == 0
-    unconfirmed.queue_down("d")
+    unconfirmed.reject("d", batch, range(2))
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [(1, 2)])
     assert unconfirmed.released_bytes == batch.wire_bytes
 
@@ -105,17 +105,18 @@ def test_a_queue_that_was_told_nothing_is_not_heard(unconfirmed) -> None:
     unconfirmed.confirm("other", batch, range(1))
     unconfirmed.reject("other", batch, range(1))
     unconfirmed.confirm("q", numbered(1), range(1))
-    unconfirmed.queue_down("other")
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [])
 
 
-def test_a_queue_that_goes_down_rejects_exactly_what_it_owed(unconfirmed) -> None:
+def test_a_queue_that_fails_rejects_exactly_the_messages_that_it_owed(unconfirmed) -> None:
     first, second, third = numbered(3), numbered(2), numbered(1)
     unconfirmed.insert(first, 1, {"q": range(3)})
     unconfirmed.insert(second, 4, {"q": range(2), "r": range(2)})
     unconfirmed.insert(third, 6, {"r": range(1)})
     unconfirmed.confirm("q", first, array("I", [1]))
-    unconfirmed.queue_down("q")
+    # It names all that it was told.
+    unconfirmed.reject("q", first, range(3))
+    unconfirmed.reject("q", second, range(2))
     assert numbers(unconfirmed.confirmed) == [2]
     assert numbers(unconfirmed.rejected) == [1, 3, 4, 5]
     assert unconfirmed.smallest() == 6

@@ -95,10 +95,12 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         self.forget_if_answered(published)
 
     @rule(queue=st.sampled_from(QUEUES))
-    def queue_down(self, queue: str) -> None:
-        self.unconfirmed.queue_down(queue)
+    def fail(self, queue: str) -> None:
+        """A queue that fails rejects all that it was told, answered or not."""
         for published in list(self.published):
-            self.apply_answer(published, queue, list(range(len(published.owed))), rejects=True)
+            indexes = list(range(len(published.owed)))
+            self.unconfirmed.reject(queue, published.batch, array("I", indexes))
+            self.apply_answer(published, queue, indexes, rejects=True)
             self.forget_if_answered(published)
 
     @invariant()
@@ -122,7 +124,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for queue in QUEUES:
-            self.queue_down(queue)
+            self.fail(queue)
         self.answers_are_the_models()
         self.every_batch_is_released_once()
         assert not parts(self.unconfirmed, Batch)

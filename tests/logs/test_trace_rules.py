@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from events_by_hand import STARTED, assembled, checked, faults, line, of_queue, routed, sent
+from events_by_hand import (
+    CHANNEL,
+    STARTED,
+    assembled,
+    checked,
+    faults,
+    line,
+    of_queue,
+    routed,
+    sent,
+)
 from holding import parts
 from leveret.logs.reading.batch_rules import BatchRules
 from leveret.logs.trace.parsing import Line
@@ -17,6 +27,13 @@ CAME = [STARTED, assembled(1, 1, 1), routed(1, "queue")]
 IN_QUEUE = [*CAME, ENQUEUED]
 OUT = [*IN_QUEUE, DELIVERED]
 NO_ACK = ACKED | {"reason": "no ack wanted"}
+
+
+def refused_late(queue: str) -> Line:
+    """A queue refuses a publish that is traced only from there on."""
+    return of_queue(
+        "rejection.received", 1, queue, **CHANNEL, seq_no=[[1, 1]], reason="deleted", late=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,6 +51,14 @@ NO_ACK = ACKED | {"reason": "no ack wanted"}
         [*CAME, of_queue("message.duplicate", 1), CONFIRMED, sent(1, 1)],
         [*CAME, of_queue("confirm.rejected", 1), sent(1, 1, "confirm.nacked")],
         [STARTED, of_queue("message.recovered", 7), of_queue("message.delivered", 7)],
+        # A publish in a transaction to two queues, which are deleted one after another.
+        [
+            STARTED | {"one_of": 1000},
+            refused_late("red"),
+            sent(1, 1, "confirm.nacked"),
+            refused_late("blue"),
+            line("channel.closed", seq_no=[], reason="closed", reply_code=200, **CHANNEL),
+        ],
     ],
 )
 def test_what_a_broker_may_do_is_no_fault(lines: list[Line]) -> None:

@@ -45,8 +45,13 @@ def struct(columns: str) -> StructType:
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 
 
-def check(columns: str, key: bool = True, ignore: bool = False) -> None:
-    check_write_schema(struct(columns), key, ignore)
+def refusal(schema: StructType, key: bool = True, ignore: bool = False) -> str | None:
+    """Why these columns cannot be written; None if they can."""
+    try:
+        check_write_schema(schema, key, ignore)
+    except (SchemaError, OptionError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 @pytest.mark.parametrize(
@@ -62,11 +67,11 @@ def check(columns: str, key: bool = True, ignore: bool = False) -> None:
     ],
 )
 def test_columns_may_be_any_of_those_that_are_known(columns: str) -> None:
-    check(columns)
+    assert refusal(struct(columns)) is None
 
 
-def test_what_was_read_can_be_written() -> None:
-    check_write_schema(read_schema(), False, False)
+def test_rows_that_were_read_can_be_written() -> None:
+    assert refusal(read_schema(), key=False) is None
 
 
 @pytest.mark.parametrize(
@@ -86,19 +91,25 @@ def test_what_was_read_can_be_written() -> None:
     ],
 )
 def test_columns_that_cannot_be_written_are_named(columns: str, said: str) -> None:
-    with pytest.raises(SchemaError) as caught:
-        check(columns)
-    assert said in str(caught.value)
+    text = refusal(struct(columns))
+    assert text is not None
+    assert text.startswith("SchemaError: ")
+    assert said in text
 
 
 def test_unknown_columns_are_passed_over_when_asked_for() -> None:
-    check("body binary, zzz int", ignore=True)
+    assert refusal(struct("body binary, zzz int")) is not None
+    assert refusal(struct("body binary, zzz int"), ignore=True) is None
 
 
 def test_a_routing_key_is_an_option_or_a_column_and_alone_means_the_default_exchange() -> None:
-    check("body binary, exchange string, routing_key string", key=False)
-    check("body binary, routing_key string", key=False)
-    check("body binary")
+    for columns in (
+        "body binary, exchange string, routing_key string",
+        "body binary, routing_key string",
+    ):
+        assert refusal(struct(columns), key=False) is None
+    assert refusal(struct("body binary")) is None
     for columns in ("body binary", "body binary, exchange string"):
-        with pytest.raises(OptionError, match='an option "routingKey" nor a column "routing_key"'):
-            check(columns, key=False)
+        text = refusal(struct(columns), key=False)
+        assert text is not None
+        assert text.startswith('OptionError: there is neither an option "routingKey" nor a column')
