@@ -81,7 +81,7 @@ def test_the_default_exchange_is_called_amq_default() -> None:
         (WRITE, "exchange", "", "write access to exchange 'amq.default' in vhost 'v'"),
     ],
 )
-def test_a_refusal_names_what_was_wanted_and_of_what_and_by_whom(
+def test_a_refusal_names_the_right_the_resource_and_the_user(
     wanted: str, kind: str, name: str, text: str
 ) -> None:
     for accounts in (accounts_with(), Accounts()):

@@ -84,7 +84,7 @@ def refusal(accounts: Accounts, user: str, vhost: str) -> tuple[int, str, int, i
     return error.reply_code, error.reply_text, error.class_id, error.method_id
 
 
-def test_a_vhost_is_opened_by_who_has_any_permission_there_were_it_for_nothing() -> None:
+def test_a_user_with_any_permission_in_a_vhost_may_open_it_even_an_empty_one() -> None:
     accounts = new()
     assert refusal(accounts, "ann", "none") == (
         530,
@@ -155,7 +155,9 @@ def test_clearing_a_permission_that_is_not_there_changes_nothing() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_said(words: str, prepare: Callable[[Accounts], AccountChanges]) -> None:
+def test_impossible_changes_of_accounts_are_refused_with_the_reason(
+    words: str, prepare: Callable[[Accounts], AccountChanges]
+) -> None:
     with pytest.raises(AccountError) as caught:
         prepare(new())
     assert words in str(caught.value)

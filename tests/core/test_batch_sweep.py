@@ -75,7 +75,7 @@ def test_one_requeued_message_of_each_read_does_not_keep_the_read() -> None:
     check(queue, [(number, 7) for number in range(READS)])
 
 
-def test_one_consumer_that_does_not_ack_does_not_keep_what_others_have_acked() -> None:
+def test_one_consumer_that_does_not_ack_does_not_keep_messages_that_others_have_acked() -> None:
     queue = queue_of()
     for tag in range(5):
         consumer_of(queue, tag=b"\1%d" % tag)
@@ -87,7 +87,7 @@ def test_one_consumer_that_does_not_ack_does_not_keep_what_others_have_acked() -
     check(queue, [(number, index) for number in range(READS) for index in range(8, 12)])
 
 
-def test_what_a_consumer_without_acks_took_is_not_kept_for_one_that_does_not_ack() -> None:
+def test_messages_of_a_consumer_without_acks_are_not_kept_for_one_that_does_not_ack() -> None:
     queue = queue_of()
     for tag, no_ack in enumerate((True, True, True, True, True, False)):
         consumer_of(queue, no_ack, b"\1%d" % tag)
@@ -100,7 +100,7 @@ def test_what_a_consumer_without_acks_took_is_not_kept_for_one_that_does_not_ack
     check(queue, held)
 
 
-def test_what_came_back_from_the_journal_does_not_keep_its_record() -> None:
+def test_messages_from_the_journal_do_not_keep_its_record() -> None:
     queue = queue_of()
     runs = [
         (read(number), array("I", [2, 11]), 1 + number * READ_MESSAGES, 0, 0, 0)
@@ -149,7 +149,7 @@ def test_rows_that_expire_at_other_times_share_a_copy() -> None:
     assert effects.settled_entries == [(1, 1), (2, 2)]
 
 
-def test_what_expired_or_was_dropped_is_not_kept_with_what_was_not() -> None:
+def test_expired_or_dropped_messages_are_not_kept_with_those_that_stay() -> None:
     messages = queue_of()
     messages.now_ms = 1
     for number in range(READS):

@@ -129,7 +129,7 @@ def test_merged_ranges_are_the_same_numbers_in_order_and_apart(
 
 
 @given(NUMBERS, NUMBERS)
-def test_what_is_taken_of_open_numbers_and_what_is_left_are_all_of_them(
+def test_open_numbers_are_divided_into_answered_and_open_ones(
     still_open: set[int], said: set[int]
 ) -> None:
     found, left = split_answered(merge(ranges(still_open)), merge(ranges(said)))

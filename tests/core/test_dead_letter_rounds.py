@@ -21,13 +21,13 @@ def left_over(rounds: DeadLetterRounds, coming: int, count: int, left: int = 0) 
 
 
 @pytest.mark.parametrize("coming", [257, 5_000, 50_000])
-def test_what_waits_does_not_grow_without_end_however_much_comes(coming: int) -> None:
+def test_waiting_letters_do_not_grow_without_end_however_many_come(coming: int) -> None:
     left = left_over(DeadLetterRounds(), coming, 1000)
     assert max(left) < 20 * coming
     assert max(left[500:]) <= max(left[:500])
 
 
-def test_what_came_at_once_is_worked_off_in_small_rounds() -> None:
+def test_letters_that_came_at_once_are_worked_off_in_small_rounds() -> None:
     rounds = DeadLetterRounds()
     left = left_over(rounds, 0, 100, 1_000_000)
     assert left[-1] == 1_000_000 - 100 * DEAD_LETTERS_PER_ROUND_MIN

@@ -202,7 +202,9 @@ def test_letters_that_a_failed_queue_owes_are_stranded(commands, letters) -> Non
     assert [body for *_, body in contents(again.batch)] == [b"1", b"5"]
 
 
-def test_the_original_of_what_a_failed_queue_owes_is_never_settled(commands, letters) -> None:
+def test_the_original_of_a_letter_that_a_failed_queue_owes_is_never_settled(
+    commands, letters
+) -> None:
     source = source_of(commands)
     a, b = target(commands, "a"), target(commands, "b")
     made = letters.publish(source, [(span_of(publish("k"), publish("k")), "rejected")], 5)

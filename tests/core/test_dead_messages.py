@@ -86,14 +86,14 @@ def test_without_an_exchange_a_message_over_the_limit_is_settled() -> None:
     assert queue.ready.message_count == 2
 
 
-def test_a_queue_without_a_limit_keeps_what_comes_back() -> None:
+def test_a_queue_without_a_limit_keeps_messages_that_come_back() -> None:
     queue = queue_of(x_dead_letter_exchange="")
     for _ in range(50):
         assert come_back(queue, "requeued").dead == []
     assert queue.ready.message_count == 5
 
 
-def test_what_comes_back_from_the_journal_over_the_limit_leaves_at_the_first_dispatch() -> None:
+def test_messages_from_the_journal_over_the_limit_leave_at_the_first_dispatch() -> None:
     arguments = table_of({"x-queue-type": "quorum", "x-delivery-limit": 1, "x-max-length": 5})
     queue = make_queue("the queue", True, arguments, WINDOW)
     queue.dead_letters = True

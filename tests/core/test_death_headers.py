@@ -104,7 +104,7 @@ def entry(queue: str, reason: str, **more: Field) -> Field:
         (array(entry("q", "rejected", count=longstr("many"))), [("q", "rejected", 1)]),
     ],
 )
-def test_what_a_client_wrote_into_x_death_breaks_nothing(known, expected) -> None:
+def test_an_x_death_that_a_client_wrote_breaks_nothing(known, expected) -> None:
     assert deaths(headers_of_dead({"x-death": known}, FIRST)) == expected
 
 
@@ -176,7 +176,7 @@ def died(*deaths: tuple[str, str]):
         (died(("r", "rejected"), ("q", "expired")), True),
     ],
 )
-def test_a_cycle_is_one_that_nobody_has_rejected_in(headers, expected) -> None:
+def test_a_cycle_without_a_rejection_is_one(headers, expected) -> None:
     assert is_cycle("q", headers) == expected
 
 

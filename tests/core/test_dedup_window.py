@@ -67,7 +67,7 @@ def test_a_window_holds_the_last_ones_that_are_not_too_old_and_no_others(
     ),
     count_max=st.sampled_from((1, 2, 7, 100)),
 )
-def test_what_is_withdrawn_is_not_remembered_and_all_others_go_in_their_order(
+def test_withdrawn_identities_are_forgotten_and_the_others_go_in_their_order(
     steps: list[tuple[list[bytes], set[int], int]], count_max: int
 ) -> None:
     window = DedupWindow(count_max, 1000)
@@ -107,7 +107,7 @@ def test_the_floor_lies_below_all_entries_that_are_remembered_and_rises(
         assert all(entry_id >= floor for _, entry_id in entries[-count_max:])
 
 
-def test_what_the_journal_kept_is_remembered_in_its_order_and_for_as_long() -> None:
+def test_identities_from_the_journal_are_remembered_in_their_order_and_for_as_long() -> None:
     window = DedupWindow(3, 1000)
     rows = [
         RememberedRow(1, 500, number(1) + number(2)),

@@ -150,9 +150,7 @@ def test_bindings_go_with_the_exchange_at_either_end(commands):
     assert commands.table.exchange("x").is_plain
 
 
-def test_an_exchange_is_in_use_by_what_is_bound_to_it_and_not_by_what_it_is_bound_to(
-    commands, refused
-):
+def test_an_exchange_is_in_use_by_its_own_bindings_and_not_by_those_to_others(commands, refused):
     commands.declare_exchange("x", "fanout")
     commands.declare_exchange("y", "fanout")
     commands.bind_exchange("y", "x")

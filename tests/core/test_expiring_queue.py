@@ -64,7 +64,7 @@ def test_deadlines_that_differ_are_aligned_with_what_is_appended() -> None:
     assert queue.next_due_ms() == NOW_MS + 5
 
 
-def test_a_queue_that_begins_to_expire_keeps_what_it_had() -> None:
+def test_a_queue_that_begins_to_expire_keeps_its_messages() -> None:
     arguments = table_of(
         {
             "x-queue-type": "quorum",
@@ -104,7 +104,7 @@ def test_a_queue_with_limits_keeps_to_them_when_it_begins_to_expire() -> None:
     assert list(effects.rejected or ()) == [1, 2]
 
 
-def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() -> None:
+def test_messages_from_the_journal_expire_in_a_queue_without_arguments() -> None:
     batch = numbered(3)
     queue = MessageQueue("q", True, WINDOW)
     refill(queue, [(batch, range(1), 5, 0, 0, 0), (batch, range(1, 3), 6, 1, NOW_MS + 1, 0)])
@@ -118,7 +118,7 @@ def test_what_came_back_from_the_journal_expires_in_a_queue_without_arguments() 
     assert effects.settled_entries == [(6, 7)]
 
 
-def test_without_deadlines_what_came_back_stays_in_a_plain_queue() -> None:
+def test_without_deadlines_returned_messages_stay_in_a_plain_queue() -> None:
     plain = MessageQueue("q", True, WINDOW)
     refill(plain, [(numbered(2), range(2), 1, 0, 0, 0)])
     assert plain.parts == ()
@@ -163,7 +163,7 @@ def test_a_great_many_expire_in_parts_and_none_of_them_is_delivered() -> None:
     assert entries == [count + 1, count + 2]
 
 
-def test_room_that_the_queue_learns_of_with_a_publish_is_not_for_what_has_expired() -> None:
+def test_room_that_a_publish_shows_is_not_for_expired_messages() -> None:
     arguments = table_of({"x-single-active-consumer": True, "x-message-ttl": 60_000})
     queue = make_queue("the queue", True, arguments, WINDOW)
     queue.now_ms = NOW_MS
@@ -180,7 +180,7 @@ def test_room_that_the_queue_learns_of_with_a_publish_is_not_for_what_has_expire
     assert effects.settled_entries == [(2, 2), (4, 4)]
 
 
-def test_when_time_has_passed_who_has_no_room_is_not_asked_again() -> None:
+def test_consumers_without_room_are_not_asked_again_because_time_has_passed() -> None:
     queue = expiring()
     consumer = consume(queue, 1)
     publish(queue, with_ttls(TTL_NONE, 5, TTL_NONE))
@@ -193,7 +193,7 @@ def test_when_time_has_passed_who_has_no_room_is_not_asked_again() -> None:
     assert consumer.place is None
 
 
-def test_when_time_has_passed_what_waited_behind_is_delivered() -> None:
+def test_messages_behind_expired_ones_are_delivered() -> None:
     queue = expiring()
     publish(queue, with_ttls(*range(1, EXPIRED_ROWS_MAX + 2), TTL_NONE))
     consumer = consume(queue, 1)

@@ -93,7 +93,7 @@ def test_a_connection_is_opened_in_three_steps() -> None:
     assert handshake.vhost == "/"
 
 
-def test_start_announces_what_is_built() -> None:
+def test_start_announces_the_capabilities_that_are_built() -> None:
     start = new().start()
     properties = start.server_properties
     assert properties["product"].value == "RabbitMQ"
@@ -200,7 +200,7 @@ def test_external_is_refused_to_a_certificate_that_names_no_user(user: str) -> N
     )
 
 
-def test_external_is_unknown_where_no_certificate_is_asked_for() -> None:
+def test_external_is_unknown_without_client_certificates() -> None:
     assert refusal(new(), start_ok("EXTERNAL", b"")) == (
         503,
         "COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL'",

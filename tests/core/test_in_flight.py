@@ -33,7 +33,7 @@ def test_parts_are_removed_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), max_size=20))
-def test_what_remains_is_what_was_not_removed(parts: list[tuple[int, int]]) -> None:
+def test_positions_that_were_not_removed_remain(parts: list[tuple[int, int]]) -> None:
     out = delivery()
     model = set(range(10))
     for low, count in parts:
@@ -60,7 +60,7 @@ def test_only_the_channel_that_holds_a_delivery_gives_it_back() -> None:
     assert object_count(in_flight) == object_count(InFlight())
 
 
-def test_a_channel_that_is_gone_leaves_what_it_still_held() -> None:
+def test_a_channel_that_is_gone_leaves_the_messages_that_it_still_held() -> None:
     in_flight = InFlight()
     first, second, others = delivery(), delivery(2), delivery()
     in_flight.add("channel", first)

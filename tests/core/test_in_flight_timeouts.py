@@ -58,7 +58,7 @@ def settle(queue: MessageQueue, delivery: Delivery, low: int, high: int) -> Effe
     return effects
 
 
-def test_only_what_is_not_answered_in_time_comes_back_at_its_deadline() -> None:
+def test_only_messages_not_answered_in_time_come_back_at_their_deadline() -> None:
     queue = queue_with(x_in_flight_timeout=500)
     consumer_on(queue, prefetch=4)
     (delivery,) = publish(queue, 4)
@@ -136,7 +136,7 @@ def test_basic_get_has_the_deadline_of_the_queue() -> None:
     assert queue.counts() == (1, 0, 0)
 
 
-def test_what_was_removed_with_its_channel_is_not_timed_out_once_more() -> None:
+def test_messages_that_came_back_with_their_channel_do_not_time_out() -> None:
     queue = queue_with(x_in_flight_timeout=100)
     consumer_on(queue)
     publish(queue, 3)

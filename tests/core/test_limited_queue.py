@@ -41,7 +41,7 @@ def test_arguments_set_limits(values: dict[str, object], limits: Limits) -> None
     assert limits_of(arguments(**values)) == limits
 
 
-def test_what_drop_head_drops_is_dead_lettered_as_maxlen_and_not_settled() -> None:
+def test_messages_that_drop_head_drops_are_dead_lettered_as_maxlen_and_not_settled() -> None:
     effects = published(5, max_length=2, dead_letter_exchange="x")
     ((span, reason),) = effects.dead
     assert (span.first_entry_id, list(span.indexes), reason) == (1, [0, 1, 2], "maxlen")
@@ -49,7 +49,7 @@ def test_what_drop_head_drops_is_dead_lettered_as_maxlen_and_not_settled() -> No
     assert effects.appended == (range(5), range(1, 6))
 
 
-def test_what_reject_publish_dlx_rejects_is_dead_lettered_and_has_no_entry() -> None:
+def test_messages_that_reject_publish_dlx_rejects_are_dead_lettered_and_have_no_entry() -> None:
     effects = published(5, max_length=2, overflow="reject-publish-dlx", dead_letter_exchange="x")
     ((span, reason),) = effects.dead
     assert (list(span.indexes), span.stored, reason) == ([2, 3, 4], False, "maxlen")

@@ -57,7 +57,7 @@ def test_a_remembered_login_holds_no_password() -> None:
     assert "s3cr3t-word" not in repr(vars(checks))
 
 
-def test_a_user_that_changed_is_checked_anew_and_one_that_went_is_not_let_in() -> None:
+def test_a_changed_user_is_checked_anew_and_a_deleted_one_is_refused() -> None:
     checks, users = new()
     checks.ask("first", "here", "ann", "secret")
     checks.finished(start(checks), True)
@@ -110,7 +110,7 @@ def test_no_more_checks_run_at_once_than_allowed() -> None:
     assert is_idle(checks)
 
 
-def test_what_comes_when_too_many_wait_is_refused() -> None:
+def test_a_login_is_refused_while_too_many_wait() -> None:
     checks, _ = new(waiting_max=2)
     answers = [checks.ask(number, "here", "ann", f"guess {number}") for number in range(3)]
     assert answers == [None, None, LoginResult.TOO_MANY_CHECKS]
@@ -118,7 +118,7 @@ def test_what_comes_when_too_many_wait_is_refused() -> None:
     assert checks.ask(4, "here", "ann", "guess 4") is None
 
 
-def test_what_is_too_long_to_be_right_takes_no_room_among_those_that_wait() -> None:
+def test_a_password_or_name_that_is_too_long_is_refused_without_a_place_in_the_queue() -> None:
     checks, _ = new()
     assert (
         checks.ask("asker", "here", "ann", "p" * (PASSWORD_BYTES_MAX + 1)) is LoginResult.TOO_LONG
@@ -134,7 +134,7 @@ def test_an_empty_password_lets_nobody_in() -> None:
     assert is_idle(checks)
 
 
-def test_addresses_take_turns_so_that_who_guesses_delays_himself() -> None:
+def test_addresses_take_turns_so_that_guessing_delays_the_guesser() -> None:
     checks, _ = new()
     for number in range(5):
         checks.ask("guesser", "there", "ann", f"guess {number}")
@@ -148,7 +148,7 @@ def test_addresses_take_turns_so_that_who_guesses_delays_himself() -> None:
     assert is_idle(checks)
 
 
-def test_nothing_is_checked_for_who_has_gone() -> None:
+def test_no_password_is_checked_for_a_connection_that_has_gone() -> None:
     checks, _ = new()
     checks.ask("gone", "here", "ann", "guess")
     checks.ask("there", "here", "ann", "secret")

@@ -204,7 +204,7 @@ def test_requeued_messages_return_to_their_old_place_redelivered() -> None:
     assert effects.delivered_entries == [(2, 2), (3, 3), (5, 5), (6, 6)]
 
 
-def test_a_channel_that_is_gone_gives_back_what_it_still_held() -> None:
+def test_a_channel_that_is_gone_gives_back_the_messages_that_it_still_held() -> None:
     queue = queue_of()
     gone, other = consume(queue, "a", prefetch=3), consume(queue, "b", prefetch=2)
     effects = publish(queue, 5)
@@ -232,7 +232,7 @@ def test_acks_of_another_channel_or_repeated_acks_settle_nothing() -> None:
     assert consumer.in_flight == 1
 
 
-def test_purge_drops_what_is_ready_and_leaves_what_is_out() -> None:
+def test_purge_drops_ready_messages_and_leaves_those_in_flight() -> None:
     queue = queue_of()
     consumer = consume(queue, "a", prefetch=2)
     publish(queue, 5)

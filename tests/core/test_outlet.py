@@ -32,7 +32,7 @@ def test_all_channels_of_a_connection_count_together() -> None:
     assert not outlet.is_closed("queue")
 
 
-def test_what_a_channel_that_ended_had_out_counts_no_more() -> None:
+def test_bytes_of_a_channel_that_has_ended_do_not_count() -> None:
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
     one.add(100)
@@ -48,7 +48,9 @@ def test_what_a_channel_that_ended_had_out_counts_no_more() -> None:
     assert outlet.is_closed("queue")
 
 
-def test_what_is_written_counts_until_the_socket_takes_it_whatever_becomes_of_its_channel() -> None:
+def test_written_bytes_count_until_the_socket_takes_them_whatever_becomes_of_their_channel() -> (
+    None
+):
     outlet = Outlet(100)
     one, other = outlet.share(), outlet.share()
     one.add(100)

@@ -74,7 +74,7 @@ def test_acks_before_a_wrong_one_are_valid() -> None:
     assert len(held) == 1
 
 
-def test_a_rollback_holds_again_what_was_acked() -> None:
+def test_a_rollback_holds_acked_messages_again() -> None:
     held, credit = outstanding()
     one = delivery("q", 2, credit)
     held.hold(one)

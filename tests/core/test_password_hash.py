@@ -49,6 +49,6 @@ def test_another_salt_gives_another_hash() -> None:
         "scrypt$10$8$1$!$!",
     ],
 )
-def test_what_is_no_hash_of_ours_is_not_believed(text: str) -> None:
+def test_a_foreign_password_hash_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="password hash"):
         check_password_hash(text)

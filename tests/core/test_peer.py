@@ -47,7 +47,7 @@ def test_an_attribute_without_a_short_name_keeps_its_own() -> None:
         ("ä~", "\\C3\\A4\\7E"),
     ],
 )
-def test_what_would_be_read_as_something_else_is_escaped(value: str, shown: str) -> None:
+def test_characters_with_a_meaning_are_escaped(value: str, shown: str) -> None:
     assert distinguished_name(((("commonName", value),),)) == f"CN={shown}"
 
 

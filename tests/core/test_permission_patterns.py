@@ -66,7 +66,7 @@ def test_a_pattern_is_searched_for_among_the_octets_of_a_name(
         ("a" * (PATTERN_CHARACTERS_MAX + 1), "at most 4096 characters"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(pattern: str, reason: str) -> None:
+def test_an_unusable_pattern_is_refused_with_the_reason(pattern: str, reason: str) -> None:
     with pytest.raises(PatternError) as refused:
         check_pattern(pattern)
     assert reason in str(refused.value)

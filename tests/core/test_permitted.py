@@ -51,7 +51,7 @@ def refusal(access: Access, method: Method) -> str:
         ExchangeDelete(exchange="amq.direct"),
     ],
 )
-def test_what_is_refused_for_what_it_is_needs_no_permission(method: Method) -> None:
+def test_commands_that_are_refused_for_another_reason_need_no_permission(method: Method) -> None:
     check_permitted(access_of(), method)
 
 

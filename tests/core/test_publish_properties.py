@@ -45,7 +45,7 @@ def test_cc_alone_rewrites_nothing() -> None:
     assert look(Properties(headers={"CC": keys("a")})).rewritten is None
 
 
-def test_what_is_no_string_in_the_array_is_passed_over() -> None:
+def test_array_items_that_are_no_strings_are_passed_over() -> None:
     array = Field("array", [Field("long", 1), Field("longstr", "a"), Field("void", None)])
     assert look(Properties(headers={"CC": array})).routing_keys == ("a",)
 
@@ -59,7 +59,7 @@ def test_a_key_that_is_not_utf8_is_a_key() -> None:
 @pytest.mark.parametrize(
     "field", [Field("longstr", "a"), Field("signedint", 1), Field("table", {}), Field("void", None)]
 )
-def test_what_is_no_array_is_refused_with_its_type(name: str, field: Field) -> None:
+def test_a_value_that_is_no_array_is_refused_with_its_type(name: str, field: Field) -> None:
     error = look(Properties(headers={name: field})).error
     assert isinstance(error, SoftError)
     assert error.reply_text == (
@@ -89,7 +89,7 @@ def test_the_first_of_several_mistakes_in_rabbitmq_s_order_is_reported() -> None
     ]
 
 
-def test_what_was_found_last_is_not_looked_for_again() -> None:
+def test_properties_that_were_found_last_are_not_looked_for_again() -> None:
     checked = PublishProperties("guest", lambda: False)
     octets = encode_properties(Properties(headers={"CC": keys("a")}))
     first = checked.look(octets)
@@ -111,7 +111,9 @@ def test_what_was_found_last_is_not_looked_for_again() -> None:
         (Properties(user_id="guest"), True),
     ],
 )
-def test_the_flags_and_names_decide_who_pays(properties: Properties, must: bool) -> None:
+def test_flags_and_names_decide_which_messages_are_examined(
+    properties: Properties, must: bool
+) -> None:
     assert must_look(encode_properties(properties), properties.delivery_mode or 0) is must
 
 

@@ -19,7 +19,7 @@ def test_the_window_closes_above_its_limit_and_opens_at_half_of_it() -> None:
     assert not window.remove(50)
 
 
-def test_a_channel_that_ends_gives_back_what_it_never_looked_at() -> None:
+def test_a_channel_that_ends_gives_back_input_that_it_had_not_handled() -> None:
     window = PublishWindow(100)
     one, other = WindowShare(window), WindowShare(window)
     one.add(150)
@@ -30,7 +30,7 @@ def test_a_channel_that_ends_gives_back_what_it_never_looked_at() -> None:
     assert window.used_bytes == 10
 
 
-def test_what_reaches_a_channel_that_has_ended_does_not_count() -> None:
+def test_bytes_that_reach_a_channel_that_has_ended_do_not_count() -> None:
     window = PublishWindow(100)
     share = WindowShare(window)
     assert not share.release()

@@ -171,7 +171,7 @@ def test_unroutable_and_mandatory_is_returned_directly_before_its_own_ack(
     assert methods(publisher.answers()) == [BasicAck(3, True)]
 
 
-def test_a_return_has_the_seq_no_for_those_who_asked(commands) -> None:
+def test_a_return_has_the_seq_no_if_the_client_asked_for_it(commands) -> None:
     publisher = publisher_of(commands, tags=True)
     publisher.confirm_mode = True
     carry_out(publisher.route(batch_of(publish("nowhere"))))
@@ -182,7 +182,7 @@ def test_a_return_has_the_seq_no_for_those_who_asked(commands) -> None:
     assert b"x-delivery-tag" not in routed.frames
 
 
-def test_queues_are_told_by_what_they_are_and_not_by_their_name(commands, publisher) -> None:
+def test_queues_are_known_by_identity_and_not_by_name(commands, publisher) -> None:
     first = commands.declare_queue()
     assert list(carry_out(publisher.route(numbered(1))).by_queue) == [first]
     commands.delete_queue()

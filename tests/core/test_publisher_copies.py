@@ -55,9 +55,7 @@ def test_copies_go_through_the_publish_s_exchange(commands, publisher) -> None:
     assert indexes_by_queue(carry_out(publisher.route(batch_of(wire)))) == {"a": [0], "b": [0]}
 
 
-def test_what_the_window_took_is_given_back_though_the_batch_has_shrunk(
-    commands, publisher
-) -> None:
+def test_all_bytes_go_back_to_the_window_though_the_batch_has_shrunk(commands, publisher) -> None:
     commands.declare_queue()
     batch = batch_of(*[publish("q", properties=copied(bcc=("b", "c")))] * 3)
     routed = carry_out(publisher.route(batch))

@@ -60,7 +60,7 @@ def test_one_durable_queue_of_several_is_enough(commands, publisher) -> None:
     assert batch.durable is None
 
 
-def test_what_comes_behind_an_error_is_not_written(commands, publisher) -> None:
+def test_answers_behind_an_error_are_not_written(commands, publisher) -> None:
     commands.declare_queue(durable=True)
     good = publish("q", properties=PERSISTENT)
     batch = batch_of(good, good, publish("k", exchange="missing"), good)

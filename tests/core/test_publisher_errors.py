@@ -77,7 +77,7 @@ def test_the_first_of_several_errors_counts(commands, publisher) -> None:
         assert indexes_by_queue(routed) == {"q": [0]}
 
 
-def test_what_is_returned_before_an_error_is_returned(commands, publisher) -> None:
+def test_messages_before_an_error_are_returned(commands, publisher) -> None:
     batch = batch_of(
         publish("nowhere", mandatory=True), publish("x", exchange="missing"), publish("nowhere")
     )

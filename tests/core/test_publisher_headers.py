@@ -47,7 +47,7 @@ def test_other_keys_in_the_batch_keep_their_ways(commands, publisher) -> None:
     }
 
 
-def test_what_no_headers_match_is_returned_before_its_ack(commands, publisher) -> None:
+def test_a_message_that_no_headers_match_is_returned_before_its_ack(commands, publisher) -> None:
     batch = batch_of(to("a", mandatory=True), to("c", mandatory=True), to(None, mandatory=True))
     routed = carry_out(publisher.route(batch))
     assert indexes_by_queue(routed) == {"a": [0]}
@@ -126,7 +126,7 @@ def test_further_keys_and_headers_each_have_their_say(commands, publisher) -> No
     assert b"BCC" not in routed.batch.wire
 
 
-def test_an_alternate_takes_what_no_key_of_the_message_finds_a_place_for(
+def test_an_alternate_exchange_gets_messages_of_which_no_key_has_a_queue(
     commands, publisher
 ) -> None:
     alternate = table_of({"alternate-exchange": "spare"})

@@ -85,7 +85,7 @@ def test_a_new_part_needs_its_module_and_one_line_of_construction() -> None:
     assert publish(queue, 6).rejected is None
 
 
-def test_a_limit_that_is_set_changed_and_taken_away_holds_for_what_is_there() -> None:
+def test_a_limit_that_is_set_changed_and_removed_holds_for_messages_in_the_queue() -> None:
     queue = make_queue("q", True, {}, WINDOW)
     publish(queue, 1, 2, 3, 4, 5)
     assert change(queue, max_length=4).settled_entries == [(1, 1)]
@@ -131,7 +131,7 @@ def queue_get(queue: MessageQueue, batch: Batch) -> Delivery:
     return delivery
 
 
-def test_a_delivery_limit_that_is_lowered_sends_away_what_came_back_too_often() -> None:
+def test_a_lowered_delivery_limit_sends_away_messages_that_came_back_too_often() -> None:
     queue = make_queue("q", True, {}, WINDOW)
     first = queue_get(queue, numbered(2))
     queue.requeue("a", [(first, 0, 1)], Effects())

@@ -117,7 +117,7 @@ def test_only_a_queue_with_the_argument_has_the_part() -> None:
         assert type(queue.ready) is kind
 
 
-def test_what_is_restored_is_in_the_order_of_priorities() -> None:
+def test_restored_messages_are_in_the_order_of_priorities() -> None:
     queue = MessageQueue("the queue", True, WINDOW)
     equip(queue, table_of({"x-max-priority": PRIORITY_MAX}), WINDOW)
     queue.restore(Span(batch_with(None, 2, 2, 9), range(4), 11, 1, stored=True))

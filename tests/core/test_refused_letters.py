@@ -41,7 +41,7 @@ def refused_by(commands, letters, source) -> tuple[QueueDefinition, Batch, Refus
     return full, made.batch, refused
 
 
-def test_what_a_queue_refuses_to_dead_letter_it_is_settled_when_that_letter_is_safe(
+def test_a_refused_letter_is_settled_when_its_own_dead_letter_is_safe(
     commands, letters, source
 ) -> None:
     other = commands.declare_queue("other", durable=True)
@@ -60,7 +60,9 @@ def test_what_a_queue_refuses_to_dead_letter_it_is_settled_when_that_letter_is_s
     assert len(letters) == 0
 
 
-def test_what_a_queue_refuses_and_has_no_way_for_is_dropped(commands, letters, source) -> None:
+def test_a_letter_that_its_queue_refuses_is_dropped_if_that_has_no_dead_letter_exchange(
+    commands, letters, source
+) -> None:
     full, batch, refused = refused_by(commands, letters, source)
     assert letters.publish(full, [(refused, "maxlen")], 5) is None
     assert list(letters.settled.pop(source)) == [11]
@@ -69,7 +71,7 @@ def test_what_a_queue_refuses_and_has_no_way_for_is_dropped(commands, letters, s
     assert len(letters) == 0
 
 
-def test_what_a_failed_queue_owes_of_what_another_refused_strands_the_first_original(
+def test_a_failed_queue_that_owes_a_refused_letter_strands_the_first_original(
     commands, letters, source
 ) -> None:
     full, batch, refused = refused_by(commands, letters, source)
@@ -103,7 +105,7 @@ def test_many_queues_may_refuse_a_letter_one_after_the_other(commands, letters, 
     assert len(letters) == 0
 
 
-def test_no_part_of_what_a_queue_refused_has_an_entry() -> None:
+def test_no_message_of_a_refused_row_has_an_entry() -> None:
     refused = RefusedSpan(batch_of(publish("k"), publish("k"), publish("k")), range(3))
     part = refused.part(1, 3).part(1, 2)
     assert (part.first_entry_id, part.stored, list(part.indexes)) == (0, False, [2])

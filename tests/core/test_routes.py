@@ -71,7 +71,7 @@ def test_routes_to_many_queues_count_for_more(commands, memory):
     assert memory.used_bytes <= MEMORY_BYTES_MAX
 
 
-def test_nothing_is_kept_that_there_is_no_room_for(commands):
+def test_routes_without_room_are_not_kept(commands):
     memory = RouteMemory(0)
     routes = Routes(commands.table, may_write, memory)
     queue = commands.declare_queue()
@@ -152,9 +152,7 @@ def test_each_key_that_is_not_kept_is_a_step_and_the_others_are_none(commands, m
     assert steps("a", "c") == 1
 
 
-def test_what_changes_between_two_steps_holds_for_the_rest_and_nothing_old_is_kept(
-    commands, memory
-):
+def test_a_change_between_two_steps_holds_for_the_rest_and_nothing_old_is_kept(commands, memory):
     commands.declare_queue("q")
     routes = Routes(commands.table, may_write, memory)
     batch = batch_of(*(publish(key, exchange="amq.topic") for key in "abc"))

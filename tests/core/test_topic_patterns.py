@@ -152,7 +152,7 @@ def test_a_key_is_led_to_each_pattern_once_however_many_words_it_has(shape):
         assert bound.steps(key) <= word_count + 8 * count
 
 
-def test_what_a_key_costs_does_not_depend_on_patterns_that_begin_otherwise():
+def test_the_cost_of_a_key_does_not_depend_on_patterns_that_begin_otherwise():
     few, many = (
         Bound(
             *(f"device.{number}.#" for number in range(count)),

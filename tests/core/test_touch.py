@@ -113,7 +113,7 @@ def test_a_queue_without_a_time_out_is_touched_without_effect() -> None:
     assert not queue.needs_clock
 
 
-def test_what_another_channel_holds_is_not_touched() -> None:
+def test_messages_that_another_channel_holds_are_not_touched() -> None:
     queue = make()
     delivery = deliver(queue, 1)
     queue.uptime_ms = 100

@@ -238,7 +238,7 @@ def test_a_late_worker_moves_little_however_much_is_held() -> None:
     assert unacked.count == count * 4 // 5
 
 
-def test_to_ask_what_is_held_moves_little_however_much_is() -> None:
+def test_asking_for_held_messages_moves_little_however_many_there_are() -> None:
     count = 20_000
     unacked, ranges = counted(count)
     for tag in range(2, 1_000, 2):

@@ -99,7 +99,7 @@ def test_a_second_answer_of_a_queue_does_not_count(unconfirmed) -> None:
     assert unconfirmed.released_bytes == batch.wire_bytes
 
 
-def test_a_queue_that_was_told_nothing_is_not_heard(unconfirmed) -> None:
+def test_answers_of_a_queue_that_owes_nothing_do_not_count(unconfirmed) -> None:
     batch = numbered(1)
     unconfirmed.insert(batch, 1, {"q": range(1)})
     unconfirmed.confirm("other", batch, range(1))

@@ -54,7 +54,7 @@ def test_a_vhost_that_was_removed_is_not_the_one_that_has_its_name_now() -> None
     assert vhosts.table_of(queue) is None
 
 
-def test_what_the_catalog_holds_goes_to_its_vhosts() -> None:
+def test_definitions_of_the_catalog_go_to_their_vhosts() -> None:
     vhosts = new("/", "v")
     exchanges = [ExchangeDefinition("x", "fanout", True, vhost=vhost) for vhost in ("v", "/")]
     queues = [

@@ -84,7 +84,7 @@ def test_the_largest_crowd_that_can_gives_way_for_all() -> None:
     assert gone[0] == ("large", 0, "few")
 
 
-def test_what_is_gone_counts_no_more_and_may_go_twice() -> None:
+def test_a_peer_that_has_gone_does_not_count_and_may_go_twice() -> None:
     peers = waiting("a", "a", "b")
     for _ in range(2):
         peers.discard(0)

@@ -25,7 +25,7 @@ def publish(queue: MessageQueue, count: int) -> Effects:
     return effects
 
 
-def test_what_is_withdrawn_goes_from_wherever_it_is_and_from_nowhere_else() -> None:
+def test_withdrawn_messages_go_from_wherever_they_are_and_no_others_go() -> None:
     queue = MessageQueue("the queue", True, WINDOW)
     consumer = consume(queue, 3)
     appended = publish(queue, 6).appended
@@ -42,7 +42,7 @@ def test_what_is_withdrawn_goes_from_wherever_it_is_and_from_nowhere_else() -> N
     assert not queue.withdrawn
 
 
-def test_what_is_withdrawn_is_not_settled_and_does_not_outlive_its_consumer() -> None:
+def test_withdrawn_messages_are_not_settled_and_do_not_outlive_their_consumer() -> None:
     queue = MessageQueue("the queue", True, WINDOW)
     consume(queue, 4)
     appended = publish(queue, 4).appended
