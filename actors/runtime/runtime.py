@@ -246,7 +246,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
         try:
             self.on_start()
         except Exception as error:
-            self._fail(error)
+            self._stop_failed(error)
             return
         if inbox.envelopes:
             inbox.is_runnable = True
@@ -270,7 +270,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
                 self.on_idle()
         except BaseException as error:
             # As Pykka's loop does for a tell, but no exception stops the actors of others.
-            self._fail(error)
+            self._stop_failed(error)
         if stopped():
             self._drop_references()
             inbox.close()
@@ -279,7 +279,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
-    def _fail(self, error: BaseException) -> None:
+    def _stop_failed(self, error: BaseException) -> None:
         """Stop, and tell the parent. If that fails too, the node ends.
 
         The parent has then not heard of it, and others may wait for the actor's answers for ever.
