@@ -578,7 +578,7 @@ class ChannelReport(NamedTuple):
 
 
 class AccountRequest(NamedTuple):
-    """Control -> Broker: change users, vhosts or permissions; answered with AccountAnswer."""
+    """Control -> Broker: change users, vhosts or permissions; answered with ControlAnswer."""
 
     reply_to: Ref
     token: object
@@ -586,11 +586,31 @@ class AccountRequest(NamedTuple):
     arguments: Mapping[str, object]
 
 
-class AccountAnswer(NamedTuple):
-    """Broker -> Control: it is done, and on disk; or why not."""
+class PauseRequest(NamedTuple):
+    """Control, HttpConnection -> Broker: pause or resume a queue; answered with ControlAnswer."""
+
+    reply_to: Ref
+    token: object
+    vhost: str
+    queue: str
+    is_paused: bool
+
+
+class SetPaused(NamedTuple):
+    """Broker -> Queue: deliver nothing from now on, or deliver again."""
+
+    is_paused: bool
+
+
+class ControlAnswer(NamedTuple):
+    """Broker -> Control, HttpConnection: it is done, and on disk where it is durable; or why not.
+
+    `is_missing`: the request names something that is not there.
+    """
 
     token: object
     error: str = ""
+    is_missing: bool = False
 
 
 # --- Closing and failing

@@ -3,7 +3,8 @@
 A definition is made once, by Topology, and then shared: the routing table hands out the
 QueueDefinition itself, so a channel compares and hashes queues by identity, and a name declared
 again is another definition with another queue_id. All of it is fixed but `QueueDefinition.handle`,
-which the broker sets when the queue has an actor.
+which the broker sets when the queue has an actor, and `QueueDefinition.is_paused`, which the table
+sets.
 
 A Change is one step of a plan (topology.py). The table applies all of a plan's changes; the
 catalog is told the durable ones.
@@ -83,6 +84,8 @@ class QueueDefinition:
     owner: object | None = None
     vhost: str = "/"
     handle: Any = None
+    # Somebody has paused it: it delivers nothing until it is resumed.
+    is_paused: bool = False
     is_quorum: bool = field(init=False, repr=False)
     # Is a redelivered message given the header x-delivery-count?
     counts_deliveries: bool = field(init=False, repr=False)
@@ -192,6 +195,13 @@ class RemoveQueue(NamedTuple):
     queue: QueueDefinition
 
 
+class PauseQueue(NamedTuple):
+    """The queue is paused from now on, or no longer."""
+
+    queue: QueueDefinition
+    is_paused: bool
+
+
 class AddBinding(NamedTuple):
     """The binding is new; its source and its destination are there."""
 
@@ -204,7 +214,9 @@ class RemoveBinding(NamedTuple):
     binding: BindingDefinition
 
 
-Change = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
+Change = (
+    AddExchange | RemoveExchange | AddQueue | RemoveQueue | PauseQueue | AddBinding | RemoveBinding
+)
 
 
 # The arguments that queues can have, in the order in which a second declaration is compared with

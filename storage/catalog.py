@@ -29,7 +29,7 @@ from .belonging import CatalogClaims
 from .errors import NoSpaceError, StorageError
 from .journal.records import DIRECTORY_ID_BYTES
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # AUTOINCREMENT keeps the highest queue id ever used, so that none is used for another queue.
 # `arguments` is an encoded AMQP table.
@@ -99,8 +99,16 @@ CREATE TABLE directory (
 );
 """
 
+# New in version 4. A broker that knows only version 3 refuses the catalog: it would deliver from
+# queues that somebody has paused.
+PAUSE_SCHEMA = """
+ALTER TABLE queues ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+"""
+
 # What takes a catalog of that version to the next one; 0 is an empty file.
-STEPS = {0: SCHEMA, 1: ACCOUNTS_SCHEMA, 2: DIRECTORY_SCHEMA}
+STEPS = {0: SCHEMA, 1: ACCOUNTS_SCHEMA, 2: DIRECTORY_SCHEMA, 3: PAUSE_SCHEMA}
+# The version from which on a catalog has the row of `directory`.
+DIRECTORY_ROW_VERSION = 3
 
 
 # A full disk: when a page is written; when the file for shared memory, which SQLite makes only to
@@ -332,6 +340,7 @@ class QueueRow(NamedTuple):
     durable: bool
     auto_delete: bool
     arguments: bytes
+    paused: bool = False
 
 
 class BindingRow(NamedTuple):
@@ -378,6 +387,13 @@ class RemoveQueue(NamedTuple):
     queue_id: int
 
 
+class PauseQueue(NamedTuple):
+    """The queue is paused from now on, or no longer."""
+
+    queue_id: int
+    paused: bool
+
+
 class AddBinding(NamedTuple):
     """The binding is new; the same again changes nothing."""
 
@@ -390,7 +406,9 @@ class RemoveBinding(NamedTuple):
     binding: BindingRow
 
 
-TopologyChange = AddExchange | RemoveExchange | AddQueue | RemoveQueue | AddBinding | RemoveBinding
+TopologyChange = (
+    AddExchange | RemoveExchange | AddQueue | RemoveQueue | PauseQueue | AddBinding | RemoveBinding
+)
 Change = TopologyChange | AccountChange
 # Those that leave less in the file.
 REMOVALS: Final = (RemoveExchange, RemoveQueue, RemoveBinding, RemoveUser, RemoveVhost)
@@ -457,7 +475,7 @@ class Catalog:
                 " FROM exchanges ORDER BY rowid"
             )
             queues = execute(
-                "SELECT queue_id, vhost, name, durable, auto_delete, arguments"
+                "SELECT queue_id, vhost, name, durable, auto_delete, arguments, paused"
                 " FROM queues ORDER BY queue_id"
             )
             bindings = execute(
@@ -470,8 +488,8 @@ class Catalog:
                     for vhost, name, type_, durable, auto, internal, args in exchanges
                 ],
                 [
-                    QueueRow(queue_id, vhost, name, bool(durable), bool(auto), args)
-                    for queue_id, vhost, name, durable, auto, args in queues
+                    QueueRow(queue_id, vhost, name, bool(durable), bool(auto), args, bool(paused))
+                    for queue_id, vhost, name, durable, auto, args, paused in queues
                 ],
                 [BindingRow(*row) for row in bindings],
             )
@@ -553,10 +571,10 @@ class Catalog:
             raise catalog_is_gone(self._path)
         if version < SCHEMA_VERSION:
             steps = "".join(STEPS[each] for each in range(version, SCHEMA_VERSION))
+            if version < DIRECTORY_ROW_VERSION:
+                steps += f"INSERT INTO directory VALUES (x'{new_directory_id.hex()}', 0, 0);"
             self._connection.executescript(
-                f"BEGIN IMMEDIATE; {steps}"
-                f" INSERT INTO directory VALUES (x'{new_directory_id.hex()}', 0, 0);"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
             )
         self.directory_id, self.change_number, _ = directory_row(self._connection, self._path)
 
@@ -565,7 +583,9 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
     execute = connection.execute
     match change:
         case AddQueue(queue):
-            execute("INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?)", queue)
+            execute("INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)", queue)
+        case PauseQueue(queue_id, paused):
+            execute("UPDATE queues SET paused = ? WHERE queue_id = ?", (paused, queue_id))
         case AddBinding(binding):
             execute(
                 "INSERT INTO bindings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", binding

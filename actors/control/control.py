@@ -15,13 +15,24 @@ from typing import Any, Final, NamedTuple, cast
 
 from ...core.users.account_requests import REQUESTS
 from ...core.users.accounts import ACCOUNT_LISTS
-from ..messages import AccountAnswer, AccountRequest, ChannelReport, Refused, Status, Woken
+from ...logs.events import CONTROL_REQUEST
+from ..messages import (
+    AccountRequest,
+    ChannelReport,
+    ControlAnswer,
+    PauseRequest,
+    Refused,
+    Status,
+    Woken,
+)
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
 from .reports import REPORTS, Reporter
 from .trace_requests import TRACE_REQUESTS
 
 REQUEST_BYTES_MAX: Final = 65_536
+# Requests about a queue: does it pause?
+PAUSES: Final = {"queue pause": True, "queue resume": False}
 
 
 class ControlLimits(NamedTuple):
@@ -59,7 +70,7 @@ class Control(LoopActor):
                 self._carry_out(message.connection, *_parsed(message.line))
             except ValueError as fault:
                 message.connection.answer({"error": str(fault)})
-        elif isinstance(message, AccountAnswer):
+        elif isinstance(message, ControlAnswer):
             connection = cast("ControlConnection", message.token)
             connection.answer({"error": message.error} if message.error else {"result": None})
         elif isinstance(message, (Status, ChannelReport, Refused, Woken)):
@@ -69,9 +80,12 @@ class Control(LoopActor):
         self, connection: ControlConnection, name: str, arguments: dict[str, object]
     ) -> None:
         if name in REQUESTS:
-            request = AccountRequest(self.actor_ref, connection, name, arguments)
-            self.runtime.log.info("control.request", request=name, **_shown(arguments))
-            tell(self._context.broker, request)
+            change = AccountRequest(self.actor_ref, connection, name, arguments)
+            self._ask_broker(change, name, arguments)
+        elif name in PAUSES:
+            queue, vhost = _text(arguments, "queue"), _text(arguments, "vhost")
+            request = PauseRequest(self.actor_ref, connection, vhost, queue, PAUSES[name])
+            self._ask_broker(request, name, arguments)
         elif name in ACCOUNT_LISTS:
             connection.answer({"result": ACCOUNT_LISTS[name](self._context.accounts)})
         elif name in TRACE_REQUESTS:
@@ -82,6 +96,12 @@ class Control(LoopActor):
             self._reporter.start(name, lambda rows: connection.answer({"result": rows}))
         else:
             raise ValueError(f"there is no request '{name}'")
+
+    def _ask_broker(
+        self, request: AccountRequest | PauseRequest, name: str, arguments: dict[str, object]
+    ) -> None:
+        self.runtime.log.info(CONTROL_REQUEST, request=name, **_shown(arguments))
+        tell(self._context.broker, request)
 
     def on_failure(self, *exception: Any) -> None:
         """Nobody could look after the broker any more: the node ends."""
@@ -101,9 +121,16 @@ def _parsed(line: bytes) -> tuple[str, dict[str, object]]:
     return name, arguments
 
 
+def _text(arguments: dict[str, object], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"'{name}' must be a string")
+    return value
+
+
 def _shown(arguments: dict[str, object]) -> dict[str, object]:
     """The arguments of a request that the log may show."""
-    return {name: arguments[name] for name in ("user", "vhost") if name in arguments}
+    return {name: arguments[name] for name in ("user", "vhost", "queue") if name in arguments}
 
 
 class ControlConnection(asyncio.Protocol):

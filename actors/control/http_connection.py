@@ -18,12 +18,22 @@ from ...core.connection.peer import is_loopback
 from ...core.connection.waiting_peers import WaitingPeers
 from ...core.users.login_results import LoginResult
 from ...logs.events import CONTROL_REQUEST, HTTP_REFUSED
-from ..messages import AskJournal, JournalAnswers, LogIn, LoginAnswer, Ref, WakeAt, Woken
+from ..messages import (
+    AskJournal,
+    ControlAnswer,
+    JournalAnswers,
+    LogIn,
+    LoginAnswer,
+    PauseRequest,
+    Ref,
+    WakeAt,
+    Woken,
+)
 from ..node_context import NodeContext
 from ..runtime.descriptors import REFUSAL, has_one_of_the_last
 from ..runtime.runtime import LoopActor, tell
 from .http_exchange import CHALLENGE, HttpError, HttpExchange, HttpRequest
-from .http_resources import READY, Action, find_action
+from .http_resources import PAUSE, READY, RESUME, Action, find_action
 
 # What a client whose request was answered before its end may still send without being cut off: it
 # would not see the answer.
@@ -91,6 +101,8 @@ class HttpConnection(LoopActor):
                 self._logged_in(message.result)
             elif isinstance(message, JournalAnswers):
                 self._ready()
+            elif isinstance(message, ControlAnswer):
+                self._broker_answered(message)
             elif isinstance(message, Woken):
                 self._time_is_over()
             elif isinstance(message, HttpEnd):
@@ -127,9 +139,13 @@ class HttpConnection(LoopActor):
         if user is None or result is not LoginResult.ALLOWED:
             self._login_refusal = result.value
             raise HttpError(401, "login refused", **CHALLENGE)
-        action = find_action(request, user.tags)
+        action, names = find_action(request, user.tags)
         if action is READY:
             self._ask_journal()
+        elif action in (PAUSE, RESUME):
+            self._log.info(CONTROL_REQUEST, request=action.name, user=request.user, **names)
+            pause = PauseRequest(self.actor_ref, None, **names, is_paused=action is PAUSE)
+            tell(self._context.broker, pause)
         else:
             self._carry_out(request, action)
 
@@ -138,6 +154,13 @@ class HttpConnection(LoopActor):
         if request.method not in ("GET", "HEAD"):
             self._log.info(CONTROL_REQUEST, request=action.name, user=request.user)
         self._answer(200, content)
+
+    def _broker_answered(self, answer: ControlAnswer) -> None:
+        if self._is_answered:
+            return
+        if answer.error:
+            raise HttpError(404 if answer.is_missing else 503, answer.error)
+        self._answer(200, {"status": "ok"})
 
     # --- Readiness
 

@@ -5,9 +5,12 @@
     GET    /api/trace          how the trace stands                 tag monitoring or administrator
     PUT    /api/trace          on, with a filter; or another one    tag administrator
     DELETE /api/trace          off                                  tag administrator
+    PUT    /api/queues/{vhost}/{queue}/pause     deliver nothing    tag administrator
+    PUT    /api/queues/{vhost}/{queue}/resume    deliver again      tag administrator
 
-HEAD stands for GET. A new resource is a row of `RESOURCES` with the function that answers it; an
-answer that must wait for another actor, as that of `ready` does, needs a branch in HttpConnection.
+HEAD stands for GET. Names in a path are percent-encoded (RFC 3986), in UTF-8: the vhost "/" is
+%2F. A new resource is a row of `RESOURCES` with the function that answers it; an answer that must
+wait for another actor, as those of `ready` and of queues do, needs a branch in HttpConnection.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from ...logs.trace.trace import TraceError
 from ..node_context import NodeContext
@@ -58,6 +62,9 @@ def _trace_action(name: str, *tags: str) -> Action:
 
 # HttpConnection answers it when the journal has answered.
 READY: Final = Action("ready", _ok)
+# HttpConnection answers them when the broker actor has answered.
+PAUSE: Final = Action("queue pause", _ok, (ADMINISTRATOR,))
+RESUME: Final = Action("queue resume", _ok, (ADMINISTRATOR,))
 
 RESOURCES: Final[dict[str, dict[str, Action]]] = {
     "/api/health/live": {"GET": Action("live", _ok)},
@@ -67,14 +74,28 @@ RESOURCES: Final[dict[str, dict[str, Action]]] = {
         "PUT": _trace_action("trace on", ADMINISTRATOR),
         "DELETE": _trace_action("trace off", ADMINISTRATOR),
     },
+    "/api/queues/{vhost}/{queue}/pause": {"PUT": PAUSE},
+    "/api/queues/{vhost}/{queue}/resume": {"PUT": RESUME},
 }
 
 
-def find_action(request: HttpRequest, tags: Collection[str]) -> Action:
-    """The requested resource; HttpError 404, 405 or 403."""
-    resource = RESOURCES.get(request.path)
-    if resource is None:
-        raise HttpError(404, f"there is nothing at {request.path}")
+def names_in(path: str, pattern: str) -> dict[str, str] | None:
+    """The names that the path has in place of the pattern's braces; None if it does not fit."""
+    steps, wanted = path.split("/"), pattern.split("/")
+    if len(steps) != len(wanted):
+        return None
+    names = {}
+    for step, want in zip(steps, wanted, strict=True):
+        if want.startswith("{"):
+            names[want[1:-1]] = unquote(step)
+        elif step != want:
+            return None
+    return names
+
+
+def find_action(request: HttpRequest, tags: Collection[str]) -> tuple[Action, Mapping[str, str]]:
+    """The requested resource, and the names in its path; HttpError 404, 405 or 403."""
+    resource, names = _find_resource(request.path)
     action = resource.get("GET" if request.method == "HEAD" else request.method)
     if action is None:
         allowed = ", ".join(["HEAD", *resource] if "GET" in resource else resource)
@@ -83,7 +104,15 @@ def find_action(request: HttpRequest, tags: Collection[str]) -> Action:
     if action.tags and not set(action.tags).intersection(tags):
         needed = " or ".join(action.tags)
         raise HttpError(403, f"user '{request.user}' lacks the tag {needed}")
-    return action
+    return action, names
+
+
+def _find_resource(path: str) -> tuple[Mapping[str, Action], Mapping[str, str]]:
+    for pattern, resource in RESOURCES.items():
+        names = names_in(path, pattern)
+        if names is not None:
+            return resource, names
+    raise HttpError(404, f"there is nothing at {path}")
 
 
 def _trace_arguments(body: bytes) -> dict[str, object]:

@@ -193,13 +193,14 @@ def _channel_row(opened: OpenConnection, number: int) -> Row:
 
 
 def _queue_row(queue: QueueDefinition, is_there: bool) -> Row:
+    state = "paused" if queue.is_paused else "running"
     return {
         "vhost": queue.vhost,
         "queue": queue.name,
         "durable": queue.durable,
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
-        "state": "running" if is_there else "failed",
+        "state": state if is_there else "failed",
         "ready": None,
         "unacked": None,
         "deferred": None,

@@ -66,6 +66,7 @@ from ..messages import (
     Requeue,
     Resume,
     Sent,
+    SetPaused,
     Settle,
     SettleSynced,
     Status,
@@ -586,6 +587,12 @@ class Queue(LoopActor):
             self.stop()
         elif isinstance(message, RenewLease):
             self._lease.renew()
+        elif isinstance(message, SetPaused):
+            self._tracing.paused(messages, message.is_paused)
+            if message.is_paused:
+                messages.pause()
+            else:
+                messages.resume(effects)
         elif isinstance(message, Woken):
             if message.token is LEASE_ENDS:
                 self._lease.check(len(messages.consumers))

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
-from ...core.definitions import AddQueue, QueueDefinition, RemoveQueue
+from ...core.definitions import AddQueue, PauseQueue, QueueDefinition, RemoveQueue, resource
 from ...core.queue.construction import make_queue, refill
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
@@ -28,15 +28,16 @@ from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
 from ...storage.journal.recovery import Recovered
 from ..messages import (
-    AccountAnswer,
     AccountRequest,
     AlarmCleared,
     Commit,
     Committed,
     ConnectionDown,
+    ControlAnswer,
     Delete,
     DropQueue,
     ForgetIdentities,
+    PauseRequest,
     QueueFailed,
     QueuesDeleted,
     QueueUnused,
@@ -45,6 +46,7 @@ from ..messages import (
     RenewLease,
     ReportStatus,
     Resume,
+    SetPaused,
     Shutdown,
     Status,
     TopologyAnswer,
@@ -57,8 +59,9 @@ from ..runtime.wall_clock import now_ms
 from ..tracing.queue import queue_declared, recovered_run
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
-Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | AccountAnswer | None]
-Task = TopologyCommand | QueueUnused | ConnectionDown | AccountRequest
+Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | ControlAnswer | None]
+ControlRequest = AccountRequest | PauseRequest
+Task = TopologyCommand | QueueUnused | ConnectionDown | ControlRequest
 
 
 class BrokerActor(LoopActor):
@@ -114,11 +117,12 @@ class BrokerActor(LoopActor):
 
     def _start(self, queue: QueueDefinition, messages: MessageQueue) -> None:
         """Give the queue an actor, its `handle` from now on."""
+        messages.is_paused = queue.is_paused
         queue.handle = Queue.start_on(self._context.runtime, self._context, queue, messages)
 
     def on_receive(self, message: object) -> None:
         """Take a task, or the answer that the task at hand waits for."""
-        if isinstance(message, (TopologyCommand, QueueUnused, ConnectionDown, AccountRequest)):
+        if isinstance(message, Task):
             self._waiting.append(message)
         elif isinstance(message, (Committed, Status, Refused)):
             self._advance(message)
@@ -140,6 +144,8 @@ class BrokerActor(LoopActor):
             self._steps = self._delete_unused(task)
         elif isinstance(task, AccountRequest):
             self._steps = self._change_accounts(task)
+        elif isinstance(task, PauseRequest):
+            self._steps = self._pause(task)
         else:
             self._down = {each for each in self._down if each.is_alive()}
             self._down.add(task.connection)
@@ -151,7 +157,7 @@ class BrokerActor(LoopActor):
         task, steps = self._task, self._steps
         assert task is not None
         assert steps is not None
-        result: TopologyAnswer | AccountAnswer | None = None
+        result: TopologyAnswer | ControlAnswer | None = None
         try:
             while True:
                 target, question = steps.send(answer)
@@ -166,7 +172,7 @@ class BrokerActor(LoopActor):
         self._task = self._steps = None
         if isinstance(task, TopologyCommand) and result is not None:
             tell(task.channel, result)
-        elif isinstance(task, AccountRequest):
+        elif isinstance(task, ControlRequest):
             tell(task.reply_to, result)
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
@@ -253,6 +259,22 @@ class BrokerActor(LoopActor):
             self._vhosts.remove(vhost)
         return answer
 
+    def _pause(self, request: PauseRequest) -> Steps:
+        topology = self._vhosts.find(request.vhost)
+        if topology is None:
+            text = f"there is no vhost '{request.vhost}'"
+            return ControlAnswer(request.token, text, is_missing=True)
+        try:
+            plan = topology.prepare_pause_queue(request.queue, request.is_paused)
+        except AmqpError:
+            text = f"there is no {resource('queue', request.queue, request.vhost)}"
+            return ControlAnswer(request.token, text, is_missing=True)
+        try:
+            yield from self._commit(topology, plan)
+        except AmqpError as error:
+            return ControlAnswer(request.token, error.reply_text)
+        return ControlAnswer(request.token)
+
     # --- The broker's own doing
 
     def _delete_unused(self, task: QueueUnused) -> Steps:
@@ -304,6 +326,9 @@ class BrokerActor(LoopActor):
                 if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
                     # Its actor failed before: it cannot tell the journal itself.
                     tell(self._context.journal, DropQueue(change.queue.queue_id))
+            elif isinstance(change, PauseQueue):
+                # One that has failed is paused when it is started anew.
+                tell(self._handle(change.queue), SetPaused(change.is_paused))
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.
@@ -325,16 +350,16 @@ class BrokerActor(LoopActor):
 
 def account_steps(
     context: NodeContext, request: AccountRequest, broker: Ref
-) -> Generator[tuple[Ref, object], Any, tuple[AccountAnswer, list[str]]]:
+) -> Generator[tuple[Ref, object], Any, tuple[ControlAnswer, list[str]]]:
     """Yields what must be waited for; gives the answer, and the vhosts that are to be emptied."""
     try:
         changes = prepare_request(context.accounts, request.name, request.arguments)
     except AccountError as error:
-        return AccountAnswer(request.token, str(error)), []
+        return ControlAnswer(request.token, str(error)), []
     if changes:
         committed = yield context.catalog, Commit(broker, changes)
         if isinstance(committed, Refused):
-            return AccountAnswer(request.token, committed.error.reply_text), []
+            return ControlAnswer(request.token, committed.error.reply_text), []
         assert isinstance(committed, Committed), committed
         context.accounts.apply(changes)
         for topology in context.vhosts:
@@ -342,7 +367,7 @@ def account_steps(
         for change in changes:
             _follow(context, change)
     removed_vhosts = [change.name for change in changes if isinstance(change, RemoveVhost)]
-    return AccountAnswer(request.token), removed_vhosts
+    return ControlAnswer(request.token), removed_vhosts
 
 
 def _follow(context: NodeContext, change: AccountChange) -> None:

@@ -116,6 +116,8 @@ def _change(change: definitions.Change | accounts.AccountChange) -> rows.Change:
             return rows.AddQueue(_queue_row(queue))
         case definitions.RemoveQueue(queue):
             return rows.RemoveQueue(queue.queue_id)
+        case definitions.PauseQueue(queue, is_paused):
+            return rows.PauseQueue(queue.queue_id, is_paused)
         case definitions.AddExchange(exchange):
             return rows.AddExchange(_exchange_row(exchange))
         case definitions.RemoveExchange(exchange):
@@ -146,6 +148,7 @@ def _queue_row(queue: QueueDefinition) -> QueueRow:
         queue.durable,
         queue.auto_delete,
         _encoded(queue.arguments),
+        queue.is_paused,
     )
 
 
@@ -204,6 +207,7 @@ def restored(
             auto_delete=row.auto_delete,
             arguments=_table(row.arguments),
             vhost=row.vhost,
+            is_paused=row.paused,
         )
         for row in contents.queues
     ]

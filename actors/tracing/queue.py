@@ -138,6 +138,11 @@ class QueueTracing:
             for span in messages.ready:
                 self.step("message.settled", span.batch, span.indexes, reason="purged")
 
+    def paused(self, messages: MessageQueue, is_paused: bool) -> None:
+        """Somebody has paused the queue, or has it go on."""
+        if self._trace.is_on:
+            self._event("queue.paused" if is_paused else "queue.resumed", messages)
+
     def ended(self, messages: MessageQueue, is_deleted: bool) -> None:
         """The queue is about to go: deleted, or by a fault of ours."""
         if self._trace.is_on:

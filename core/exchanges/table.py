@@ -33,6 +33,7 @@ from ..definitions import (
     Change,
     Destination,
     ExchangeDefinition,
+    PauseQueue,
     QueueDefinition,
     RemoveBinding,
     RemoveExchange,
@@ -277,6 +278,8 @@ class ExchangeTable:
                 self._add_queue(queue)
             case RemoveQueue(queue):
                 self._remove_queue(queue)
+            case PauseQueue(queue, is_paused):
+                queue.is_paused = is_paused
             case AddExchange(exchange):
                 self._add_exchange(exchange)
             case RemoveExchange(exchange):

@@ -141,6 +141,7 @@ class MessageQueue:
         "identity",
         "in_flight",
         "in_flight_timeouts",
+        "is_paused",
         "judges",
         "needs_clock",
         "next_entry_id",
@@ -174,6 +175,8 @@ class MessageQueue:
         self.consumers = Consumers(delivery_window_bytes_max, identity)
         # 0: as many as come.
         self.consumers_max = 0
+        # Nothing is delivered; all else goes on.
+        self.is_paused = False
         self.sweep = BatchSweep(sweep_interval_bytes)
         # The parts that its arguments ask for, and the places where these are called.
         self.parts: tuple[Part, ...] = ()
@@ -517,6 +520,15 @@ class MessageQueue:
             self.consumers.channel_changed(channel)
         self._dispatch(effects)
 
+    def pause(self) -> None:
+        """Deliver nothing from now on, to no consumer and no basic.get."""
+        self.is_paused = True
+
+    def resume(self, effects: Effects) -> None:
+        """Deliver again, first of all to the consumers that have room now."""
+        self.is_paused = False
+        self.dispatch(effects)
+
     def expire(self, effects: Effects) -> None:
         """Time has passed. Nobody has more room by that, so nobody is asked for it."""
         if self.deduplication is not None:
@@ -627,7 +639,7 @@ class MessageQueue:
 
         `is_new`: nothing was ready before them, so they are not looked at for their age.
         """
-        if not self.consumers.members:
+        if self.is_paused or not self.consumers.members:
             return
         ready = self.ready
         shared: Batch | None = None
@@ -677,14 +689,14 @@ class MessageQueue:
     def get(
         self, channel: object, no_ack: bool, effects: Effects, reading: ReadingTime | None = None
     ) -> Delivery | None:
-        """Deliver one message by basic.get; it needs no credit.
+        """Deliver one message by basic.get; it needs no credit. None if there is none, or a pause.
 
         `reading` belongs to its connection; None: the connection is always read.
         """
         if self.deadlines is not None:
             while not self._drop_expired(effects):
                 pass
-        if not self.ready.message_count:
+        if self.is_paused or not self.ready.message_count:
             return None
         span = self._dequeue(1)
         delivery = Delivery(span, self.identity, None)

@@ -73,6 +73,7 @@ from ..definitions import (
     Change,
     Destination,
     ExchangeDefinition,
+    PauseQueue,
     QueueDefinition,
     RemoveBinding,
     RemoveExchange,
@@ -670,6 +671,19 @@ class Topology:
         changes = removal_changes(self.table, bindings)
         changes += [RemoveQueue(queue) for queue in removed]
         return make_plan(self.table, changes, queue=removed[0] if removed else None)
+
+    def prepare_pause_queue(self, name: str, is_paused: bool) -> Plan:
+        """Pause the queue, or have it go on; 404 if there is none.
+
+        A queue that is as it should be already is no error. Nothing else is checked: who may do
+        this depends on no permission in the vhost.
+        """
+        queue = self.table.find_queue(name)
+        if queue is None:
+            raise self.table.not_found("queue", name)
+        if queue.is_paused == is_paused:
+            return make_plan(self.table, queue=queue)
+        return make_plan(self.table, (PauseQueue(queue, is_paused),), queue=queue)
 
     # --- Bindings: to queues, and to exchanges. The source comes last, as on the wire.
 

@@ -181,6 +181,16 @@ LIFECYCLE: Final[dict[str, TraceEvent]] = {
         "channel", _TRANSACTION, "a queue has refused a part: what others took stays"
     ),
     "queue.declared": TraceEvent("broker", (*_QUEUE, "queue_id", "durable"), "a queue was made"),
+    "queue.paused": TraceEvent(
+        "queue",
+        (*_QUEUE, "queue_id", "ready_before", "unacked_before"),
+        "somebody has paused the queue: it delivers nothing from here on",
+    ),
+    "queue.resumed": TraceEvent(
+        "queue",
+        (*_QUEUE, "queue_id", "ready_before", "unacked_before"),
+        "the queue delivers again",
+    ),
     "queue.purged": TraceEvent(
         "queue",
         (*_QUEUE, "queue_id", "ready_before", "unacked_before"),

@@ -1,4 +1,4 @@
-"""The commands that look at a broker and change its accounts.
+"""The commands that look at a broker, pause its queues and change its accounts.
 
 A running broker is asked through the control socket in its data directory. Accounts can be changed
 without one, too: then the command takes the directory for itself. A password is asked for, or read
@@ -36,6 +36,13 @@ REPORTS = {
     "bindings": "list bindings, without those of the default exchange",
 }
 
+# Reports of the requests about a queue, which only a running broker carries out.
+PAUSED_WORDS = {
+    "queue pause": "queue '{queue}' in vhost '{vhost}' is paused: it delivers nothing until it is "
+    "resumed",
+    "queue resume": "queue '{queue}' in vhost '{vhost}' delivers",
+}
+
 _Commands = Any  # argparse does not name the type of what add_subparsers returns.
 
 
@@ -55,6 +62,7 @@ def add_to(commands: _Commands, run: Callable[[argparse.Namespace], int]) -> Non
             example=f"leveret {name}\nleveret {name} --json --data-dir /var/lib/leveret",
         )
         report.set_defaults(request=name)
+    _add_queue(commands, where)
     _add_users(commands, where, shown)
     _add_vhosts(commands, where, shown)
     _add_permissions(commands, where, shown)
@@ -80,6 +88,32 @@ def _add_action(
     for dest, what in names.items():
         action.add_argument(dest, metavar=dest.upper(), help=what)
     return action
+
+
+def _add_queue(commands: _Commands, where: argparse.ArgumentParser) -> None:
+    text = "pause and resume queues"
+    described = (
+        "Pauses queues of the broker that runs on the data directory, and has them go on. The "
+        "command queues shows which are paused."
+    )
+    actions = add_group(commands, "queue", text, described, "pause orders")
+    described = (
+        "Pauses a queue: no consumer and no basic.get gets a message of it. Publishes, acks, "
+        "time-outs and expiry go on. A durable queue stays paused over restarts."
+    )
+    example = "leveret queue pause orders --vhost shop"
+    text = "have a queue deliver nothing"
+    pause = _add_action(actions, "pause", where, text, described, example, queue="the queue")
+    text, example = "have a queue deliver again", "leveret queue resume orders --vhost shop"
+    described = "Has a paused queue deliver again."
+    resume = _add_action(actions, "resume", where, text, described, example, queue="the queue")
+    for action in (pause, resume):
+        _add_vhost(action)
+
+
+def _add_vhost(action: argparse.ArgumentParser) -> None:
+    vhost = f"the vhost (default {DEFAULT_VHOST})"
+    action.add_argument("--vhost", metavar="V", default=DEFAULT_VHOST, help=vhost)
 
 
 def _add_users(
@@ -155,8 +189,7 @@ def _add_permissions(
     short = "let a user use a vhost no more"
     clear = _add_action(actions, "clear", where, short, text, example, user="the user")
     for action in (put, clear):
-        vhost = f"the vhost (default {DEFAULT_VHOST})"
-        action.add_argument("--vhost", metavar="V", default=DEFAULT_VHOST, help=vhost)
+        _add_vhost(action)
     text, example = "Lists permissions of all users in all vhosts.", "leveret permissions list"
     _add_action(actions, "list", shown, "list permissions", text, example)
 
@@ -168,8 +201,12 @@ def _add_yes(action: argparse.ArgumentParser) -> None:
 def administer(parsed: argparse.Namespace, configuration: Configuration) -> None:
     """Carry the command out and print what it brought; StartError and the like if it cannot be."""
     request = getattr(parsed, "request", None) or f"{parsed.command} {parsed.action}"
-    names = ("user", "vhost", "tags", "configure", "write", "read")
+    names = ("queue", "user", "vhost", "tags", "configure", "write", "read")
     arguments = {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
+    if request in PAUSED_WORDS:
+        ask_broker(configuration.data_dir, request, arguments)
+        _print(PAUSED_WORDS[request].format_map(arguments) + "\n")
+        return
     if request in REQUESTS:
         _print(_change(parsed, configuration, request, arguments) + "\n")
         return

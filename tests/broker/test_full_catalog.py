@@ -122,3 +122,20 @@ def test_a_change_of_accounts_is_refused_in_the_same_words(
         ask_broker(broker.configuration.data_dir, "vhost add", {"vhost": "other"})
     catalog.is_full = False
     ask_broker(broker.configuration.data_dir, "vhost add", {"vhost": "other"})
+
+
+def test_a_pause_that_finds_no_room_is_refused_and_the_queue_delivers(
+    client: Client, catalog: FullCatalog, broker: leveret.Broker
+) -> None:
+    client.declare("q", durable=True)
+    client.publish_all("q", b"1", properties=PERSISTENT)
+    catalog.is_full = True
+    directory, arguments = broker.configuration.data_dir, {"queue": "q", "vhost": "/"}
+    with pytest.raises(leveret.StartError, match="no space left on the disk"):
+        ask_broker(directory, "queue pause", arguments)
+    assert client.get("q") is not None
+    # A transient queue needs none.
+    client.declare("transient")
+    ask_broker(directory, "queue pause", arguments | {"queue": "transient"})
+    [row] = [row for row in ask_broker(directory, "queues", {}) if row["queue"] == "transient"]
+    assert row["state"] == "paused"

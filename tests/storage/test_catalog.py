@@ -15,6 +15,7 @@ from leveret.storage.catalog import (
     CatalogContents,
     CatalogDamagedError,
     ExchangeRow,
+    PauseQueue,
     QueueRow,
     RemoveBinding,
     RemoveExchange,
@@ -178,6 +179,19 @@ def test_damage_within_is_found_when_it_is_opened(catalog: Catalog, path: Path) 
     with pytest.raises(CatalogDamagedError, match="is damaged") as caught:
         Catalog.open(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_pause_is_there_after_a_restart_and_goes_with_its_queue(
+    catalog: Catalog, path: Path
+) -> None:
+    catalog.apply([AddQueue(queue_row(1)), AddQueue(queue_row(2)), AddQueue(queue_row(3))])
+    catalog.apply([PauseQueue(1, True), PauseQueue(2, True), PauseQueue(3, True)])
+    catalog.apply([PauseQueue(2, False), RemoveQueue(3), AddQueue(queue_row(4, "queue 3"))])
+    assert reopened(catalog, path).queues == [
+        queue_row(1)._replace(paused=True),
+        queue_row(2),
+        queue_row(4, "queue 3"),
+    ]
 
 
 def test_a_newer_schema_is_refused(catalog: Catalog, path: Path) -> None:
