@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from both_brokers import compared
-from dead_letter_scripts import dead_lettered, get_all, number, quorum, text
+from dead_letter_scripts import dead_lettered, get_all, number, quorum, reject, text
 from leveret.amqp_frames.methods import (
+    BasicCancel,
     BasicConsume,
     BasicGet,
     BasicGetOk,
     BasicNack,
+    BasicQos,
+    BasicReject,
     ChannelClose,
     ChannelOpen,
     QueueDeclare,
@@ -66,3 +69,90 @@ def test_declarations(session: Session) -> None:
         dead_lettered("q", "x"),
         QueueDeclare(queue="q"),
     )
+
+
+@compared
+def test_a_consumer_s_deliveries_are_counted(session: Session) -> None:
+    """By nack, by reject, by the end of a channel; several at once, and some of them only."""
+    channel = session.channel()
+    channel.ask(
+        quorum(
+            "q",
+            x_delivery_limit=number(3),
+            x_dead_letter_exchange=text(""),
+            x_dead_letter_routing_key=text("dead"),
+        ),
+        QueueDeclare(queue="dead"),
+    )
+    for body in (b"1", b"2", b"3"):
+        channel.publish("q", body)
+    channel.wait_for_counts("q", 3)
+    channel.ask(BasicQos(prefetch_count=3))
+    channel.ask(BasicConsume(queue="q", consumer_tag="c"))
+    channel.read(3)
+    # The first two come back together, and are delivered behind the third only to this channel.
+    channel.send(BasicNack(2, True, True))
+    channel.read(2)
+    channel.send(BasicReject(4, True))
+    channel.read()
+    channel.ask(BasicCancel(consumer_tag="c"))
+    channel.ask(ChannelClose(200, "", 0, 0), ChannelOpen())
+    channel.wait_for_counts("q", 3)
+    for _ in range(3):
+        channel.ask(BasicGet(queue="q"))
+    # The first has been given back three times now; once more is too often.
+    channel.send(BasicNack(0, True, True))
+    get_all(channel, "dead")
+    channel.wait_for_counts("q", 2)
+    for _ in range(2):
+        channel.ask(BasicGet(queue="q", no_ack=True))
+
+
+@compared
+def test_a_limit_of_none_and_a_limit_without_dead_letters(session: Session) -> None:
+    channel = session.channel()
+    channel.ask(quorum("zero", x_delivery_limit=number(0)), quorum("free"))
+    channel.publish("zero", b"1")
+    channel.wait_for_counts("zero", 1)
+    got = channel.ask(BasicGet(queue="zero"))
+    assert isinstance(got, BasicGetOk)
+    channel.send(BasicNack(got.delivery_tag, False, True))
+    channel.wait_for_counts("zero", 0)
+    channel.publish("free", b"2")
+    for _ in range(4):
+        channel.wait_for_counts("free", 1)
+        got = channel.ask(BasicGet(queue="free"))
+        assert isinstance(got, BasicGetOk)
+        channel.send(BasicReject(got.delivery_tag, True))
+    channel.wait_for_counts("free", 1)
+    # What the header counts is the broker's to say: a publisher's is replaced.
+    channel.publish("free", b"3", Properties(headers={"x-delivery-count": number(7)}))
+    channel.wait_for_counts("free", 2)
+    for _ in range(2):
+        channel.ask(BasicGet(queue="free"))
+
+
+@compared
+def test_deaths_by_the_limit_and_by_rejection_are_entries_of_their_own(session: Session) -> None:
+    """Round and round between two quorum queues; the count begins anew in each."""
+    channel = session.channel()
+    limit = number(1)
+    for queue, target in (("a", "b"), ("b", "a")):
+        channel.ask(
+            quorum(
+                queue,
+                x_delivery_limit=limit,
+                x_dead_letter_exchange=text(""),
+                x_dead_letter_routing_key=text(target),
+            )
+        )
+    channel.publish("a", b"1", Properties(headers={"kept": number(1)}, message_id="m"))
+    for queue in ("a", "b", "a"):
+        for _ in range(2):
+            channel.wait_for_counts(queue, 1)
+            got = channel.ask(BasicGet(queue=queue))
+            assert isinstance(got, BasicGetOk)
+            channel.send(BasicNack(got.delivery_tag, False, True))
+    reject(channel, "b")
+    channel.wait_for_counts("a", 1)
+    channel.ask(BasicGet(queue="a", no_ack=True))
