@@ -89,6 +89,7 @@ class History:
         self.unsent.clear()
         self.queue = make_queue("the queue", True, table_of(model.arguments), self.window_bytes_max)
         self.queue.sweep = EagerSweep()
+        self.queue.is_paused = model.is_paused
         refill(
             self.queue,
             [
@@ -326,6 +327,7 @@ class History:
             self.restart,
             self.read_or_not,
             self.set_wall_clock,
+            self.pause,
         )
         for _ in range(steps):
             self.random.choice(happenings)()
@@ -475,7 +477,7 @@ class History:
         effects = Effects()
         delivery = self.queue.get(channel, no_ack, effects, self.credits[channel].reading)
         model.drop_expired()
-        assert (delivery is None) == (not model.ready)
+        assert (delivery is None) == (model.is_paused or not model.ready)
         if delivery is not None:
             assert delivery.consumer is None
             held = Held(channel, None, delivery, 1)
@@ -483,6 +485,17 @@ class History:
             self.check_delivery(delivery, held.messages)
         assert not effects.delivered
         self.check(effects)
+
+    def pause(self) -> None:
+        """Pause the queue, or resume it; it may be so already."""
+        model = self.model
+        model.is_paused = self.random.random() < 0.4
+        if model.is_paused:
+            self.queue.pause()
+        else:
+            effects = self.perform(self.queue.resume)
+            model.dispatch()
+            self.check(effects)
 
     def draw_answer(self) -> tuple[str, list[Part], Answered]:
         """Parts of one channel's deliveries; some are named twice, or not held any more."""

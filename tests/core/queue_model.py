@@ -113,6 +113,7 @@ class NaiveQueue:
         self.held: list[Held] = []
         self.consumers: list[Consumer] = []
         self.active: Consumer | None = None
+        self.is_paused = False
         # Handed to a channel and not yet taken by its socket.
         self.window_bytes: Counter[Consumer] = Counter()
         self.next_entry = 1
@@ -193,7 +194,7 @@ class NaiveQueue:
         return self.consumers
 
     def deliver(self, is_new: bool = False) -> None:
-        while True:
+        while not self.is_paused:
             if not is_new:
                 self.drop_expired()
             if not self.ready:
@@ -205,8 +206,8 @@ class NaiveQueue:
             self.hand_over(held)
 
     def check_nothing_waits(self) -> None:
-        """No message is ready while somebody has room for it."""
-        if self.ready:
+        """No message is ready while somebody has room for it, unless the queue is paused."""
+        if self.ready and not self.is_paused:
             assert not [each for each in self.receivers() if self.room(each)]
 
     def hand_over(self, held: Held) -> None:
