@@ -173,8 +173,8 @@ class Deliveries:
         self.tell_queues(self.outstanding.settle(delivery_tag, multiple, outcome), outcome)
 
     def return_all(self) -> None:
-        """basic.recover: give back all held deliveries. None is deferred, for none has failed."""
-        self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED, delay_ms=0)
+        """basic.recover: give back all held deliveries."""
+        self.tell_queues(self.outstanding.return_all(), Outcome.RETURNED)
 
     def carry_out_commands(self) -> None:
         """Tell the queues what the client has touched and given back; raises the error, if any."""
@@ -185,20 +185,17 @@ class Deliveries:
         for queue, own in by_queue.items():
             tell(cast("QueueDefinition", queue).handle, Touch(self._channel, own))
         for delay_ms, parts in returned.items():
-            settled = self.outstanding.settle_removed(Outcome.RETURNED, parts)
-            self.tell_queues(settled, Outcome.RETURNED, delay_ms)
+            settled = self.outstanding.settle_removed(Outcome.RETURNED, parts, delay_ms)
+            self.tell_queues(settled, Outcome.RETURNED)
 
-    def tell_queues(self, settled: Settled, outcome: Outcome, delay_ms: int | None = None) -> None:
-        """Tell the queues which messages are settled or returned; raises the error, if any.
-
-        `delay_ms`: for how long the returned ones are deferred; None: as each queue has it.
-        """
+    def tell_queues(self, settled: Settled, outcome: Outcome) -> None:
+        """Tell the queues which messages are settled or returned; raises the error, if any."""
         if settled.parts and self._tracing.trace.is_on:
             self._tracing.acked(settled.parts, outcome.value)
         for queue, own in settled.returned.by_queue.items():
             message: Settle | Discard | Requeue
             if outcome is Outcome.RETURNED:
-                message = Requeue(self._channel, own, delay_ms)
+                message = Requeue(self._channel, own, settled.returned.delay_ms)
             else:
                 message = _MESSAGES[outcome](self._channel, own)
             tell(cast("QueueDefinition", queue).handle, message)

@@ -205,7 +205,7 @@ class ChannelTracing(ChannelEvents):
             user=self.user,
             batches=batches,
             publishes=end.publish_count,
-            acks=sum(high - low for _outcome, parts in end.acks for _, low, high in parts),
+            acks=sum(high - low for held in end.acks for _, low, high in held.parts),
             reason=end.reason,
         )
 

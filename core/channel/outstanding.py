@@ -29,7 +29,7 @@ from ...amqp_frames.methods import BasicAck
 from ..connection.channel_credit import ChannelCredit
 from ..queue.in_flight import Delivery
 from ..queue.span import Span
-from .transaction import Outcome, Part, Transaction
+from .transaction import HeldAcks, Outcome, Part, Transaction
 
 
 class _Range:
@@ -479,10 +479,14 @@ class AckTimeouts:
 
 
 class Returned(NamedTuple):
-    """Parts by the queue that they return to, and the queues to be offered the freed credit."""
+    """Parts by the queue that they return to, and the queues to be offered the freed credit.
+
+    `delay_ms`: for how long undone messages are deferred; None: as each queue has it.
+    """
 
     by_queue: dict[object, list[Part]]
     offered: Sequence[object]
+    delay_ms: int | None = None
 
 
 _NOTHING: Final = Returned({}, ())
@@ -576,31 +580,39 @@ class Outstanding:
         """Hold the message with this tag no longer, for `settle_removed`; 406 as `settle`."""
         return self._unacked.remove(delivery_tag, False)
 
-    def settle_removed(self, outcome: Outcome, parts: list[Part]) -> Settled:
-        """Settle messages that `remove` has given."""
-        return self._settle(outcome, parts)
+    def settle_removed(
+        self, outcome: Outcome, parts: list[Part], delay_ms: int | None = None
+    ) -> Settled:
+        """Settle messages that `remove` has given.
+
+        `delay_ms`: for how long returned ones are deferred; None: as their queue has it.
+        """
+        return self._settle(outcome, parts, delay_ms)
 
     def return_all(self) -> Settled:
-        """Return all held messages, in tx mode, too: basic.recover waits for no commit."""
+        """Return all held messages, in tx mode, too: basic.recover waits for no commit.
+
+        None is deferred, because none has failed.
+        """
         self.timeouts.forget_returning()
         parts = self._unacked.remove_all()
-        return Settled(parts, self.return_parts(parts), None)
+        return Settled(parts, self.return_parts(parts, 0), None)
 
     def hold_again(self, parts: list[Part]) -> None:
         """A transaction was rolled back: its acknowledgements never were."""
         self._unacked.put_back(parts)
 
-    def _settle(self, outcome: Outcome, parts: list[Part]) -> Settled:
+    def _settle(self, outcome: Outcome, parts: list[Part], delay_ms: int | None = None) -> Settled:
         if self.transaction is None:
-            return Settled(parts, self.return_parts(parts), None)
+            return Settled(parts, self.return_parts(parts, delay_ms), None)
         try:
             if parts:
-                self.transaction.hold_acks(outcome, parts)
+                self.transaction.hold_acks(HeldAcks(outcome, parts, delay_ms))
         except SoftError as too_much:
             return Settled(parts, _NOTHING, too_much)
         return Settled(parts, _NOTHING, None)
 
-    def return_parts(self, parts: list[Part]) -> Returned:
+    def return_parts(self, parts: list[Part], delay_ms: int | None = None) -> Returned:
         """Return parts that are held no longer to their queues, and free their credit.
 
         Each queue gets its parts in one go: a consumer would be handed a first part again before
@@ -613,4 +625,4 @@ class Outstanding:
             if delivery.consumer is not None:
                 count += high - low
             by_queue.setdefault(delivery.queue, []).append(part)
-        return Returned(by_queue, self._credit.release(count) if count else ())
+        return Returned(by_queue, self._credit.release(count) if count else (), delay_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...amqp_frames.constants import PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
@@ -33,6 +33,17 @@ class Outcome(Enum):
     REJECTED = "rejected"
     # Undone: its queue delivers it again.
     RETURNED = "given back"
+
+
+class HeldAcks(NamedTuple):
+    """Acknowledgements that wait for the commit.
+
+    `delay_ms`: for how long returned messages are deferred; None: as their queue has it.
+    """
+
+    outcome: Outcome
+    parts: list[Part]
+    delay_ms: int | None = None
 
 
 class TransactionMemory:
@@ -70,7 +81,7 @@ class Transaction:
         self.publishes: deque[Held] = deque()
         # Of all that it held, routed or not.
         self.publish_count = 0
-        self.acks: list[tuple[Outcome, list[Part]]] = []
+        self.acks: list[HeldAcks] = []
 
     def hold_publishes(self, held: Held) -> None:
         """A batch waits for the commit; 406 if the transaction is too large with it."""
@@ -78,10 +89,10 @@ class Transaction:
         self.publish_count += len(held.batch)
         self._count(BATCH_BYTES + held.batch.wire_bytes)
 
-    def hold_acks(self, outcome: Outcome, parts: list[Part]) -> None:
+    def hold_acks(self, held: HeldAcks) -> None:
         """Acknowledgements wait; 406 likewise."""
-        self.acks.append((outcome, parts))
-        self._count(PART_BYTES * len(parts))
+        self.acks.append(held)
+        self._count(PART_BYTES * len(held.parts))
 
     def _count(self, byte_count: int) -> None:
         # Count first, because a refused batch, too, is held until the channel lets go of all.

@@ -22,7 +22,7 @@ from ..connection.publish_window import WindowShare
 from ..publishing.properties import PUBLISH
 from ..publishing.publisher import Held, Publisher, Routed
 from .outstanding import Outstanding, Returned
-from .transaction import BATCH_BYTES, Outcome, Part, Transaction, TransactionMemory
+from .transaction import BATCH_BYTES, HeldAcks, Outcome, Transaction, TransactionMemory
 from .waiting import State, Waiting
 
 
@@ -33,7 +33,7 @@ class TransactionEnd(NamedTuple):
     # why it has failed.
     event: str
     publish_count: int
-    acks: list[tuple[Outcome, list[Part]]]
+    acks: list[HeldAcks]
     reason: str
     # What the queues get back.
     returned: list[tuple[Outcome, Returned]]
@@ -127,7 +127,10 @@ class TxMode:
             text = "partial tx completion" + (self.why_refused and f", {self.why_refused}")
             error = SoftError(PRECONDITION_FAILED, text, TxCommit.class_id, TxCommit.method_id)
             return TransactionEnd("transaction.failed", count, acks, text, [], None, error)
-        returned = [(outcome, self._outstanding.return_parts(parts)) for outcome, parts in acks]
+        returned = [
+            (held.outcome, self._outstanding.return_parts(held.parts, held.delay_ms))
+            for held in acks
+        ]
         self._outstanding.timeouts.transaction_ended(is_rolled_back=False)
         self._held.clear()
         return TransactionEnd("transaction.committed", count, acks, "", returned, TxCommitOk())
@@ -135,8 +138,8 @@ class TxMode:
     def rollback(self) -> TransactionEnd:
         """Forget the held publishes; the acknowledged messages are unacknowledged again."""
         count, acks = self._held.publish_count, list(self._held.acks)
-        for _outcome, parts in acks:
-            self._outstanding.hold_again(parts)
+        for held in acks:
+            self._outstanding.hold_again(held.parts)
         self._outstanding.timeouts.transaction_ended(is_rolled_back=True)
         self._held.clear()
         return TransactionEnd("transaction.rolled_back", count, acks, "", [], TxRollbackOk())

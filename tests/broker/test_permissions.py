@@ -117,6 +117,7 @@ USERS = {user_of(row): patterns(row.needs) for row in ROWS} | {
 }
 USERS["generated"] = {CONFIGURE: "^amq\\.gen-", WRITE: "", READ: ""}
 USERS["no generated"] = {CONFIGURE: "^q", WRITE: "", READ: ""}
+USERS["toucher"] = {CONFIGURE: "", WRITE: r"^amq\.leveret\.delivery$", READ: ""}
 USERS["invisible"] = {CONFIGURE: "", WRITE: "", READ: ""}
 
 
@@ -202,6 +203,21 @@ def test_a_name_that_the_broker_gives_must_be_allowed_too(broker: leveret.Broker
             "refused for user 'no generated'"
         )
         assert re.fullmatch(words, close.reply_text)
+
+
+def test_a_command_about_a_delivery_needs_the_access_to_its_exchange(
+    broker: leveret.Broker,
+) -> None:
+    exchange = "amq.leveret.delivery"
+    properties = TRANSIENT._replace(headers=table_of({"delivery-tag": 1}))
+    touch = publish("touch", b"", properties, exchange=exchange)
+    with logged_in(broker, "invisible") as client:
+        missing = Need(WRITE, "exchange", exchange)
+        assert answer_to(client, touch) == refused(missing, "invisible", touch)
+    with logged_in(broker, "toucher") as client:
+        # It may; but nothing was delivered.
+        text = "PRECONDITION_FAILED - unknown delivery tag 1"
+        assert answer_to(client, touch) == ChannelClose(406, text, 60, 40)
 
 
 def test_what_a_user_may_not_read_it_is_not_told_about(broker: leveret.Broker) -> None:

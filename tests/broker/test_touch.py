@@ -47,9 +47,14 @@ def clock(broker: leveret.Broker) -> HeldClock:
     return HeldClock(broker)
 
 
-def command(routing_key: str, tag: int, **how: bool) -> bytes:
-    properties = Properties(headers={"delivery-tag": Field("long", tag)})
-    return publish(routing_key, b"", properties, exchange=EXCHANGE, **how)
+def command(
+    routing_key: str, tag: int, delay_ms: int | None = None, channel: int = 1, **how: bool
+) -> bytes:
+    headers = {"delivery-tag": Field("long", tag)}
+    if delay_ms is not None:
+        headers["delay-ms"] = Field("long", delay_ms)
+    properties = Properties(headers=headers)
+    return publish(routing_key, b"", properties, exchange=EXCHANGE, channel=channel, **how)
 
 
 def over(clock: HeldClock, timeout_ms: float) -> None:
@@ -130,6 +135,63 @@ def test_requeue_gives_a_message_back_to_its_old_place_and_frees_its_credit(
     assert client.counts("q") == (1, 1)
 
 
+def test_requeue_with_a_delay_brings_the_message_back_to_its_old_place_when_it_is_due(
+    client: Client, broker: leveret.Broker, clock: HeldClock
+) -> None:
+    hold(client, b"1", b"2", b"3")
+    client.publish_all("q", b"4")
+    confirmed(client, command("requeue", 1, 500), command("requeue", 2, 70))
+    # Their credit is free.
+    assert delivered(client) == (4, b"4", False)
+    client.send_methods(1, BasicAck(3), BasicAck(4))
+    over(clock, 69)
+    client.nothing_more()
+    assert (client.counts("q"), in_flight_count(broker, "q")) == ((0, 1), 0)
+    over(clock, 1)
+    assert delivered(client) == (5, b"2", True)
+    over(clock, 430)
+    assert delivered(client) == (6, b"1", True)
+
+
+def test_requeue_at_once_passes_over_the_delay_of_the_queue(
+    client: Client, clock: HeldClock
+) -> None:
+    client.declare("q", arguments={"x-requeue-delay": Field("signedint", 500)})
+    client.publish_all("q", b"1")
+    client.consume("q")
+    assert delivered(client) == (1, b"1", False)
+    confirmed(client, command("requeue", 1))
+    assert delivered(client) == (2, b"1", True)
+    confirmed(client, command("requeue", 2, 0))
+    assert delivered(client) == (3, b"1", True)
+
+
+def test_the_delay_of_a_requeue_outlives_the_broker(tmp_path: Path) -> None:
+    hour_ms = 3_600_000
+    directory = tmp_path / "another"
+    with leveret.Broker(data_dir=directory, port=0, log_level="error") as broker:
+        HeldClock(broker)
+        with Client(broker.host, broker.port) as client:
+            client.log_in()
+            client.open_channel(1, confirms=True)
+            client.declare("q", durable=True)
+            client.publish_all("q", b"1", properties=Properties(delivery_mode=2))
+            client.consume("q")
+            assert delivered(client) == (1, b"1", False)
+            confirmed(client, command("requeue", 1, hour_ms))
+            client.close()
+    with leveret.Broker(data_dir=directory, port=0, log_level="error") as broker:
+        clock = HeldClock(broker)
+        with Client(broker.host, broker.port) as client:
+            client.log_in()
+            client.open_channel(1)
+            client.consume("q")
+            client.nothing_more()
+            over(clock, hour_ms)
+            assert delivered(client) == (1, b"1", True)
+            client.close()
+
+
 def test_commands_are_confirmed_beside_a_message_that_waits_for_its_disk(
     client: Client, files: GatedFiles, clock: HeldClock
 ) -> None:
@@ -171,8 +233,7 @@ def test_a_command_that_cannot_be_carried_out_closes_its_channel_with_the_reason
 def test_a_delivery_belongs_to_the_channel_that_got_it(client: Client) -> None:
     hold(client, b"1")
     client.open_channel(2)
-    properties = Properties(headers={"delivery-tag": Field("long", 1)})
-    client.send(publish("touch", b"", properties, exchange=EXCHANGE, channel=2))
+    client.send(command("touch", 1, channel=2))
     unknown = client.expect_type(2, ChannelClose)
     assert unknown.reply_text == "PRECONDITION_FAILED - unknown delivery tag 1"
 
@@ -224,22 +285,19 @@ def test_in_a_transaction_a_touch_acts_at_once_and_a_requeue_with_the_commit(
         assert delivered(client, 2)[0] == tag
     over(clock, 200)
 
-    def send(routing_key: str, tag: int) -> None:
-        properties = Properties(headers={"delivery-tag": Field("long", tag)})
-        client.send(publish(routing_key, b"", properties, exchange=EXCHANGE, channel=2))
-
-    send("touch", 1)
-    send("requeue", 2)
+    client.send(command("touch", 1, channel=2), command("requeue", 2, channel=2))
     client.nothing_more(2)
     assert client.ask(2, TxRollback()) == TxRollbackOk()
     # The rollback has undone the requeue: the second message is in flight, and times out.
     over(clock, 100)
     assert delivered(client, 2) == (3, b"2", True)
-    send("requeue", 1)
+    client.send(command("requeue", 1, 70, channel=2), command("requeue", 3, 0, channel=2))
     client.nothing_more(2)
     client.send_methods(2, TxCommit())
     client.expect(2, TxCommitOk())
-    assert delivered(client, 2) == (4, b"1", True)
+    assert delivered(client, 2) == (4, b"2", True)
+    over(clock, 70)
+    assert delivered(client, 2) == (5, b"1", True)
 
 
 class TestWithoutRoomOnTheDisk:

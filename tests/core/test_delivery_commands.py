@@ -97,9 +97,8 @@ def test_neighbours_are_told_as_one_part_and_delays_apart(bench: Bench) -> None:
 def test_requeues_free_credit_as_a_nack_does(bench: Bench) -> None:
     bench.deliver(3)
     bench.route(command("requeue", delivery_tag=2))
-    settled = bench.outstanding.settle_removed(
-        Outcome.RETURNED, bench.commanded.drain().returned[0]
-    )
+    parts = bench.commanded.drain().returned[0]
+    settled = bench.outstanding.settle_removed(Outcome.RETURNED, parts, 0)
     assert list(settled.returned.by_queue) == ["q"]
     assert len(bench.outstanding) == 2
 
@@ -195,6 +194,21 @@ def test_further_routing_keys_of_a_command_lead_nowhere(bench: Bench) -> None:
     )
     assert (routed.error, routed.by_queue) == (None, {})
     assert bench.commanded.drain().touched == [(delivery, 0, 1)]
+
+
+def test_a_message_that_comes_to_the_exchange_in_another_way_is_no_command(
+    commands, bench: Bench
+) -> None:
+    alternate = {"alternate-exchange": Field("longstr", EXCHANGE)}
+    commands.declare_exchange("x", arguments=alternate)
+    delivery = bench.deliver(1)
+    properties = Properties(headers={"delivery-tag": Field("long", 1)})
+    touch = publish("touch", b"", properties, exchange="x", mandatory=True)
+    # It is unroutable, and comes back.
+    routed = bench.route(touch, command("touch", delivery_tag=1))
+    assert routed.frames
+    assert bench.commanded.drain().touched == [(delivery, 0, 1)]
+    assert commands.route(EXCHANGE, "touch") == []
 
 
 def test_in_a_transaction_commands_are_read_at_once_and_go_nowhere_at_the_commit(

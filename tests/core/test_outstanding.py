@@ -7,7 +7,13 @@ from batches import numbered
 from leveret.amqp_frames.decoder import Acks
 from leveret.amqp_frames.errors import SoftError
 from leveret.core.channel.outstanding import NOTED_MIN, Outstanding
-from leveret.core.channel.transaction import PART_BYTES, Outcome, Transaction, TransactionMemory
+from leveret.core.channel.transaction import (
+    PART_BYTES,
+    HeldAcks,
+    Outcome,
+    Transaction,
+    TransactionMemory,
+)
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.in_flight import Delivery
@@ -93,7 +99,10 @@ def test_in_tx_mode_acks_wait_and_those_of_a_recover_do_not() -> None:
     settled = held.settle(3, False, Outcome.REJECTED)
     assert (settled.parts, settled.returned.by_queue, settled.error) == ([(other, 0, 1)], {}, None)
     assert held.acknowledge(acks(1)).returned.by_queue == {}
-    assert transaction.acks == [(Outcome.REJECTED, [(other, 0, 1)]), (Outcome.ACKED, [(one, 0, 1)])]
+    assert transaction.acks == [
+        HeldAcks(Outcome.REJECTED, [(other, 0, 1)]),
+        HeldAcks(Outcome.ACKED, [(one, 0, 1)]),
+    ]
     assert credit.in_use == 4
     assert held.return_all().returned.by_queue == {"q": [(one, 1, 2)], "r": [(other, 1, 2)]}
     assert (credit.in_use, len(held)) == (2, 0)

@@ -11,6 +11,7 @@ from leveret.amqp_frames.values.field_table import Field
 from leveret.core.channel.transaction import (
     BATCH_BYTES,
     PART_BYTES,
+    HeldAcks,
     Outcome,
     Transaction,
     TransactionMemory,
@@ -91,10 +92,10 @@ def test_the_limit_counts_bytes_batches_and_acknowledgements() -> None:
     transaction: Transaction = Transaction(TransactionMemory(limit))
     transaction.hold_publishes(held)
     transaction.hold_publishes(held)
-    transaction.hold_acks(Outcome.ACKED, [(delivery, 0, 1)])
+    transaction.hold_acks(HeldAcks(Outcome.ACKED, [(delivery, 0, 1)]))
     text = f"transaction size of the connection is larger than configured max size {limit}"
     with pytest.raises(SoftError, match=text):
-        transaction.hold_acks(Outcome.ACKED, [(delivery, 0, 1)])
+        transaction.hold_acks(HeldAcks(Outcome.ACKED, [(delivery, 0, 1)]))
     transaction.clear()
     assert not transaction.publishes
     assert not transaction.acks

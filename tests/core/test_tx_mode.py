@@ -7,7 +7,7 @@ from batches import batch_of, numbered
 from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.methods import TxCommitOk, TxRollbackOk
 from leveret.core.channel.outstanding import Outstanding
-from leveret.core.channel.transaction import BATCH_BYTES, Outcome, TransactionMemory
+from leveret.core.channel.transaction import BATCH_BYTES, HeldAcks, Outcome, TransactionMemory
 from leveret.core.channel.tx_mode import TxMode
 from leveret.core.channel.waiting import State, Waiting
 from leveret.core.connection.channel_credit import ChannelCredit
@@ -101,7 +101,10 @@ def test_acks_return_to_their_queues_with_the_commit_and_in_order(bench: Bench) 
         (Outcome.RETURNED, {"r": [(other, 0, 1)]}),
         (Outcome.ACKED, {"q": [(one, 0, 1)]}),
     ]
-    assert end.acks == [(Outcome.RETURNED, [(other, 0, 1)]), (Outcome.ACKED, [(one, 0, 1)])]
+    assert end.acks == [
+        HeldAcks(Outcome.RETURNED, [(other, 0, 1)]),
+        HeldAcks(Outcome.ACKED, [(one, 0, 1)]),
+    ]
     assert len(bench.outstanding) == 1
 
 
@@ -157,7 +160,7 @@ def test_a_rollback_forgets_publishes_and_holds_acked_messages_again(bench: Benc
         4,
         TxRollbackOk(),
     )
-    assert (end.acks, end.returned) == ([(Outcome.ACKED, [(delivery, 0, 2)])], [])
+    assert (end.acks, end.returned) == ([HeldAcks(Outcome.ACKED, [(delivery, 0, 2)])], [])
     assert (len(bench.outstanding), bench.memory.used_bytes) == (2, 0)
     assert bench.commit() == []
 

@@ -244,5 +244,6 @@ def test_queues_exchanges_and_bindings_are_listed(
     assert "q      yes" in shell.said("queues")
     exchanges = shell.rows("exchanges")
     assert [each["type"] for each in exchanges if each["exchange"] == "x"] == ["topic"]
+    assert "amq.leveret.delivery" in [each["exchange"] for each in exchanges]
     binding = {"vhost": "/", "source": "x", "destination": "q", "kind": "queue"}
     assert shell.rows("bindings") == [binding | {"routing_key": "k.#", "arguments": {}}]
