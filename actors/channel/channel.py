@@ -414,8 +414,10 @@ class Channel(LoopActor):
             self.tracing.published(routed, self._publisher.unconfirmed)
         if routed.frames:
             tell(self._client.writer, routed.frames)
+        delays = routed.delays
         for queue, indexes in routed.by_queue.items():
-            if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
+            delays_ms = delays.get(queue, 0) if delays else 0
+            if not tell(queue.handle, Publish(self.actor_ref, batch, indexes, delays_ms)):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self.tracing.rejected(queue, batch, indexes, "the queue was gone")
                 self._publisher.unconfirmed.reject(queue, batch, indexes)

@@ -211,7 +211,8 @@ class DeadLetterPublisher(LoopActor):
         if letters is None:
             return
         for queue, indexes in letters.by_queue.items():
-            if not tell(queue.handle, Publish(self.actor_ref, letters.batch, indexes)):
+            delays_ms = letters.delays.get(queue, 0)
+            if not tell(queue.handle, Publish(self.actor_ref, letters.batch, indexes, delays_ms)):
                 self._rejected(queue, letters.batch, indexes)
 
     def _wait_for_room(self, queue: QueueDefinition, batch: Any, indexes: Any) -> None:

@@ -20,6 +20,10 @@ A dead letter's headers list the deaths of its message, as RabbitMQ 3.10 writes 
              original-expiration if the message had an expiration
     x-first-death-reason, x-first-death-queue, x-first-death-exchange  never changed afterwards
 
+A dead letter with a header x-delay that comes through an exchange that delays is deferred like a
+publish (core/publishing/delayed_publishes.py). There is nobody to be told of a mistake, so a value
+that is no delay is none, and neither is a negative one: it was delayed before.
+
 A death that is there already is counted up and moves to the front, its other fields as they were.
 Facts from rabbit_dead_letter:make_msg, update_x_death_header, group_by_queue_and_reason and
 is_cycle. Clients may send what they like under these names: an x-death that is no array is
@@ -44,6 +48,7 @@ from ...amqp_frames.values.field_table import (
 )
 from ..definitions import QueueDefinition
 from ..exchanges.table import ExchangeTable, carry_out
+from ..publishing.delayed_publishes import DELAY_HEADER, lenient_delay_ms, with_delay_passed
 from ..publishing.routes import durable_indexes
 from ..queue.parts import REJECTED
 from ..queue.span import Span
@@ -334,6 +339,8 @@ class DeadBatch(NamedTuple):
 
     batch: Batch
     by_queue: dict[QueueDefinition, Indexes]
+    # Of queues that are to defer letters: for how many milliseconds, by index, 0 for not at all.
+    delays: dict[QueueDefinition, array[int]]
 
 
 class _Rewritten(NamedTuple):
@@ -342,6 +349,9 @@ class _Rewritten(NamedTuple):
     # None if there are no queues.
     head: NewHead | None
     queues: tuple[QueueDefinition, ...]
+    # For how many milliseconds these of the queues are to defer them.
+    delay_ms: int = 0
+    delayed: tuple[QueueDefinition, ...] = ()
 
 
 class DeadLetters:
@@ -387,6 +397,7 @@ class DeadLetters:
         place = -1
         copies = BatchOfCopies(CHANNEL_NUMBER)
         by_queue: dict[QueueDefinition, array[int]] = {}
+        delayed: list[tuple[QueueDefinition, int, int]] = []
         for span, reason in dead:
             is_letter = not span.first_entry_id and span.batch in self._pending
             for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
@@ -401,6 +412,8 @@ class DeadLetters:
                     continue
                 for queue in queues:
                     by_queue.setdefault(queue, array("I")).append(len(pending.owed))
+                letter = len(pending.owed)
+                delayed += [(queue, letter, rewritten.delay_ms) for queue in rewritten.delayed]
                 pending.add(place, entry_id, len(queues), refused)
                 copies.add(span.batch, index, rewritten.head)
         self._answer_for_refused()
@@ -412,7 +425,12 @@ class DeadLetters:
         letters.durable = durable_indexes(letters, indexes, len(letters.starts))
         pending.record_owed(indexes, len(letters.starts))
         self.owe(letters, pending)
-        return DeadBatch(letters, indexes)
+        delays: dict[QueueDefinition, array[int]] = {}
+        for queue, index, delay_ms in delayed:
+            if queue not in delays:
+                delays[queue] = array("I", bytes(4 * len(letters)))
+            delays[queue][index] = delay_ms
+        return DeadBatch(letters, indexes, delays)
 
     # --- One message's new form and way
 
@@ -461,8 +479,14 @@ class DeadLetters:
             queues = self._without_cycles(source, queues, headers)
         if not queues:
             return _Rewritten(None, ())
+        delay_ms = lenient_delay_ms(headers.get(DELAY_HEADER))
+        delayed: tuple[QueueDefinition, ...] = ()
+        if delay_ms:
+            delayed = self._delayed(source.vhost, target, keys, headers, queues)
+        if delayed:
+            headers = with_delay_passed(headers, delay_ms)
         properties = properties._replace(headers=headers, expiration=None)
-        return _Rewritten(new_head(target, keys[0], properties), queues)
+        return _Rewritten(new_head(target, keys[0], properties), queues, delay_ms, delayed)
 
     def _without_cycles(
         self, source: QueueDefinition, queues: tuple[QueueDefinition, ...], headers: Table
@@ -486,6 +510,22 @@ class DeadLetters:
         if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
             return ()
         return carry_out(table.route_message(exchange_name, keys, headers))
+
+    def _delayed(
+        self,
+        vhost: str,
+        exchange_name: str,
+        keys: Sequence[str],
+        headers: Table,
+        queues: tuple[QueueDefinition, ...],
+    ) -> tuple[QueueDefinition, ...]:
+        """Those of the queues that are reached only through exchanges that delay."""
+        table = self._find_table(vhost)
+        assert table is not None
+        if not table.delays(exchange_name):
+            return ()
+        at_once = carry_out(table.route_at_once(exchange_name, keys, headers))
+        return tuple(queue for queue in queues if queue not in at_once)
 
     # --- What queues owe, and what becomes of the originals
 

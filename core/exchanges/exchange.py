@@ -27,6 +27,7 @@ from ..definitions import (
     Destination,
     ExchangeDefinition,
 )
+from .delayed import DELAYED_TYPE
 
 
 class Destinations:
@@ -68,7 +69,7 @@ class Exchange(ABC):
     """An exchange of the routing table. Changed by ExchangeTable only.
 
     `is_plain`: a message's queues are just what `route` finds for its key. It is not if the
-    exchange has an alternate exchange, is bound to other exchanges, or looks into headers.
+    exchange has an alternate exchange, is bound to other exchanges, looks into headers, or delays.
     """
 
     # Whether the message's headers decide, and not its key.
@@ -82,6 +83,8 @@ class Exchange(ABC):
         self.alternate: str | None = None
         if alternate is not None and isinstance(alternate.value, str):
             self.alternate = alternate.value
+        # Are the messages deferred that come through it?
+        self.delays = definition.type_name == DELAYED_TYPE
         self._bindings_to_exchanges = 0
         self.is_plain = True
         self._find_whether_plain()
@@ -112,7 +115,10 @@ class Exchange(ABC):
 
     def _find_whether_plain(self) -> None:
         self.is_plain = (
-            self.alternate is None and not self._bindings_to_exchanges and not self.reads_headers
+            self.alternate is None
+            and not self._bindings_to_exchanges
+            and not self.reads_headers
+            and not self.delays
         )
 
     @abstractmethod

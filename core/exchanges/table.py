@@ -15,7 +15,7 @@ rabbit_exchange:route1 and process_alternate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
@@ -40,6 +40,7 @@ from ..definitions import (
     RemoveQueue,
     resource,
 )
+from .delayed import DELAYED_TYPE, routing_type
 from .direct import DirectExchange
 from .exchange import Exchange, Result, Steps
 from .fanout import FanoutExchange
@@ -55,14 +56,24 @@ class Exchanges(Protocol):
 
 
 def walk(
-    exchanges: Exchanges, first: Exchange, routing_keys: Sequence[str], headers: Table
+    exchanges: Exchanges,
+    first: Exchange,
+    routing_keys: Sequence[str],
+    headers: Table,
+    *,
+    at_once: bool = False,
 ) -> Steps[tuple[QueueDefinition, ...]]:
-    """The queues, each once, in an order that is stable between changes."""
+    """The queues, each once, in an order that is stable between changes.
+
+    With `at_once` without those that the message reaches only through exchanges that delay it.
+    """
     queues: dict[QueueDefinition, None] = {}
     visited = {first.definition.name}
     # Breadth first. It grows while it is walked through.
     to_visit = [first]
     for exchange in to_visit:
+        if at_once and exchange.delays:
+            continue
         destinations = yield from exchange.route_message(routing_keys, headers)
         names: list[str] = []
         for destination in destinations:
@@ -80,19 +91,17 @@ def walk(
     return tuple(queues)
 
 
-def leads_to_headers(exchanges: Exchanges, first: Exchange) -> bool:
-    """Whether some message to this exchange can come to one that looks into headers."""
+def within_reach(exchanges: Exchanges, first: Exchange) -> Iterator[Exchange]:
+    """The exchanges to which some message to this one can come, itself first."""
     visited = {first.definition.name}
     to_visit = [first]
     for exchange in to_visit:
-        if exchange.reads_headers:
-            return True
+        yield exchange
         for name in _next_names(exchange):
             found = None if name in visited else exchanges.find_exchange(name)
             if found is not None:
                 visited.add(name)
                 to_visit.append(found)
-    return False
 
 
 def _next_names(exchange: Exchange) -> Iterator[str]:
@@ -123,6 +132,9 @@ BUILT_TYPES: Final[dict[str, type[Exchange]]] = {
 # RabbitMQ's own; the types of its plugins are unknown to it too, unless they are enabled.
 UNBUILT_TYPES: Final = frozenset({"x-local-random", "x-modulus-hash"})
 
+# All that can be declared.
+TYPES: Final = frozenset({*BUILT_TYPES, DELAYED_TYPE})
+
 PREDECLARED: Final = (
     ("amq.direct", "direct"),
     ("amq.fanout", "fanout"),
@@ -144,6 +156,14 @@ class TopologyLimits(NamedTuple):
 DEFAULT_LIMITS: Final = TopologyLimits()
 
 
+def _reads_headers(exchange: Exchange) -> bool:
+    return exchange.reads_headers
+
+
+def _delays(exchange: Exchange) -> bool:
+    return exchange.delays
+
+
 class ExchangeTable:
     """Names to exchanges and queues, and the bindings between them from either end."""
 
@@ -159,6 +179,9 @@ class ExchangeTable:
         self._queues_by_owner: dict[object, dict[QueueDefinition, None]] = {}
         # Cached facts about exchanges that are not plain, until the next change.
         self._reads_headers: dict[str, bool] = {}
+        self._delays: dict[str, bool] = {}
+        # How many of the exchanges delay messages; in most vhosts none.
+        self.delayed_count = 0
         for name, type_name in PREDECLARED:
             self._add_exchange(ExchangeDefinition(name, type_name, durable=True, vhost=vhost))
 
@@ -199,16 +222,34 @@ class ExchangeTable:
         queues = map(self._queues.get, dict.fromkeys(routing_keys))
         return tuple(queue for queue in queues if queue is not None)
 
+    def route_at_once(
+        self, exchange_name: str, routing_keys: Sequence[str], headers: Table
+    ) -> Steps[tuple[QueueDefinition, ...]]:
+        """Those of the queues of `route_message` that the message reaches without a delay."""
+        exchange = self.exchange(exchange_name)
+        return (yield from walk(self, exchange, routing_keys, headers, at_once=True))
+
     def reads_headers(self, exchange_name: str) -> bool:
         """Whether headers may decide where a message to this exchange goes, or only its key."""
-        if not exchange_name:
+        return self._is_within_reach(exchange_name, self._reads_headers, _reads_headers)
+
+    def delays(self, exchange_name: str) -> bool:
+        """Whether a message to this exchange may be delayed on its way; 404 as `route`."""
+        if not self.delayed_count:
             return False
-        exchange = self.exchange(exchange_name)
+        return self._is_within_reach(exchange_name, self._delays, _delays)
+
+    def _is_within_reach(
+        self, name: str, cached: dict[str, bool], is_one: Callable[[Exchange], bool]
+    ) -> bool:
+        if not name:
+            return False
+        exchange = self.exchange(name)
         if exchange.is_plain:
             return False
-        found = self._reads_headers.get(exchange_name)
+        found = cached.get(name)
         if found is None:
-            found = self._reads_headers[exchange_name] = leads_to_headers(self, exchange)
+            found = cached[name] = any(map(is_one, within_reach(self, exchange)))
         return found
 
     # --- For Topology.
@@ -261,6 +302,7 @@ class ExchangeTable:
         """Make the changes, each of which must be possible, in their order."""
         self.version += 1
         self._reads_headers.clear()
+        self._delays.clear()
         for change in changes:
             self._apply(change)
 
@@ -285,7 +327,7 @@ class ExchangeTable:
             case RemoveExchange(exchange):
                 assert not self._exchanges[exchange.name].bindings, exchange
                 assert not self._bindings_by_destination[exchange], exchange
-                del self._exchanges[exchange.name]
+                self.delayed_count -= self._exchanges.pop(exchange.name).delays
                 del self._bindings_by_destination[exchange]
 
     def _destination(self, binding: BindingDefinition) -> Destination:
@@ -295,7 +337,9 @@ class ExchangeTable:
 
     def _add_exchange(self, definition: ExchangeDefinition) -> None:
         assert definition.name not in self._exchanges, definition
-        self._exchanges[definition.name] = BUILT_TYPES[definition.type_name](definition)
+        routes_as = routing_type(definition.type_name, definition.arguments)
+        exchange = self._exchanges[definition.name] = BUILT_TYPES[routes_as](definition)
+        self.delayed_count += exchange.delays
         self._bindings_by_destination[definition] = {}
 
     def _add_queue(self, queue: QueueDefinition) -> None:

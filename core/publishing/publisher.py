@@ -30,6 +30,7 @@ from ...amqp_frames.properties import decode_properties, encode_properties
 from ...amqp_frames.values.field_table import Field
 from ..definitions import QueueDefinition
 from ..exchanges.exchange import Steps
+from .delayed_publishes import delays_by_queue, published_delays, with_delays_passed
 from .delivery_commands import Deliveries, is_command_key, read_command
 from .properties import PUBLISH, PublishProperties
 from .routes import Route, Routes, divide, durable_indexes, property_octets
@@ -95,16 +96,20 @@ class Routed(NamedTuple):
     error: AmqpError | None
     # Names of reply consumers and the indexes that are theirs, at most once.
     replies: Mapping[str, Indexes]
+    # Of queues that are to defer messages: for how many milliseconds, by index, 0 for not at all.
+    delays: Mapping[QueueDefinition, array[int]]
 
 
 class Held(NamedTuple):
     """A batch of a transaction: checked, and routed when it is committed.
 
-    `further` has the routing keys that messages have beside their own.
+    `further` has the routing keys that messages have beside their own, `delays` in milliseconds by
+    index how long exchanges that delay are to delay them, if any has a delay.
     """
 
     batch: Batch
     further: Mapping[int, Sequence[str]]
+    delays: array[int] | None = None
 
 
 class Publisher:
@@ -149,9 +154,14 @@ class Publisher:
             count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
             # The window was told of the batch as it came, and is given back what queues get.
             self.unconfirmed.released_bytes += came.wire_bytes - batch.wire_bytes
+        delays: array[int] | None = None
+        if self._routes.has_delays:
+            may_delay = [route.may_delay for route in routes]
+            delays, count, fault = published_delays(batch, may_delay, count)
+            error = fault or error
         if self._routes.has_commands:
             count, error = self._obey(batch, count, error)
-        return (yield from self._route_sound(batch, routes, count, error, further))
+        return (yield from self._route_sound(batch, routes, count, error, further, delays))
 
     def hold(self, batch: Batch) -> Held:
         """Check a batch for a transaction; AmqpError if one of its messages is a mistake.
@@ -162,11 +172,15 @@ class Publisher:
         further: Mapping[int, Sequence[str]] = {}
         if batch.flagged:
             count, error, further, batch = self._look_into(batch, batch.flagged, count, error)
+        may_delay = self._routes.may_delay(batch) if error is None else None
+        delays: array[int] | None = None
+        if may_delay is not None:
+            delays, count, error = published_delays(batch, may_delay, count)
         if self._routes.has_commands:
             count, error = self._obey(batch, count, error)
         if error is not None:
             raise error
-        return Held(batch, further)
+        return Held(batch, further, delays)
 
     def check_held(self, held: Held) -> None:
         """Raise if the held publishes have no route any more."""
@@ -180,7 +194,7 @@ class Publisher:
         routes = yield from self._routes.of_keys(batch)
         count, error = _sound_count(batch, [route.error for route in routes])
         further = {index: keys for index, keys in held.further.items() if index < count}
-        return (yield from self._route_sound(batch, routes, count, error, further))
+        return (yield from self._route_sound(batch, routes, count, error, further, held.delays))
 
     def _route_sound(
         self,
@@ -189,13 +203,23 @@ class Publisher:
         count: int,
         error: AmqpError | None,
         further: Mapping[int, Sequence[str]],
+        delays: array[int] | None,
     ) -> Steps[Routed]:
-        """Route the first `count` messages; `further` has routing keys beside their own."""
+        """Route the first `count` messages; `further` has routing keys beside their own.
+
+        `delays` has those of messages that are to be delayed, if their route delays.
+        """
         keys: Sequence[int] = batch.keys
         if further:
             keys = yield from self._with_further(batch, routes, further)
         if self._routes.has_by_headers:
             keys = yield from self._routes.by_headers(batch, routes, keys, count)
+        deferred: Mapping[QueueDefinition, array[int]] = {}
+        if delays is not None:
+            deferred = delays_by_queue(delays, keys, routes, count)
+            passed = with_delays_passed(batch, delays, keys, routes, count)
+            self.unconfirmed.released_bytes += batch.wire_bytes - passed.wire_bytes
+            batch = passed
         batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode or self.transactional:
@@ -223,7 +247,7 @@ class Publisher:
         unconfirmed.insert(batch, first_seq_no, by_queue)
         numbered_from = first_seq_no if self.confirm_mode else 0
         replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
-        return Routed(batch, count, numbered_from, by_queue, frames, error, replies)
+        return Routed(batch, count, numbered_from, by_queue, frames, error, replies, deferred)
 
     def set_reply_name(self, name: str) -> None:
         """The secret name of the channel's reply consumer; "" if it has none."""

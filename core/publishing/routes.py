@@ -22,6 +22,7 @@ from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.publishes import IMMEDIATE
 from ...amqp_frames.properties import decode_properties
+from ...amqp_frames.values.field_table import Table
 from ..definitions import DELIVERY_EXCHANGE, QueueDefinition
 from ..exchanges.exchange import Steps
 from ..exchanges.table import ExchangeTable
@@ -106,6 +107,10 @@ class Route(NamedTuple):
     further: Sequence[str] = ()
     # Names of reply consumers; they are no queues.
     replies: tuple[str, ...] = ()
+    # May a message with this key be delayed? Those of the queues that are to defer it, if it has a
+    # delay: it reaches them through an exchange that delays, and in no other way.
+    may_delay: bool = False
+    delayed: tuple[QueueDefinition, ...] = ()
 
 
 class RouteMemory:
@@ -149,6 +154,8 @@ class Routes:
         self.has_replies = False
         # Whether any key was that of a command about deliveries; most users never give one.
         self.has_commands = False
+        # Whether any of the kept routes leads to an exchange that delays.
+        self.has_delays = False
 
     def forget(self) -> None:
         """Keep none of them; they are looked up anew."""
@@ -177,7 +184,7 @@ class Routes:
             if self._version != self._table.version:
                 self.forget()
                 self._version = self._table.version
-                self.has_by_headers = False
+                self.has_by_headers = self.has_delays = False
             route = self._kept.get(key)
             if route is None:
                 route = yield from self._look_up(key)
@@ -190,7 +197,9 @@ class Routes:
         exchange, routing_key = _names(key)
         keys = (routing_key, *further)
         queues = yield from self._table.route_message(exchange, keys, {})
-        return route._replace(queues=queues, further=further, replies=self._replies(exchange, keys))
+        delayed = yield from self._delayed(exchange, keys, {}, queues)
+        replies = self._replies(exchange, keys)
+        return route._replace(queues=queues, further=further, replies=replies, delayed=delayed)
 
     def by_headers(
         self, batch: Batch, routes: list[Route], numbers: Sequence[int], count: int
@@ -218,6 +227,7 @@ class Routes:
 
     def _keep(self, key: bytes, route: Route) -> None:
         self.has_by_headers = self.has_by_headers or route.by_headers
+        self.has_delays = self.has_delays or route.may_delay
         # After a mistake its channel is closed, so there is nobody to ask again. A result from
         # before a change may be wrong by now, or another channel was faster.
         is_late = self._version != self._table.version or key in self._kept
@@ -253,7 +263,28 @@ class Routes:
         replies = self._replies(exchange, (routing_key,))
         # A command goes to no queue, and is not returned for that.
         mandatory = bool(key[-1] & _MANDATORY) and exchange != DELIVERY_EXCHANGE
-        return Route(queues, mandatory, None, by_headers, replies=replies)
+        may_delay = self._table.delays(exchange)
+        delayed = yield from self._delayed(exchange, (routing_key,), {}, queues)
+        return Route(queues, mandatory, None, by_headers, (), replies, may_delay, delayed)
+
+    def may_delay(self, batch: Batch) -> list[bool] | None:
+        """Which of the batch's distinct keys may lead to an exchange that delays; None: none."""
+        if not self._table.delayed_count:
+            return None
+        return [self._table.delays(_names(key)[0]) for key in batch.distinct]
+
+    def _delayed(
+        self,
+        exchange: str,
+        keys: Sequence[str],
+        headers: Table,
+        queues: Sequence[QueueDefinition],
+    ) -> Steps[tuple[QueueDefinition, ...]]:
+        """Those of the message's queues that it reaches through exchanges that delay only."""
+        if not self._table.delays(exchange):
+            return ()
+        at_once = yield from self._table.route_at_once(exchange, keys, headers)
+        return tuple(queue for queue in queues if queue not in at_once)
 
     def _replies(self, exchange: str, routing_keys: Sequence[str]) -> tuple[str, ...]:
         replies = reply_names(exchange, routing_keys)
@@ -265,7 +296,8 @@ class Routes:
         headers = decode_properties(properties, 0, len(properties)).headers or {}
         keys = (routing_key, *route.further)
         queues = yield from self._table.route_message(exchange, keys, headers)
-        return route._replace(queues=queues, by_headers=False)
+        delayed = yield from self._delayed(exchange, keys, headers, queues)
+        return route._replace(queues=queues, by_headers=False, delayed=delayed)
 
 
 def _kept_bytes(routes: Routes) -> int:

@@ -87,9 +87,16 @@ from ..definitions import (
     resource,
 )
 from ..erlang_terms import erlang_plain
+from ..exchanges.delayed import (
+    DELAYED_ARGUMENT,
+    DELAYED_TYPE,
+    check_delayed_type,
+    routing_type,
+)
 from ..exchanges.table import (
     BUILT_TYPES,
     DEFAULT_LIMITS,
+    TYPES,
     UNBUILT_TYPES,
     ExchangeTable,
     TopologyLimits,
@@ -224,6 +231,8 @@ def check_same_exchange(existing: ExchangeDefinition, declared: ExchangeDefiniti
     check_property(named, "auto_delete", existing.auto_delete, declared.auto_delete)
     check_property(named, "internal", existing.internal, declared.internal)
     check_arguments(named, existing.arguments, declared.arguments, EXCHANGE_ARGUMENTS)
+    if existing.type_name == DELAYED_TYPE:
+        check_arguments(named, existing.arguments, declared.arguments, (DELAYED_ARGUMENT,))
 
 
 def check_same_queue(
@@ -269,7 +278,7 @@ def needed_access(method: Method) -> tuple[NeededAccess, ...]:
             return ((CONFIGURE, "queue", stripped(method.queue)),)
         case ExchangeDeclare():
             name = stripped(method.exchange)
-            if not method.passive and name and method.type in BUILT_TYPES:
+            if not method.passive and name and method.type in TYPES:
                 return ((CONFIGURE, "exchange", name),)
         case ExchangeDelete():
             name = stripped(method.exchange)
@@ -490,7 +499,8 @@ class Topology:
         """Take in what the catalog holds; ValueError if it does not fit together."""
         exchanges, queues, bindings = tuple(exchanges), tuple(queues), tuple(bindings)
         for exchange in exchanges:
-            if exchange.type_name not in BUILT_TYPES:
+            routes_as = routing_type(exchange.type_name, exchange.arguments)
+            if routes_as not in BUILT_TYPES:
                 raise ValueError(f"the catalog has {exchange} of type '{exchange.type_name}'")
         names = {exchange.definition.name for exchange in self.table.exchanges()}
         names.update(exchange.name for exchange in exchanges)
@@ -548,7 +558,7 @@ class Topology:
         if passive:
             check_not_default(name)
             return make_plan(self.table, exchange=self.table.exchange(name).definition)
-        if type_name not in BUILT_TYPES and type_name not in UNBUILT_TYPES:
+        if type_name not in TYPES and type_name not in UNBUILT_TYPES:
             raise SoftError(PRECONDITION_FAILED, f"unknown exchange type '{type_name}'")
         check_not_default(name)
         declared = ExchangeDefinition(
@@ -559,6 +569,7 @@ class Topology:
             check_same_exchange(existing.definition, declared)
             return make_plan(self.table, exchange=existing.definition)
         check_name("exchange", name)
+        check_delayed_type(type_name, arguments, BUILT_TYPES)
         check_exchange_arguments(str(declared), arguments)
         if type_name in UNBUILT_TYPES:
             raise not_implemented("type", str(declared))

@@ -220,8 +220,10 @@ def test_whether_headers_count_is_found_out_once_until_something_changes(command
     commands.bind_exchange("amq.match")
     asked = []
     monkeypatch.setattr(
-        "leveret.core.exchanges.table.leads_to_headers",
-        lambda _, exchange: asked.append(exchange.definition.name) or True,
+        "leveret.core.exchanges.table.within_reach",
+        lambda table, exchange: (
+            asked.append(exchange.definition.name) or [table.exchange("amq.match")]
+        ),
     )
     for _ in range(3):
         assert commands.table.reads_headers("x")
