@@ -219,10 +219,6 @@ class Unacked:
         """
         ranges = self._ranges
         place = bisect_right(ranges, delivery_tag, lo=self._head, key=_first_tag) - 1
-        if place >= self._head and ranges[place].first > ranges[place].last:
-            self._close_holes()
-            place = bisect_right(self._ranges, delivery_tag, key=_first_tag) - 1
-            ranges = self._ranges
         if place < self._head or ranges[place].last < delivery_tag:
             raise _unknown(delivery_tag)
         held = ranges[place]

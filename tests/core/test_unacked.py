@@ -46,6 +46,32 @@ def test_unknown_tags_are_recognised_by_the_outermost_held_ones(
     assert unacked.not_held(first, last) == ((missing[0], missing[-1]) if missing else None)
 
 
+@given(st.lists(st.integers(1, 12), unique=True), st.booleans())
+def test_a_tag_is_found_as_long_as_it_is_held_and_finding_it_changes_nothing(
+    acked: list[int], is_late: bool
+) -> None:
+    unacked = Unacked()
+    deliveries = {first_tag: delivery(count) for first_tag, count in ((1, 5), (6, 1), (7, 6))}
+    for first_tag, each in deliveries.items():
+        unacked.add(first_tag, each)
+    for tag in acked:
+        unacked.remove(tag, False)
+    late = deliveries[7]
+    if is_late:
+        timed_out(unacked, late)
+    before = list(unacked)
+    for tag in range(14):
+        if 1 <= tag <= 12 and tag not in acked:
+            first_tag = max(first for first in deliveries if first <= tag)
+            low = tag - first_tag
+            expected = (deliveries[first_tag], low, low + 1)
+            assert unacked.find(tag) == (None if is_late and tag >= 7 else expected)
+        else:
+            with pytest.raises(SoftError, match=f"unknown delivery tag {tag}$"):
+                unacked.find(tag)
+    assert list(unacked) == before
+
+
 def test_an_ack_of_one_tag_takes_one_message(unacked: Unacked) -> None:
     first, second = delivery(3), delivery(2)
     unacked.add(1, first)
