@@ -313,7 +313,7 @@ class History:
     def run(self, steps: int) -> None:
         happenings = (
             *[self.publish] * 5,
-            *[self.settle, self.requeue, self.discard] * 2,
+            *[self.settle, self.requeue, self.discard, self.touch] * 2,
             *[self.consume, self.wait] * 2,
             self.set_limit,
             self.send,
@@ -569,6 +569,31 @@ class History:
 
     def requeue(self) -> None:
         self.answer(self.queue.requeue, self.model.come_back)
+
+    def touch(self) -> None:
+        """A channel's client works on some of its messages still."""
+        chosen, model = self.random, self.model
+        if not model.held:
+            return
+        channel = chosen.choice([each.channel for each in model.held])
+        touched_ms_max = chosen.choice((1, 15, 60))
+        parts: list[Part] = []
+        expected: dict[tuple[Delivery, int], int] = {}
+        for held in model.held:
+            if held.channel == channel and chosen.random() < 0.6:
+                low = chosen.randint(0, held.count - 1)
+                high = chosen.randint(low + 1, held.count)
+                parts.append((held.delivery, low, high))
+                touched = model.touch(held, set(range(low, high)), touched_ms_max)
+                expected |= {(held.delivery, at): left for at, left in touched.items()}
+        self.set_clocks()
+        found = {
+            (delivery, at): due_ms - self.uptime_ms
+            for delivery, low, high, due_ms in self.queue.touch(channel, parts, touched_ms_max)
+            for at in range(low, high)
+        }
+        assert found == expected
+        self.check_state()
 
     def channel_down(self) -> None:
         channel = self.random.choice(CHANNELS)

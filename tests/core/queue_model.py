@@ -62,8 +62,11 @@ class Held:
     # In flight; and back in the queue because their time was over, so that an answer would be late.
     positions: set[int] = field(default_factory=set)
     late: set[int] = field(default_factory=set)
-    # Until it times out, while its connection is read; None for never.
-    left_ms: int | None = None
+    # Its in-flight time-out, None for never; for how long it is out, and how long each position may
+    # be so still, while its connection is read.
+    timeout_ms: int | None = None
+    age_ms: int = 0
+    left_ms: dict[int, int] = field(default_factory=dict)
 
     @property
     def unanswered(self) -> int:
@@ -237,11 +240,12 @@ class NaiveQueue:
             return
         self.outcome.delivered_entries.update(entries)
         held.positions = set(range(held.count))
-        held.left_ms = self.number("x-in-flight-timeout", NO_LIMIT)
+        timeout_ms = self.number("x-in-flight-timeout", NO_LIMIT)
         if held.consumer is not None and held.consumer.in_flight_timeout_ms is not None:
-            held.left_ms = held.consumer.in_flight_timeout_ms
-        if held.left_ms == NO_LIMIT:
-            held.left_ms = None
+            timeout_ms = held.consumer.in_flight_timeout_ms
+        if timeout_ms != NO_LIMIT:
+            held.timeout_ms = timeout_ms
+            held.left_ms = dict.fromkeys(held.positions, timeout_ms)
         self.held.append(held)
 
     def get(self, held: Held, no_ack: bool) -> None:
@@ -409,25 +413,35 @@ class NaiveQueue:
         """So much of either clock passes; a deadline in flight waits for a connection not read."""
         self.now_ms += wall_ms
         for held in self.held:
-            if held.left_ms is not None and self.channels[held.channel].is_read:
-                held.left_ms -= uptime_ms
+            if held.timeout_ms is not None and self.channels[held.channel].is_read:
+                held.age_ms += uptime_ms
+                held.left_ms = {at: left - uptime_ms for at, left in held.left_ms.items()}
 
     def expire(self) -> None:
         """The ticker wakes the queue."""
         if "x-dedup-window" in self.arguments:
             self.forget()
         for held in self.held:
-            if held.left_ms is not None and held.left_ms <= 0:
-                self.outcome.timed_out |= {(held, each) for each in held.positions}
-                back = [held.messages[each] for each in sorted(held.positions)]
-                held.late |= held.positions
-                held.positions = set()
-                self.come_back([each for each in back if not each.is_withdrawn])
+            over = {at for at in held.positions if held.left_ms.get(at, 1) <= 0}
+            self.outcome.timed_out |= {(held, each) for each in over}
+            back = [held.messages[each] for each in sorted(over)]
+            held.late |= over
+            held.positions -= over
+            self.come_back([each for each in back if not each.is_withdrawn])
         self.dispatch()
 
     def waits_ms(self) -> list[int]:
-        """How long each delivery in flight that has a deadline may stay so, while it is read."""
-        return [each.left_ms for each in self.held if each.left_ms is not None and each.positions]
+        """How long each message in flight that has a deadline may stay so, while it is read."""
+        return [each.left_ms[at] for each in self.held for at in each.positions if each.left_ms]
+
+    def touch(self, held: Held, positions: set[int], touched_ms_max: int) -> dict[int, int]:
+        """Its client works on these still; those in flight, and how long they may stay so."""
+        if held.timeout_ms is None:
+            return {}
+        last_ms = max(touched_ms_max, held.timeout_ms) - held.age_ms
+        touched = dict.fromkeys(positions & held.positions, min(held.timeout_ms, last_ms))
+        held.left_ms |= touched
+        return touched
 
     # --- Arguments, and the end
 
