@@ -56,7 +56,7 @@ class HastyTimeouts(InFlightTimeouts):
 class LosingTimeouts(InFlightTimeouts):
     """Timer lost: of deliveries that are due together, only the first comes back."""
 
-    def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery]]:
+    def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery, int, int]]:
         return super().due(uptime_ms, count_max)[:1]
 
 

@@ -54,10 +54,21 @@ class Answered(NamedTuple):
     judged: Sequence[Held]
 
 
+class Touched(NamedTuple):
+    """Channel -> Queue: its client works on these still."""
+
+    channel: Actor
+    parts: Sequence[Part]
+    judged: Sequence[Held]
+
+
 class Stage:
     """What all actors of one life share."""
 
-    def __init__(self, loop: EventLoop, judge: Judge, table: ExchangeTable) -> None:
+    def __init__(
+        self, loop: EventLoop, judge: Judge, table: ExchangeTable, touched_ms_max: int
+    ) -> None:
+        self.touched_ms_max = touched_ms_max
         self.loop = loop
         self.judge = judge
         self.table = table
@@ -164,6 +175,9 @@ class SimulatedQueue:
                 rules.discard(message.channel, message.parts, effects)
             else:
                 rules.requeue(message.channel, message.parts, effects)
+        elif isinstance(message, Touched):
+            judge.touch(book, message.judged, self._stage.touched_ms_max)
+            rules.touch(message.channel, message.parts, self._stage.touched_ms_max)
         elif isinstance(message, Sent):
             rules.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, CreditOffered):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from broker_parts import Answered, Stage, offer_credit
+from broker_parts import Answered, Stage, Touched, offer_credit
+from client_frames import publish
 from judge import ChannelBook, ReadClock, demand
 from kit import Kit
 from leveret.actors.messages import (
@@ -34,15 +35,20 @@ from leveret.amqp_frames.decoder import Acks
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.methods import BasicAck, BasicNack, decode_method
+from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.channel.commanded import Commanded
 from leveret.core.channel.outstanding import Settled
 from leveret.core.channel.transaction import Outcome
 from leveret.core.connection.reading_time import ReadingTime
-from leveret.core.definitions import QueueDefinition
+from leveret.core.definitions import DELIVERY_EXCHANGE, QueueDefinition
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Publisher
 from leveret.core.publishing.routes import RouteMemory, Routes
 
 FRAME_BYTES = 131_072
+# In place of the number of a message, of a publish that is none.
+NO_MESSAGE = 0
 
 
 class Send(NamedTuple):
@@ -85,6 +91,14 @@ class AnswerRow(NamedTuple):
     """Acks of one delivery each, in one read."""
 
     tags: Sequence[int]
+
+
+class Command(NamedTuple):
+    """A publish to `amq.leveret.delivery` about the message with this tag."""
+
+    send: Send
+    tag: int
+    is_touch: bool
 
 
 class Recover(NamedTuple):
@@ -177,6 +191,7 @@ class SimulatedChannel:
             routes, next_batch_number, 1, FRAME_BYTES, "guest", False, lambda: False
         )
         self._publisher.confirm_mode = True
+        self._publisher.deliveries = self._commanded = Commanded(self._outstanding)
         self._used: dict[QueueDefinition, None] = {}
         # The basic.get that is not answered; until then the client's commands wait.
         self._asked: Ask | None = None
@@ -216,6 +231,23 @@ class SimulatedChannel:
         demand(routed.first_seq_no == message.first_seq_no, "numbered from", routed.first_seq_no)
         for queue, indexes in routed.by_queue.items():
             self._tell(queue, Publish(self, routed.batch, indexes))  # type: ignore[arg-type]
+
+    def _obey(self, message: Command) -> None:
+        judge = self._stage.judge
+        name = (
+            judge.touched
+            if message.is_touch
+            else lambda channel, tag: judge.answered(channel, [tag])
+        )
+        judged = name(self, message.tag)
+        self._publish(message.send)
+        touched, returned = self._commanded.drain()
+        for part in touched:
+            queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
+            self._tell(queue, Touched(self, [part], judged[queue.name]))
+        for parts in returned.values():
+            settled = self._outstanding.settle_removed(Outcome.RETURNED, parts)
+            self._tell_queues(settled, Outcome.RETURNED, judged)
 
     def _deliver(self, message: Deliver) -> None:
         consumer = message.consumer
@@ -277,6 +309,8 @@ class SimulatedChannel:
             self._publish(message)
         elif isinstance(message, (Answer, AnswerRow, Recover)):
             self._answer(message)
+        elif isinstance(message, Command):
+            self._obey(message)
         elif isinstance(message, Consume):
             consumer = self._kit.consumer(
                 self,
@@ -497,12 +531,14 @@ class Client:
         chosen = self._random
         tags = opened.tags
         kind = chosen.random()
+        if kind > 0.8:
+            return self.command(opened, chosen.random() < 0.7)
         outcome = chosen.choices(list(Outcome), (5, 1, 3))[0]
-        if kind < 0.3:
+        if kind < 0.25:
             count = chosen.randint(1, len(tags))
             named, opened.tags = tags[:count], tags[count:]
             self._send(opened, Answer(named, True, outcome))
-        elif kind < 0.5:
+        elif kind < 0.4:
             at = chosen.randrange(len(tags))
             end = chosen.randint(at + 1, len(tags))
             named, opened.tags = tags[at:end], tags[:at] + tags[end:]
@@ -512,6 +548,19 @@ class Client:
             named = [tags.pop(chosen.randrange(len(tags)))]
             self._send(opened, Answer(named, False, outcome))
         return f"{outcome.value}: {named}"
+
+    def command(self, opened: Opened, is_touch: bool) -> str:
+        """A touch of one message, or its return."""
+        place = self._random.randrange(len(opened.tags))
+        tag = opened.tags[place] if is_touch else opened.tags.pop(place)
+        key = "touch" if is_touch else "requeue"
+        properties = Properties(headers=table_of({"delivery-tag": tag}))
+        batch = decode_publishes(publish(key, b"", properties, exchange=DELIVERY_EXCHANGE))
+        seq_no = opened.next_seq_no
+        opened.next_seq_no += 1
+        opened.unanswered[seq_no] = NO_MESSAGE
+        self._send(opened, Command(Send(batch, seq_no), tag, is_touch))
+        return f"{key}: {tag}"
 
     def ack_all(self) -> bool:
         """Ack all that it holds; false if that is nothing."""

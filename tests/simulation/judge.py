@@ -88,7 +88,8 @@ class Copy:
     holder: Delivery | None = None
     channel: object = None
     clock: ReadClock | None = None
-    # On that clock; None for never.
+    # On that clock: since when, and its last moment; None for never.
+    since_ms: int = 0
     over_ms: int | None = None
 
 
@@ -232,6 +233,20 @@ class Judge:
             elif outcome == REJECTED:
                 book.rejected.add(held.entry)
 
+    def touch(self, book: QueueBook, items: Iterable[Held], touched_ms_max: int) -> None:
+        """The queue is told that a client works on these still."""
+        for held in items:
+            copy = book.copies.get(held.entry)
+            if copy is None or copy.holder is not held.delivery or copy.clock is None:
+                continue
+            timeout_ms = book.timeout_ms
+            if held.consumer is not None and held.consumer.in_flight_timeout_ms is not None:
+                timeout_ms = held.consumer.in_flight_timeout_ms
+            if timeout_ms is not None:
+                last_ms = copy.since_ms + max(touched_ms_max, timeout_ms)
+                copy.over_ms = min(copy.clock.at(self.uptime_ms) + timeout_ms, last_ms)
+                self.seen["touches"] += 1
+
     def channel_down(self, book: QueueBook, channel: object, consumers: Iterable[Consumer]) -> None:
         """The queue is told that the channel is no more."""
         for consumer in consumers:
@@ -344,7 +359,8 @@ class Judge:
                 continue
             copy.holder, copy.channel, copy.clock = delivery, channel, clock
             if timeout_ms is not None:
-                copy.over_ms = clock.at(self.uptime_ms) + timeout_ms
+                copy.since_ms = clock.at(self.uptime_ms)
+                copy.over_ms = copy.since_ms + timeout_ms
             book.held_count += 1
         if consumer is not None and not no_ack:
             book.unanswered[consumer] += len(span)
@@ -398,6 +414,11 @@ class Judge:
             book.used -= held.consumer is not None
             by_queue.setdefault(held.queue.name, []).append(held)
         return by_queue
+
+    def touched(self, channel: object, tag: int) -> dict[str, list[Held]]:
+        """The channel handles a touch, after which the client still has the message."""
+        held = self.channels[channel].open[tag]
+        return {held.queue.name: [held]}
 
     # --- When nothing is left to do
 

@@ -100,6 +100,7 @@ class Simulation:
         chosen = self._random
         self._segment_bytes_max = chosen.choice((1_500, 6_000, 40_000))
         self._window_bytes_max = chosen.choice((300, 1 << 20, 1 << 20))
+        self._touched_ms_max = chosen.choice((0, 90, 900_000))
         self._has_priorities = chosen.random() < 0.5
         self._expire_some = chosen.random() < 0.3
         self._transient_some = chosen.random() < 0.3
@@ -135,7 +136,7 @@ class Simulation:
         """A broker on what the disk has; `certain` is what must be there, None at first."""
         chosen = self._random
         loop = self._loop = EventLoop(chosen, chosen.randrange(1_000_000), self._wall_ms)
-        stage = Stage(loop, self._judge, self._table)
+        stage = Stage(loop, self._judge, self._table, self._touched_ms_max)
         journal, recovered = Journal.open(
             DIRECTORY, self._files, self._books.keys(), self._segment_bytes_max
         )

@@ -15,6 +15,7 @@ HAPPENED = {
     "first deliveries",
     "redeliveries",
     "time-outs",
+    "touches",
     "late answers",
     "starts",
     "delivery_limit",
