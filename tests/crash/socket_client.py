@@ -26,12 +26,16 @@ class EndedError(Exception):
 class Delivery:
     """A basic.deliver, get-ok or return, with its content."""
 
-    __slots__ = ("body", "delivery_tag", "ids", "redelivered")
+    __slots__ = ("body", "delivery_tag", "header", "ids", "redelivered")
 
-    def __init__(self, ids: Ids, delivery_tag: int, redelivered: bool, body: bytes) -> None:
+    def __init__(
+        self, ids: Ids, delivery_tag: int, redelivered: bool, header: bytes, body: bytes
+    ) -> None:
         self.ids = ids
         self.delivery_tag = delivery_tag
         self.redelivered = redelivered
+        # The payload of the content header, with its properties.
+        self.header = header
         self.body = body
 
 
@@ -121,12 +125,13 @@ class SocketClient:
         if found.ids != wire.RETURN:
             at = 5 + found.payload[4] if found.ids == wire.DELIVER else 4
             tag, redelivered = struct.unpack_from(">Q?", found.payload, at)
-        (size,) = struct.unpack_from(">Q", self.frame().payload, 4)
+        header = self.frame().payload
+        (size,) = struct.unpack_from(">Q", header, 4)
         pieces: list[bytes] = []
         while size:
             pieces.append(self.frame().payload)
             size -= len(pieces[-1])
-        return Delivery(found.ids, tag, redelivered, b"".join(pieces))
+        return Delivery(found.ids, tag, redelivered, header, b"".join(pieces))
 
     def open_channel(self, channel: int = 1, confirm: bool = False) -> None:
         """Open a channel, in confirm mode if asked."""

@@ -234,12 +234,10 @@ class SimulatedChannel:
 
     def _obey(self, message: Command) -> None:
         judge = self._stage.judge
-        name = (
-            judge.touched
-            if message.is_touch
-            else lambda channel, tag: judge.answered(channel, [tag])
-        )
-        judged = name(self, message.tag)
+        if message.is_touch:
+            judged = judge.touched(self, message.tag)
+        else:
+            judged = judge.answered(self, [message.tag])
         self._publish(message.send)
         touched, returned = self._commanded.drain()
         for part in touched:
@@ -531,8 +529,8 @@ class Client:
         chosen = self._random
         tags = opened.tags
         kind = chosen.random()
-        if kind > 0.8:
-            return self.command(opened, chosen.random() < 0.7)
+        if kind > 0.75:
+            return self.command(opened, chosen.random() < 0.8)
         outcome = chosen.choices(list(Outcome), (5, 1, 3))[0]
         if kind < 0.25:
             count = chosen.randint(1, len(tags))
