@@ -102,6 +102,13 @@ class Holder:
             self.held[key] = frame.channel, found.delivery_tag
             count -= 1
 
+    def close(self) -> None:
+        """Give back all that it holds. Nobody consumes then, or some would be delivered again."""
+        for channel in CHANNELS:
+            cancel = wire.method(channel, wire.CANCEL, wire.short(f"c{channel}") + b"\0")
+            self.client.ask(cancel, wire.CANCEL_OK)
+        self.client.close()
+
     def wait_for_journal(self) -> None:
         """Return when it has what the queue told it before: a confirm comes behind that."""
         self.client.declare(QUEUE, passive=True, channel=ASKING)
@@ -150,7 +157,7 @@ class DeliveryRounds:
         self._late_max = max(self._late_max, late)
         assert holder.held.keys() == self._known.keys()
         most = max(known.made for known in self._known.values())
-        holder.client.close()
+        holder.close()
         print(
             f"round {number}: {self._count} in flight, {acked} acked, {returned} given back in "
             f"time, {again} in the last moments; killed; {ready} there, lost=0, attempts right "
