@@ -606,6 +606,9 @@ class Queue(LoopActor):
             text = f"{self._definition} {reason}"
             tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
             return
+        if consumer.in_flight_timeout_ms is not None and not self._messages.needs_clock:
+            # It is the first for whom time matters here, and gets what is ready now.
+            self._clock.read()
         self._messages.add_consumer(consumer)
         # First: deliveries come behind consume-ok.
         tell(message.channel, ConsumerAdded(consumer))
