@@ -85,7 +85,7 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
-# What some tests call, if it can be had: AMQP clients in C, Celery, amqplib for Node, PySpark with Java,
+# What some tests call, if it can be had: AMQP clients in C, Celery, aio-pika, amqplib for Node, PySpark with Java,
 # the oldest Pykka allowed, and strace. RabbitMQ, for tests/differential and `make bench`, is not among them: its package starts
 # a server.
 tools: $(INSTALLED)

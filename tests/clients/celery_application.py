@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
 from celery.backends.base import BaseBackend
+from celery.exceptions import Ignore, Reject
+from kombu import Exchange, Queue
 
 URL = os.environ["LEVERET_TEST_URL"]
 
@@ -24,8 +28,6 @@ class QueuePerResultBackend(BaseBackend):  # type: ignore[misc]
     expires_ms = 60_000
 
     def _queue(self, channel: Any, task_id: str) -> Any:
-        from kombu import Queue
-
         name = f"result.{task_id}"
         arguments = {"x-expires": self.expires_ms}
         queue = Queue(name, durable=True, queue_arguments=arguments, channel=channel)
@@ -81,6 +83,27 @@ def application(name: str, backend: str) -> Celery:
 rpc = application("rpc", "rpc://")
 queues = application("queues", "celery_application.QueuePerResultBackend")
 
+REQUEUE_DELAY_SECONDS = 0.3
+DEFERRED = {
+    "x-requeue-delay": int(REQUEUE_DELAY_SECONDS * 1000),
+    "x-delivery-limit": 2,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "given up",
+}
+rpc.conf.task_queues = [
+    Queue(name, Exchange("rpc"), routing_key=name, queue_arguments=arguments)
+    for name, arguments in {
+        "rpc": {},
+        "rpc.deferred": DEFERRED,
+        "rpc.timed": {"x-in-flight-timeout": 1_000},
+    }.items()
+]
+rpc.conf.task_routes = {
+    "celery_application.*_rejects": "rpc.deferred",
+    "celery_application.rejects_*": "rpc.deferred",
+    "celery_application.hangs_*": "rpc.timed",
+}
+
 
 @rpc.task
 def add(a: int, b: int) -> int:
@@ -106,6 +129,30 @@ def dies_at_first(self: Task) -> bool:
     if not redelivered:
         os.kill(os.getpid(), signal.SIGKILL)
     return redelivered
+
+
+@rpc.task(bind=True, acks_late=True)
+def rejects_at_first(self: Task) -> float:
+    """Gives its message back; when it comes again, says when."""
+    if not self.request.delivery_info["redelivered"]:
+        raise Reject("not now", requeue=True)
+    return time.time()
+
+
+@rpc.task(acks_late=True)
+def always_rejects() -> None:
+    raise Reject("never", requeue=True)
+
+
+@rpc.task(bind=True, acks_late=True)
+def hangs_at_first(self: Task, begun: str) -> str:
+    """Hangs until its message, which has timed out, is run once more; has no result itself."""
+    if self.request.delivery_info["redelivered"]:
+        Path(begun).touch()
+        return "again"
+    while not Path(begun).exists():
+        threading.Event().wait(0.05)
+    raise Ignore
 
 
 @queues.task

@@ -16,6 +16,9 @@ from served import Served
 from timeouts import TIMEOUT_SECONDS
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE))
+pytest.register_assert_rewrite("driven_consumers")
+
 NODE_MODULES = HERE.parents[1] / "build" / "node" / "node_modules"
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -43,22 +46,33 @@ def node(served: Served) -> Start:
     return start
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Compiles the C source of this name; gives the program."""
+
+    def compile_c(name: str) -> Path:
+        if shutil.which("gcc") is None:
+            pytest.skip("gcc not found: install gcc and librabbitmq-dev to run this")
+        program = tmp_path_factory.mktemp("c") / name
+        source = str(HERE / f"{name}.c")
+        done = subprocess.run(
+            ["gcc", "-Wall", "-Wextra", "-Werror", "-o", str(program), source, "-lrabbitmq"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if "amqp.h: No such file" in done.stderr:
+            pytest.skip("amqp.h not found: install librabbitmq-dev to run this")
+        assert done.returncode == 0, done.stderr
+        return program
+
+    return compile_c
+
+
 @pytest.fixture(scope="module")
-def c_program(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Start:
+def c_program(served: Served, compiled: Callable[[str], Path]) -> Start:
     """Compiles many.c, and starts it with a number of messages."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc not found: install gcc and librabbitmq-dev to run this")
-    program = tmp_path_factory.mktemp("c") / "many"
-    source = str(HERE / "many.c")
-    compiled = subprocess.run(
-        ["gcc", "-Wall", "-Wextra", "-Werror", "-o", str(program), source, "-lrabbitmq"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "amqp.h: No such file" in compiled.stderr:
-        pytest.skip("amqp.h not found: install librabbitmq-dev to run this")
-    assert compiled.returncode == 0, compiled.stderr
+    program = compiled("many")
 
     def start(count: int) -> subprocess.Popen[str]:
         return started([str(program), str(served.port), str(count)])

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pika
+from served import Served
 from timeouts import TIMEOUT_SECONDS
 
 Start = Callable[[int], "subprocess.Popen[str]"]
@@ -74,6 +76,44 @@ def test_a_celery_task_acked_late_comes_back_when_its_process_dies(workers: Path
     from celery_application import dies_at_first
 
     assert dies_at_first.delay().get(timeout=TIMEOUT_SECONDS) is True
+
+
+def test_a_celery_task_that_gives_its_message_back_is_tried_again_after_the_delay(
+    workers: Path,
+) -> None:
+    from celery_application import REQUEUE_DELAY_SECONDS, rejects_at_first
+
+    began = time.time()
+    done_at = rejects_at_first.delay().get(timeout=TIMEOUT_SECONDS)
+    # A millisecond for the rounding of clocks.
+    assert done_at - began >= REQUEUE_DELAY_SECONDS - 0.001
+
+
+def test_a_celery_task_that_always_gives_its_message_back_leaves_over_the_limit(
+    workers: Path, served: Served
+) -> None:
+    from celery_application import always_rejects
+
+    parameters = pika.ConnectionParameters(served.host, served.port)
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.queue_declare("given up")
+        task_id = always_rejects.delay().id
+        letters = channel.consume("given up", auto_ack=True, inactivity_timeout=TIMEOUT_SECONDS)
+        method, properties, _ = next(letters)
+        assert method is not None, "no dead letter came"
+        assert properties.headers["id"] == task_id
+        [death] = properties.headers["x-death"]
+        assert (death["reason"], death["queue"]) == ("delivery_limit", "rpc.deferred")
+
+
+def test_a_celery_task_that_hangs_is_run_again_by_another_process(
+    workers: Path, tmp_path: Path
+) -> None:
+    """The first run waits for the second, which begins when the first is out of time."""
+    from celery_application import hangs_at_first
+
+    assert hangs_at_first.delay(str(tmp_path / "begun")).get(timeout=TIMEOUT_SECONDS) == "again"
 
 
 def test_a_celery_chord_gathers_results_from_queues(workers: Path) -> None:
