@@ -327,7 +327,7 @@ class BrokerActor(LoopActor):
                     # Its actor failed before: it cannot tell the journal itself.
                     tell(self._context.journal, DropQueue(change.queue.queue_id))
             elif isinstance(change, PauseQueue):
-                # One that has failed is paused when it is started anew.
+                # A queue whose actor has failed is paused when the node starts it anew.
                 tell(self._handle(change.queue), SetPaused(change.is_paused))
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
