@@ -350,6 +350,22 @@ def test_every_path_that_a_document_names_is_there() -> None:
     assert not wrong, listed(wrong)
 
 
+def test_every_test_that_a_document_names_is_there() -> None:
+    path = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+    named = [
+        (document, ROOT / file, name)
+        for document in (ROOT / "docs").glob("*.md")
+        for file, name in path.findall(document.read_text())
+    ]
+    assert named
+    wrong = [
+        f"{place(document)}: {place(file)}::{name}"
+        for document, file, name in named
+        if not file.exists() or f"\ndef {name}(" not in file.read_text()
+    ]
+    assert not wrong, listed(wrong)
+
+
 def test_a_module_is_named_by_what_it_holds() -> None:
     wrong = [
         place(file)
