@@ -314,8 +314,8 @@ class History:
         happenings = (
             *[self.publish] * 5,
             *[self.settle, self.requeue, self.discard, self.touch] * 2,
-            *[self.consume, self.wait] * 2,
-            self.set_limit,
+            *[self.consume, self.set_limit] * 2,
+            *[self.wait] * 4,
             self.send,
             self.send,
             self.get,
@@ -338,7 +338,7 @@ class History:
         flags = [chosen.random() < 0.7 for _ in range(count)]
         has_ttls, has_ids = chosen.random() < 0.3, chosen.random() < 0.7
         sizes = [chosen.randint(0, 12) for _ in range(count)]
-        priorities = [chosen.choice((0, 0, 1, 2, 5, 9)) for _ in range(count)]
+        priorities = [chosen.choice((None, 0, 1, 2, 5, 9, 255)) for _ in range(count)]
         ids = [chosen.randint(1, 6) if has_ids and chosen.random() < 0.9 else 0 for _ in flags]
         batch = batch_of(
             *(
@@ -368,7 +368,13 @@ class History:
         digests = self.reader.digests(batch, range(count))
         messages = [
             Message(
-                batch, each, sizes[each], priorities[each], flags[each], ttls[each], digests[each]
+                batch,
+                each,
+                sizes[each],
+                priorities[each] or 0,
+                flags[each],
+                ttls[each],
+                digests[each],
             )
             for each in indexes
         ]
@@ -412,7 +418,7 @@ class History:
             tag,
             chosen.choice((0, 1, 1, 2, 3, 4)),
             self.credits[channel],
-            chosen.random() < 0.1,
+            chosen.random() < 0.2,
             chosen.random() < 0.05,
             chosen.choice((0, 0, 1, 9)),
             chosen.choice((None, None, None, 5, 20)),

@@ -23,7 +23,7 @@ STEPS = 40
     [{}, {"x-max-priority": 5}, {"x-single-active-consumer": True}, {"x-in-flight-timeout": 10}],
     ids=lambda arguments: ", ".join(arguments) or "none",
 )
-@settings(deadline=None, max_examples=examples(45))
+@settings(deadline=None, max_examples=examples(30))
 @given(random=st.randoms(use_true_random=False))
 def test_any_history_of_a_queue_is_that_of_the_model(arguments: Arguments, random: Random) -> None:
     History(random, [arguments], NARROW).run(STEPS)
