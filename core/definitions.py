@@ -91,14 +91,20 @@ class QueueDefinition:
     counts_deliveries: bool = field(init=False, repr=False)
     # How long a consumer may take to ack; None: as long as it likes.
     consumer_timeout_ms: int | None = field(init=False, repr=False)
+    # How long deliveries may be in flight, if their consumer has no time of its own; None: for ever.
+    in_flight_timeout_ms: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        timeout = self.arguments.get("x-consumer-timeout")
-        is_number = timeout is not None and isinstance(timeout.value, int)
-        self.consumer_timeout_ms = timeout.value if is_number else None  # type: ignore[union-attr,assignment]
+        self.consumer_timeout_ms = self._number("x-consumer-timeout")
+        self.in_flight_timeout_ms = self._number("x-in-flight-timeout")
         queue_type = self.arguments.get("x-queue-type")
         self.is_quorum = queue_type is not None and queue_type.value == "quorum"
         self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(self.arguments)
+
+    def _number(self, name: str) -> int | None:
+        argument = self.arguments.get(name)
+        value = None if argument is None else argument.value
+        return value if isinstance(value, int) else None
 
     def __str__(self) -> str:
         return resource("queue", self.name, self.vhost)

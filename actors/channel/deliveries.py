@@ -81,7 +81,10 @@ class Deliveries:
             first_tag, last_tag = first_tag or tag, tag + len(span) - 1
             window_bytes += delivery.wire_bytes
             if span.batch.traced is not None:
-                self._tracing.delivered(queue, span, tag, consumer.consumer_tag)
+                in_flight_ms = consumer.in_flight_timeout_ms or queue.in_flight_timeout_ms
+                self._tracing.delivered(
+                    queue, span, tag, consumer.consumer_tag, None if no_ack else in_flight_ms
+                )
             if span.attempts and queue.counts_deliveries:
                 span = counted(span)
             frames.append(
@@ -119,7 +122,8 @@ class Deliveries:
         span = delivery.span
         if span.batch.traced is not None:
             queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
-            self._tracing.delivered(queue, span, tag, b"\0")
+            in_flight_ms = None if no_ack else queue.in_flight_timeout_ms
+            self._tracing.delivered(queue, span, tag, b"\0", in_flight_ms)
         if delivery.queue.counts_deliveries:  # type: ignore[attr-defined]
             span = counted(span)
         frames = encode_get_ok(

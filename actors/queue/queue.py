@@ -512,6 +512,10 @@ class Queue(LoopActor):
         self._record(effects)
         if effects.timed_out is not None:
             self._tell_timed_out(effects.timed_out)
+        if effects.due is not None and self._context.trace.is_on:
+            self._tracing.due(effects.due, self._messages)
+        if effects.deferred is not None and self._context.trace.is_on:
+            self._tracing.deferred(effects.deferred)
         if effects.dead:
             if self._context.trace.is_on:
                 self._tracing.died(effects.dead, self._messages)

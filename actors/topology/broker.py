@@ -56,7 +56,7 @@ from ..node_context import NodeContext
 from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
 from ..runtime.wall_clock import now_ms
-from ..tracing.queue import queue_declared, recovered_run
+from ..tracing.queue import queue_declared, recovered_deferrals, recovered_run
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
 Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | ControlAnswer | None]
@@ -92,6 +92,7 @@ class BrokerActor(LoopActor):
             if self._context.trace.is_on:
                 for run in runs:
                     recovered_run(self._context.trace, queue, run)
+                recovered_deferrals(self._context.trace, queue, messages)
             first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
             messages.next_entry_id = max(messages.next_entry_id, first_free)
             kept = recovered.identities.get(queue.queue_id, ())

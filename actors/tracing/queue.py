@@ -27,6 +27,7 @@ from .marks import mark, mark_late
 if TYPE_CHECKING:
     from ...core.definitions import QueueDefinition
     from ...core.queue.in_flight import Delivery
+    from ...core.queue.span import Span
     from ...storage.journal.journal import Commit
     from ...storage.journal.loading import RecoveredRun
 
@@ -115,6 +116,19 @@ class QueueTracing:
             until = moment(due_ms + ahead_ms)
             self.step("message.touched", span.batch, span.indexes[low:high], until=until)
 
+    def deferred(self, deferred: Iterable[tuple[Span, int]]) -> None:
+        """These rows are not ready before their times, in milliseconds since the epoch."""
+        for span, due_ms in deferred:
+            until = moment(due_ms)
+            about = {"until": until, "attempt": span.attempts}
+            self.step("message.deferred", span.batch, span.indexes, **about)
+
+    def due(self, due: Iterable[Span], messages: MessageQueue) -> None:
+        """These rows were deferred and are ready now."""
+        for span in due:
+            about = {"ready_after": messages.ready.message_count, "attempt": span.attempts}
+            self.step("message.due", span.batch, span.indexes, **about)
+
     def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
         """These left other than by an ack; without a dead-letter exchange they are settled."""
         for span, reason in dead:
@@ -135,7 +149,7 @@ class QueueTracing:
         """All ready messages are about to go."""
         if self._trace.is_on:
             self._event("queue.purged", messages)
-            for span in messages.ready:
+            for span in messages.waiting():
                 self.step("message.settled", span.batch, span.indexes, reason="purged")
 
     def paused(self, messages: MessageQueue, is_paused: bool) -> None:
@@ -149,7 +163,7 @@ class QueueTracing:
             self._event("queue.deleted" if is_deleted else "queue.failed", messages)
             if is_deleted:
                 reason = "its queue was deleted"
-                for span in messages.ready:
+                for span in messages.waiting():
                     self.step("message.settled", span.batch, span.indexes, reason=reason)
                 self.settled(messages.in_flight.parts(), reason)
 
@@ -248,6 +262,14 @@ def recovered_run(trace: Trace, queue: QueueDefinition, run: RecoveredRun) -> No
         traced = {indexes[position] for position in positions(chosen, places)}
         mark(batch, sorted(traced.union(batch.traced or ())))
     queue_step(trace, "message.recovered", queue, batch, run.indexes, attempt=run.attempts)
+
+
+def recovered_deferrals(trace: Trace, queue: QueueDefinition, messages: MessageQueue) -> None:
+    """Some of a queue's recovered messages are deferred still; behind `recovered_run` of all."""
+    if messages.deferral is not None:
+        ahead_ms = messages.now_ms - messages.uptime_ms
+        rows = ((span, due_ms + ahead_ms) for span, due_ms in messages.deferral.rows())
+        QueueTracing(trace, queue).deferred(rows)
 
 
 def received(batch: Batch, indexes: Sequence[int]) -> Sequence[int]:

@@ -18,10 +18,11 @@ from ...core.queue.span import Span
 from ...logs.secrets import masked
 from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
+from ..runtime.wall_clock import now_ms
 from .answers import AnswerTracing
 from .channel import ChannelEvents
 from .marks import mark, mark_late
-from .queue import queue_step, received
+from .queue import moment, queue_step, received
 
 if TYPE_CHECKING:
     from ...core.channel.tx_mode import TransactionEnd
@@ -217,13 +218,22 @@ class ChannelTracing(ChannelEvents):
     # --- Consumers
 
     def delivered(
-        self, queue: QueueDefinition, span: Span, first_tag: int, consumer_tag: bytes
+        self,
+        queue: QueueDefinition,
+        span: Span,
+        first_tag: int,
+        consumer_tag: bytes,
+        timeout_ms: int | None,
     ) -> None:
-        """Messages were written to a consumer, or as the answer to basic.get."""
+        """Messages were written to a consumer, or as the answer to basic.get.
+
+        `timeout_ms`: how long they may be in flight from now on; None: for ever.
+        """
         if span.batch.traced is None:
             return
         at = positions(span.batch.traced, span.indexes)
         if at:
+            until = {} if timeout_ms is None else {"until": moment(now_ms() + timeout_ms)}
             self.write_about(
                 "message.delivered",
                 span.batch,
@@ -232,6 +242,7 @@ class ChannelTracing(ChannelEvents):
                 consumer_tag=consumer_tag[1:].decode("utf-8", "replace"),
                 delivery_tag=[[first_tag + first, first_tag + last] for first, last in ranges(at)],
                 attempt=span.attempts + 1,
+                **until,
             )
 
     def acked(self, parts: Iterable[Part], reason: str) -> None:

@@ -241,6 +241,11 @@ class Deferral(Part):
         """How many rows the largest heap has, with rows that have left."""
         return max(len(self._by_due), len(self._by_deadline), len(self._by_last or ()))
 
+    def rows(self) -> Iterator[tuple[Span, int]]:
+        """All rows, and when each is due."""
+        for row in self._rows.values():
+            yield row.span, row.due_ms
+
     def __iter__(self) -> Iterator[Span]:
         for row in self._rows.values():
             yield row.span

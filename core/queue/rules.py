@@ -21,7 +21,7 @@ tuple, per batch and not per message.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -229,7 +229,7 @@ class MessageQueue:
                 part.succeed(replaced, self.now_ms)
         for part in fresh:
             if isinstance(part, Tally):
-                for span in chain(self.ready, self.deferral or ()):
+                for span in self.waiting():
                     part.joined(span.batch, span.indexes)
             if isinstance(part, Judge):
                 self._send_away(part)
@@ -257,11 +257,7 @@ class MessageQueue:
 
     def _send_away(self, judge: Judge) -> None:
         """Have messages that a new judge refuses leave, as if they came back now."""
-        rows = [
-            span
-            for span in chain(self.ready, self.deferral or ())
-            if span.attempts and judge.refuses(span.attempts)
-        ]
+        rows = [span for span in self.waiting() if span.attempts and judge.refuses(span.attempts)]
         if rows:
             ranges = sorted(
                 (span.first_entry_id, span.first_entry_id + len(span) - 1) for span in rows
@@ -314,6 +310,12 @@ class MessageQueue:
     def deferred_count(self) -> int:
         """How many messages are deferred."""
         return 0 if self.deferral is None else self.deferral.message_count
+
+    def waiting(self) -> Iterator[Span]:
+        """The rows that are ready or deferred."""
+        yield from self.ready
+        if self.deferral is not None:
+            yield from self.deferral
 
     def _deferring(self) -> Deferral:
         """The part that deferred messages need."""
@@ -533,10 +535,11 @@ class MessageQueue:
         """Time has passed. Nobody has more room by that, so nobody is asked for it."""
         if self.deduplication is not None:
             self.deduplication.window.expire(self.now_ms)
-        if self.deferral is not None:
-            self._end_deferrals(self.deferral, effects)
         if self.in_flight_timeouts is not None:
             self._return_timed_out(self.in_flight_timeouts, effects)
+        # Behind that: a delivery that timed out may have expired.
+        if self.deferral is not None:
+            self._end_deferrals(self.deferral, effects)
         self._dispatch(effects)
 
     def _end_deferrals(self, deferral: Deferral, effects: Effects) -> None:
@@ -965,7 +968,7 @@ class MessageQueue:
         """
         count = self.ready.message_count + self.deferred_count
         effects = Effects()
-        for span in chain(self.ready, self.deferral or ()):
+        for span in self.waiting():
             self._settle(span, 0, len(span), effects)
         self.ready.clear()
         if self.deferral is not None:
@@ -988,7 +991,7 @@ class MessageQueue:
         self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
 
     def _rows(self) -> Iterable[Span]:
-        return chain(self.ready, self.deferral or (), (span for span, _ in self.spent or ()))
+        return chain(self.waiting(), (span for span, _ in self.spent or ()))
 
     def _all_rows(self) -> Iterable[Span]:
         return chain(self._rows(), (delivery.span for delivery in self.in_flight.deliveries()))

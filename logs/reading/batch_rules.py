@@ -1,9 +1,9 @@
 """The rules of queues, the journal and channels for the messages of a batch.
 
-A queue confirms, delivers and settles only messages that it has, each once, and confirms a
-persistent message only after its sync. A consumer acks, rejects or gives back only messages that
-were delivered to it. A channel confirms a publish when every queue that it was routed to has
-confirmed it.
+A queue confirms, delivers and settles only messages that it has, each once, confirms a persistent
+message only after its sync, and delivers a deferred one only after it is due. A consumer acks,
+rejects or gives back only messages that were delivered to it. A channel confirms a publish when
+every queue that it was routed to has confirmed it.
 
 Places of messages are kept as ranges (`spans.Spans`), whose number a trace's events bound, however
 many messages they name.
@@ -36,7 +36,10 @@ _GIVEN_BACK: Final = "given back"
 class _InQueue:
     """The messages of one batch in one queue."""
 
-    __slots__ = ("going", "had", "held", "out", "owed", "queue_id", "repeats", "waiting")
+    __slots__ = (
+        *("deferred", "going", "had", "held", "out", "owed"),
+        *("queue_id", "repeats", "waiting"),
+    )
 
     def __init__(self) -> None:
         self.queue_id = 0
@@ -48,9 +51,25 @@ class _InQueue:
         self.repeats = Spans()
         # Those that wait for a sync before they may be confirmed.
         self.waiting = Spans()
+        # Not due yet, by how often they had been delivered: the event of a delivery that timed out
+        # may be written behind those of its end.
+        self.deferred: dict[int, Spans] = {}
         # With a consumer; and gone with a delivery that wants no ack and is not written yet.
         self.out = Spans()
         self.going = Spans()
+
+    def end_deferral(self, attempts: int, places: Pairs) -> None:
+        """Those of these that had been delivered so often are deferred no more."""
+        deferred = self.deferred.get(attempts)
+        if deferred is not None:
+            deferred.remove(places)
+            if not deferred:
+                del self.deferred[attempts]
+
+    def end_deferrals(self, places: Pairs) -> None:
+        """None of these is deferred any more."""
+        for attempts in list(self.deferred):
+            self.end_deferral(attempts, places)
 
 
 class BatchRules:
@@ -164,6 +183,8 @@ class BatchRules:
 
     def _recovered(self, line: Line) -> None:
         self._begun.add(line["messages"])
+        # Deferred ones are named again.
+        self._queue(line).end_deferrals(line["messages"])
         self._enqueued(line)
 
     def _repeated(self, line: Line) -> None:
@@ -199,6 +220,10 @@ class BatchRules:
 
     def _deliver(self, line: Line) -> None:
         queue, places = self._queue(line), line["messages"]
+        for attempts in [each for each in queue.deferred if each < line["attempt"]]:
+            early = queue.deferred[attempts].common(places)
+            queue.end_deferral(attempts, places)
+            self._fault(line, early, "delivered", "before it was due")
         if not queue.going and queue.held.covers(places):
             queue.out.add(places)
             return
@@ -213,6 +238,17 @@ class BatchRules:
         if line["reason"] == _GIVEN_BACK:
             self._fault(line, queue.out.missing(places), "took back", "that was not delivered")
         queue.out.remove(places)
+
+    def _defer(self, line: Line) -> None:
+        queue, places = self._queue(line), line["messages"]
+        self._fault(line, queue.held.missing(places), "deferred", "that it did not have")
+        queue.deferred.setdefault(line["attempt"], Spans()).add(places)
+
+    def _end_deferral(self, line: Line) -> None:
+        queue, places = self._queue(line), line["messages"]
+        deferred = queue.deferred.get(line["attempt"], Spans())
+        self._fault(line, deferred.missing(places), "called due", "that was not deferred")
+        queue.end_deferral(line["attempt"], places)
 
     def _reject(self, line: Line) -> None:
         queue, places = self._queue(line), line["messages"]
@@ -237,6 +273,7 @@ class BatchRules:
             queue.going.add(places)
         queue.held.remove(places)
         queue.out.remove(places)
+        queue.end_deferrals(places)
 
 
 _HANDLERS: Final = {
@@ -254,6 +291,8 @@ _HANDLERS: Final = {
     "confirm.slow": BatchRules._slow,
     "message.delivered": BatchRules._deliver,
     "message.requeued": BatchRules._requeue,
+    "message.deferred": BatchRules._defer,
+    "message.due": BatchRules._end_deferral,
     "message.rejected": BatchRules._reject,
     "message.expired": BatchRules._leave,
     "message.evicted": BatchRules._leave,

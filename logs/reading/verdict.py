@@ -21,7 +21,9 @@ _LEFT = {
     "message.evicted": "had to leave",
     "message.rejected": "was rejected",
 }
+_UNTIL = ", which has time until "
 _TOUCHED = ", which touched it and has time until "
+_READY_AGAIN = "is ready again"
 _DONE = "is done"
 _REPEATS = "is a duplicate and was not enqueued"
 _GONE = (_DONE, _REPEATS)
@@ -59,15 +61,22 @@ class _InQueue:
             self.what = "came back from the journal at a start and is ready"
         # Without acks it is done when it is on its way.
         elif event == "message.delivered" and self.what != f"{_DONE} ({NO_ACK})":
-            self.what = f"is with {_consumer(line)}"
+            until = f"{_UNTIL}{line['until']}" if "until" in line else ""
+            self.what = f"is with {_consumer(line)}{until}"
         elif event == "message.touched":
-            # Of touches the last one counts.
-            self.what = f"{self.what.split(_TOUCHED)[0]}{_TOUCHED}{line['until']}"
+            # The last time counts.
+            holder = self.what.split(_TOUCHED)[0].split(_UNTIL)[0]
+            self.what = f"{holder}{_TOUCHED}{line['until']}"
         elif event == "confirm.rejected" and self.what:
             # It was in, and is taken back: its disk has no room, or the queue goes.
             self.what = f"is not kept ({line['reason']})"
         elif event == "message.requeued":
-            self.what = f"is ready again ({line['reason']})"
+            self.what = f"{_READY_AGAIN} ({line['reason']})"
+        elif event == "message.deferred":
+            reason = self.what[len(_READY_AGAIN) :] if self.what.startswith(_READY_AGAIN) else ""
+            self.what = f"is deferred until {line['until']}{reason}"
+        elif event == "message.due":
+            self.what = "is ready, for the time for which it was deferred is over"
         elif event in _LEFT:
             self.what = f"{_LEFT[event]} ({line['reason']}) and is not settled yet"
         elif event == "message.settled":

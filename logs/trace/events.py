@@ -367,9 +367,10 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "channel",
         (
             *(*_PLACE, "client", *_QUEUE, *_MESSAGES),
-            *("consumer_tag", "delivery_tag", "attempt"),
+            *("consumer_tag", "delivery_tag", "attempt", "until"),
         ),
-        "basic.deliver or basic.get-ok was written",
+        "basic.deliver or basic.get-ok was written; `until` is when its in-flight time-out passes, "
+        "if it has one",
     ),
     "ack.received": TraceEvent(
         "channel",
@@ -390,7 +391,20 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "that passes",
     ),
     "message.requeued": TraceEvent(
-        "queue", (*_QUEUE, *_MESSAGES, *_WRONG, "attempt"), "it is ready again, at its old place"
+        "queue",
+        (*_QUEUE, *_MESSAGES, *_WRONG, "attempt"),
+        "it came back, and is ready again at its old place unless it is deferred",
+    ),
+    "message.deferred": TraceEvent(
+        "queue",
+        (*_QUEUE, *_MESSAGES, "until", "attempt"),
+        "it is not ready before `until`: its queue defers returned messages, or its publisher or "
+        "consumer asked for a delay",
+    ),
+    "message.due": TraceEvent(
+        "queue",
+        (*_QUEUE, *_MESSAGES, "ready_after", "attempt"),
+        "the time for which it was deferred is over: it is ready",
     ),
     "message.expired": TraceEvent(
         "queue",

@@ -52,6 +52,8 @@ _NEEDED_ALSO: Final = {
     "message.settled": ["reason"],
     "message.requeued": ["reason"],
     "message.touched": ["until"],
+    "message.deferred": ["until", "attempt"],
+    "message.due": ["attempt"],
     "message.expired": ["reason"],
     "message.evicted": ["reason"],
     "message.rejected": ["reason"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import leveret
@@ -277,6 +278,11 @@ def test_the_trace_says_why_it_came_back_and_that_an_answer_was_late(tmp_path: P
     lines = list(read_trace(files))
     (requeued,) = [line for line in lines if line["event"] == "message.requeued"]
     assert requeued["reason"] == "its in-flight time-out has passed"
+    for line in lines:
+        if line["event"] == "message.delivered":
+            # Both times are of the wall clock, the time-out's in whole milliseconds.
+            left = datetime.fromisoformat(line["until"]) - datetime.fromisoformat(line["time"])
+            assert left <= timedelta(milliseconds=TIMEOUT_MS)
     (late,) = [line for line in lines if line["event"] == "ack.late"]
     assert (late["queue"], late["delivery_tag"], late["reason"]) == ("q", [[1, 1]], "acked")
     check = TraceCheck()

@@ -73,6 +73,8 @@ class History:
         # What the journal has: entries that are not settled, and their attempts.
         self.journal: dict[int, Message] = {}
         self.attempts: Counter[int] = Counter()
+        # Until when entries are deferred.
+        self.dues: dict[int, int] = {}
         self.messages: dict[int, Message] = {}
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
@@ -90,6 +92,7 @@ class History:
         self.queue = make_queue("the queue", True, table_of(model.arguments), self.window_bytes_max)
         self.queue.sweep = EagerSweep()
         self.queue.is_paused = model.is_paused
+        self.set_clocks()
         refill(
             self.queue,
             [
@@ -99,7 +102,7 @@ class History:
                     each.entry,
                     self.attempts[each.entry],
                     each.deadline,
-                    0,
+                    self.dues.get(each.entry, 0),
                 )
                 for _, each in sorted(self.journal.items())
             ],
@@ -108,7 +111,7 @@ class History:
         if self.queue.deduplication is not None:
             rows = [RememberedRow(*each) for each in model.window if each[2].endswith(STORED_KIND)]
             self.queue.deduplication.window.restore(rows, model.now_ms)
-        model.restart(self.journal, self.attempts)
+        model.restart(self.journal, self.attempts, self.dues)
         effects = self.perform(self.queue.dispatch)
         model.dispatch()
         self.check(effects)
@@ -173,9 +176,13 @@ class History:
             indexes, entries = effects.appended
             several = effects.deadlines
             deadlines = [several] * len(entries) if isinstance(several, int) else several
+            several = effects.dues
+            dues = [several] * len(entries) if isinstance(several, int) else several
             appended = {
-                index: (entry, deadline)
-                for index, entry, deadline in zip(indexes, entries, deadlines, strict=True)
+                index: (entry, deadline, due)
+                for index, entry, deadline, due in zip(
+                    indexes, entries, deadlines, dues, strict=True
+                )
             }
         assert appended == expected.appended
         assert list(effects.confirmed or ()) == sorted(expected.confirmed)
@@ -207,8 +214,9 @@ class History:
             assert span.attempts + 1 == delivery.attempts == message.attempts
 
     def check_journal(self, effects: Effects, expected: Outcome) -> None:
-        for entry, _ in expected.appended.values():
+        for entry, _, due in expected.appended.values():
             self.journal[entry] = self.messages[entry]
+            self.dues[entry] = due
         delivered = entries_in(effects.delivered_entries)
         settled = entries_in(effects.settled_entries)
         for found, all_of_them in (
@@ -219,6 +227,16 @@ class History:
             assert found <= all_of_them
             assert found & self.journal.keys() == all_of_them & self.journal.keys()
         self.attempts.update(delivered)
+        deferred = {
+            (entry, due)
+            for first, last, due in effects.deferred_entries or ()
+            for entry in range(first, last + 1)
+        }
+        assert deferred <= expected.deferred_entries
+        assert {entry for entry, _ in expected.deferred_entries - deferred}.isdisjoint(self.journal)
+        for entry in delivered:
+            self.dues.pop(entry, None)
+        self.dues.update(deferred)
         # Dead letters are safe at once here.
         for entry in (*settled, *(entry for entry, _ in expected.left)):
             self.journal.pop(entry, None)
@@ -238,6 +256,16 @@ class History:
             for entry in entries_of(span)
         ]
         assert found == [(each.entry, each.attempts, each.deadline) for each in model.ready]
+        deferral = () if queue.deferral is None else queue.deferral.rows()
+        deferred = [
+            (entry, span.attempts, getattr(span, "deadline_ms", 0), due_ms - self.uptime_ms)
+            for span, due_ms in deferral
+            for entry in entries_of(span)
+        ]
+        assert sorted(deferred) == sorted(
+            (each.entry, each.attempts, each.deadline, each.left_ms) for each in model.deferred
+        )
+        assert queue.deferred_count == len(deferred)
         in_flight = sum(len(each.positions) for each in model.held)
         assert queue.counts() == (len(model.ready), len(model.consumers), in_flight)
         self.check_kept()
@@ -252,7 +280,7 @@ class History:
     def check_kept(self) -> None:
         """Messages are there unaltered; of reads that are swept nothing else is."""
         used: Counter[Batch] = Counter()
-        rows = [(span, range(len(span))) for span in self.queue.ready]
+        rows = [(span, range(len(span))) for span in self.queue.waiting()]
         rows += [
             (held.delivery.span, sorted(held.positions))  # type: ignore[misc]
             for held in self.model.held
@@ -285,7 +313,7 @@ class History:
     def check_clock(self) -> None:
         """The queue is woken when it has something to do, and not without need."""
         queue, model = self.queue, self.model
-        due = [each.deadline for each in model.ready[:1] if each.deadline]
+        due = [each.deadline for each in (*model.ready[:1], *model.deferred) if each.deadline]
         due += [until for _, until, _ in model.window[:1] if until]
         waits = model.waits_ms()
         if not queue.needs_clock:
@@ -388,13 +416,27 @@ class History:
         if chosen.random() < 0.2:
             # They need not be divided.
             rows, expected_rows = (published,), [messages]
+        delays_ms: int | list[int] = 0
+        if chosen.random() < 0.2:
+            delays_ms = [chosen.choice((0, 2, 9)) for _ in range(len(batch))]
+            if chosen.random() < 0.3:
+                delays_ms = 6
+        for each in messages:
+            each.delay_ms = delays_ms if isinstance(delays_ms, int) else delays_ms[each.index]
         for row, those in zip(rows, expected_rows, strict=True):
-            self.publish_row(batch, row, those, is_letter)
+            self.publish_row(batch, row, those, is_letter, delays_ms)
 
     def publish_row(
-        self, batch: Batch, row: Indexes, messages: list[Message], is_letter: bool
+        self,
+        batch: Batch,
+        row: Indexes,
+        messages: list[Message],
+        is_letter: bool,
+        delays_ms: int | list[int],
     ) -> None:
-        effects = self.perform(lambda effects: self.queue.publish(batch, row, effects, is_letter))
+        effects = self.perform(
+            lambda effects: self.queue.publish(batch, row, effects, is_letter, delays_ms)
+        )
         self.model.publish(messages, is_letter)
         for each in messages:
             if each.entry:
@@ -574,7 +616,12 @@ class History:
         )
 
     def requeue(self) -> None:
-        self.answer(self.queue.requeue, self.model.come_back)
+        # None: as the queue's arguments say.
+        delay_ms = self.random.choice((None, None, None, 0, 3, 9))
+        self.answer(
+            lambda channel, parts, effects: self.queue.requeue(channel, parts, effects, delay_ms),
+            lambda back: self.model.come_back(back, delay_ms),
+        )
 
     def touch(self) -> None:
         """A channel's client works on some of its messages still."""
@@ -647,7 +694,8 @@ class History:
 
     def purge(self) -> None:
         count, ranges = self.queue.purge()
-        ready, self.model.ready = self.model.ready, []
+        ready = [*self.model.ready, *self.model.deferred]
+        self.model.ready, self.model.deferred = [], []
         assert count == len(ready)
         settled = entries_in(ranges)
         assert settled <= {each.entry for each in ready}
@@ -667,6 +715,7 @@ class History:
         identities = [each.identity for each in gone if each.entry in remembered]
         model.window = [each for each in model.window if each[2] not in identities]
         model.ready = [each for each in model.ready if each not in gone]
+        model.deferred = [each for each in model.deferred if each not in gone]
         for each in gone:
             each.is_withdrawn = True
         is_row = entries[-1] - entries[0] == len(entries) - 1
@@ -675,7 +724,7 @@ class History:
         else:
             # Some may have been settled before the journal spoke.
             known = range(1, model.next_entry)
-            there = {each.entry for each in (*model.ready, *self.in_flight())}
+            there = {each.entry for each in (*model.ready, *model.deferred, *self.in_flight())}
             settled = [each for each in known if each not in there][-3:]
             self.queue.withdraw(array("Q", sorted({*entries, *settled})), identities)
         self.check_state()

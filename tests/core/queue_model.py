@@ -41,6 +41,11 @@ class Message:
     deadline: int = 0
     attempts: int = 0
     is_withdrawn: bool = False
+    # For how long its publisher wants it deferred; until when it is, by the journal, 0 for not at
+    # all; and for how long still, by the clock that only goes forward.
+    delay_ms: int = 0
+    due: int = 0
+    left_ms: int = 0
 
     @property
     def identity(self) -> bytes:
@@ -88,7 +93,8 @@ class Channel:
 class Outcome:
     """All that a call must lead to."""
 
-    appended: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Entry, deadline and due time by index.
+    appended: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     confirmed: list[int] = field(default_factory=list)
     rejected: list[int] = field(default_factory=list)
     repeats_stored: list[int] = field(default_factory=list)
@@ -100,6 +106,8 @@ class Outcome:
     delivered: list[Held] = field(default_factory=list)
     delivered_entries: set[int] = field(default_factory=set)
     timed_out: set[tuple[Held, int]] = field(default_factory=set)
+    # Entries that came back and are deferred, with their due times.
+    deferred_entries: set[tuple[int, int]] = field(default_factory=set)
 
 
 class NaiveQueue:
@@ -113,6 +121,7 @@ class NaiveQueue:
         self.window_bytes_max = window_bytes_max
         self.channels = {name: Channel() for name in channels}
         self.ready: list[Message] = []
+        self.deferred: list[Message] = []
         self.held: list[Held] = []
         self.consumers: list[Consumer] = []
         self.active: Consumer | None = None
@@ -136,7 +145,10 @@ class NaiveQueue:
         has_limit = {"x-max-length", "x-max-length-bytes"} & self.arguments.keys()
         return bool(has_limit) and self.arguments.get("x-overflow", "drop-head") != "drop-head"
 
-    def is_over(self, count: int, size: int) -> bool:
+    def is_full(self, *more: Message) -> bool:
+        """Would the queue be too long with these besides what is ready or deferred?"""
+        counted = (*self.ready, *self.deferred, *more)
+        count, size = len(counted), sum(each.size for each in counted)
         return count > self.number("x-max-length", NO_LIMIT) or size > self.number(
             "x-max-length-bytes", NO_LIMIT
         )
@@ -158,10 +170,13 @@ class NaiveQueue:
 
     def drop_excess(self) -> None:
         self.drop_expired()
-        while not self.rejects and self.is_over(
-            len(self.ready), sum(each.size for each in self.ready)
-        ):
-            self.leave(self.ready.pop(0), "maxlen")
+        while not self.rejects and self.is_full():
+            if self.ready:
+                self.leave(self.ready.pop(0), "maxlen")
+            else:
+                last = min(self.deferred, key=lambda each: (-each.left_ms, each.entry))
+                self.deferred.remove(last)
+                self.leave(last, "maxlen")
         self.drop_expired()
 
     # --- Delivering
@@ -351,9 +366,7 @@ class NaiveQueue:
             return
         while pending:
             row: list[Message] = []
-            while pending and not self.is_over(
-                len(self.ready) + 1, sum(each.size for each in (*self.ready, pending[0]))
-            ):
+            while pending and not self.is_full(pending[0]):
                 row.append(pending.pop(0))
                 self.accept(row[-1])
             if row:
@@ -372,14 +385,25 @@ class NaiveQueue:
         self.next_entry += 1
         ttl_ms = min(message.ttl_ms, self.number("x-message-ttl", TTL_NONE))
         message.deadline = 0 if ttl_ms == TTL_NONE else self.now_ms + ttl_ms
-        self.ready.append(message)
-        self.order()
+        self.wait_or_be_ready(message, message.delay_ms)
         if message.is_persistent:
-            self.outcome.appended[message.index] = (message.entry, message.deadline)
+            about = (message.entry, message.deadline, message.due)
+            self.outcome.appended[message.index] = about
         else:
             self.outcome.confirmed.append(message.index)
 
+    def wait_or_be_ready(self, message: Message, delay_ms: int) -> None:
+        message.left_ms = delay_ms
+        message.due = self.now_ms + delay_ms if delay_ms else 0
+        (self.deferred if delay_ms else self.ready).append(message)
+        self.order()
+
     # --- Coming back
+
+    def own_delay_ms(self, message: Message) -> int:
+        delay_ms = self.number("x-requeue-delay", 0)
+        longest_ms = max(delay_ms, self.number("x-requeue-delay-max", 3_600_000))
+        return int(min(delay_ms * 2 ** (message.attempts - 1), longest_ms))
 
     def answer(self, held: Held, positions: set[int]) -> list[Message]:
         """A client answers these; those that came in time and were not withdrawn."""
@@ -390,13 +414,21 @@ class NaiveQueue:
             self.held.remove(held)
         return [each for each in back if not each.is_withdrawn]
 
-    def come_back(self, messages: Iterable[Message]) -> None:
+    def come_back(self, messages: Iterable[Message], delay_ms: int | None = 0) -> None:
+        """Messages return; None: after the delay that the queue has for them."""
         for each in messages:
-            if each.attempts > self.number("x-delivery-limit", NO_LIMIT):
-                self.leave(each, "delivery_limit")
-            else:
-                self.ready.append(each)
-        self.order()
+            if self.stays(each):
+                own_ms = self.own_delay_ms(each) if delay_ms is None else delay_ms
+                self.wait_or_be_ready(each, own_ms)
+                if own_ms:
+                    self.outcome.deferred_entries.add((each.entry, each.due))
+
+    def stays(self, message: Message) -> bool:
+        """Was the message not delivered too often? Else it leaves."""
+        if message.attempts <= self.number("x-delivery-limit", NO_LIMIT):
+            return True
+        self.leave(message, "delivery_limit")
+        return False
 
     def channel_down(self, channel: str) -> None:
         """The channel's consumers go, and what it holds comes back."""
@@ -416,6 +448,8 @@ class NaiveQueue:
             if held.timeout_ms is not None and self.channels[held.channel].is_read:
                 held.age_ms += uptime_ms
                 held.left_ms = {at: left - uptime_ms for at, left in held.left_ms.items()}
+        for message in self.deferred:
+            message.left_ms -= uptime_ms
 
     def expire(self) -> None:
         """The ticker wakes the queue."""
@@ -427,12 +461,24 @@ class NaiveQueue:
             back = [held.messages[each] for each in sorted(over)]
             held.late |= over
             held.positions -= over
-            self.come_back([each for each in back if not each.is_withdrawn])
+            self.come_back([each for each in back if not each.is_withdrawn], None)
+        for each in [each for each in self.deferred if 0 < each.deadline <= self.now_ms]:
+            self.deferred.remove(each)
+            self.leave(each, "expired")
+        due = [each for each in self.deferred if each.left_ms <= 0]
+        self.deferred = [each for each in self.deferred if each.left_ms > 0]
+        self.ready += due
+        self.order()
         self.dispatch()
 
     def waits_ms(self) -> list[int]:
-        """How long each message in flight that has a deadline may stay so, while it is read."""
-        return [each.left_ms[at] for each in self.held for at in each.positions if each.left_ms]
+        """How long messages in flight that have a deadline may stay so while they are read, and how
+        long messages are deferred.
+        """
+        in_flight = [
+            each.left_ms[at] for each in self.held for at in each.positions if each.left_ms
+        ]
+        return in_flight + [each.left_ms for each in self.deferred]
 
     def touch(self, held: Held, positions: set[int], touched_ms_max: int) -> dict[int, int]:
         """Its client works on these still; those in flight, and how long they may stay so."""
@@ -457,11 +503,14 @@ class NaiveQueue:
             self.shorten_window()
         if not (before.keys() & arguments.keys() & {"x-single-active-consumer"}):
             self.active = self.consumers[0] if self.consumers else None
-        ready, self.ready = self.ready, []
-        self.come_back(ready)
+        self.ready = [each for each in self.ready if self.stays(each)]
+        self.deferred = [each for each in self.deferred if self.stays(each)]
+        self.order()
         self.dispatch()
 
-    def restart(self, journal: dict[int, Message], attempts: Counter[int]) -> None:
+    def restart(
+        self, journal: dict[int, Message], attempts: Counter[int], dues: dict[int, int]
+    ) -> None:
         """The broker starts anew, with what the journal has."""
         for name in self.channels:
             self.channels[name] = Channel()
@@ -470,7 +519,8 @@ class NaiveQueue:
             self.window = [each for each in self.window if not 0 < each[1] <= self.now_ms]
         self.held, self.consumers, self.active = [], [], None
         self.window_bytes.clear()
-        self.ready, self.outcome = [], Outcome()
-        for entry, each in journal.items():
+        self.ready, self.deferred, self.outcome = [], [], Outcome()
+        for entry, each in sorted(journal.items()):
             each.attempts, each.is_withdrawn = attempts[entry], False
-        self.come_back([each for _, each in sorted(journal.items())])
+            if self.stays(each):
+                self.wait_or_be_ready(each, max(0, dues.get(entry, 0) - self.now_ms))

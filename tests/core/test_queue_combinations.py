@@ -35,6 +35,10 @@ GROUPS: Final[dict[str, tuple[Arguments, ...]]] = {
         {"x-delivery-limit": 2},
     ),
     "in-flight time-out": ({"x-in-flight-timeout": 3}, {"x-in-flight-timeout": 12}),
+    "deferral": (
+        {"x-requeue-delay": 4},
+        {"x-requeue-delay": 3, "x-requeue-delay-max": 10},
+    ),
     "dead letters": ({"x-dead-letter-exchange": "dlx"},),
 }
 

@@ -1,12 +1,12 @@
 """Makes the data directories of earlier versions that tests start on.
 
-    .venv/bin/python tests/data/make_directories.py
+    .venv/bin/python tests/data/make_directories.py [FORMAT_VERSION ...]
 
-For each format version of the journal the last commit that wrote it is installed beside the
-repository, its broker is started, filled (tests/live/shop.py), stopped, started, filled further and
-killed (-9). `format-N.tar.xz` is the directory as the killed broker left it, `format-N.json` what
-that version itself recovers from a copy. Message ids, times and salts differ from run to run, so a
-new archive differs from an old one in bytes, not in what it holds.
+For each format version of the journal, or for those that are named, the last commit that wrote it
+is installed beside the repository, its broker is started, filled (tests/live/shop.py), stopped,
+started, filled further and killed (-9). `format-N.tar.xz` is the directory as the killed broker
+left it, `format-N.json` what that version itself recovers from a copy. Message ids, times and salts
+differ from run to run, so a new archive differs from an old one in bytes, not in what it holds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ sys.path.insert(0, str(HERE.parent / "live"))
 from shop import PASSWORD, USER, VHOST, Filling  # noqa: E402 - found only now
 
 # The last commit that wrote segments of each format version.
-COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368"}
+COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368", 4: "ea38445"}
 
 # Run by the earlier version: what it recovers from the directory.
 RECOVER = """
 import hashlib, json, sqlite3, sys
-from leveret.storage.journal import Journal
+try:
+    from leveret.storage.journal.journal import Journal
+except ImportError:
+    from leveret.storage.journal import Journal
 with sqlite3.connect(sys.argv[1] + "/catalog.sqlite") as catalog:
     names = dict(catalog.execute("SELECT queue_id, name FROM queues"))
 journal, recovered = Journal.open(sys.argv[1] + "/journal", known_queue_ids=names.keys())
@@ -68,8 +71,11 @@ ADD_ACCOUNTS = """
 import sys
 from pathlib import Path
 from leveret.configuration import Configuration
-from leveret.offline_accounts import offline_accounts
 from leveret.open_accounts import new_password_hash
+try:
+    from leveret.commands.offline_accounts import offline_accounts
+except ImportError:
+    from leveret.offline_accounts import offline_accounts
 data, user, password, vhost = sys.argv[1:]
 with offline_accounts(Configuration(data_dir=Path(data), password_hash_cost=10)) as accounts:
     accounts.change("vhost add", {"vhost": vhost})
@@ -161,9 +167,9 @@ def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def main() -> None:
-    for format_version, commit in COMMITS.items():
+    for format_version in map(int, sys.argv[1:]) if sys.argv[1:] else COMMITS:
         with tempfile.TemporaryDirectory() as directory:
-            make(format_version, commit, Path(directory))
+            make(format_version, COMMITS[format_version], Path(directory))
 
 
 if __name__ == "__main__":

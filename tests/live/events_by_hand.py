@@ -35,6 +35,8 @@ _ALSO: dict[str, dict[str, Any]] = {
     "message.recovered": {"attempt": 0},
     "message.settled": {"reason": "acked"},
     "message.requeued": {"reason": "given back"},
+    "message.deferred": {"until": "2026-01-02T04:04:05.678901+00:00", "attempt": 1},
+    "message.due": {"attempt": 1},
     "message.rejected": {"reason": "rejected"},
     "message.expired": {"reason": "expired"},
     "message.evicted": {"reason": "maxlen"},

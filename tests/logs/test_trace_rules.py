@@ -23,6 +23,9 @@ CONFIRMED = of_queue("confirm.queued", 1)
 DELIVERED = of_queue("message.delivered", 1)
 ACKED = of_queue("message.settled", 1)
 GIVEN_BACK = of_queue("message.requeued", 1)
+DEFERRED = of_queue("message.deferred", 1)
+DUE = of_queue("message.due", 1)
+AGAIN = DELIVERED | {"attempt": 2}
 CAME = [STARTED, assembled(1, 1, 1), routed(1, "queue")]
 IN_QUEUE = [*CAME, ENQUEUED]
 OUT = [*IN_QUEUE, DELIVERED]
@@ -43,6 +46,12 @@ def refused_late(queue: str) -> Line:
         # A consumer may have it before its publisher has the confirm.
         [*OUT, ACKED, CONFIRMED, sent(1, 1)],
         [*OUT, GIVEN_BACK, DELIVERED, ACKED],
+        [*OUT, GIVEN_BACK, DEFERRED, DUE, AGAIN, ACKED],
+        [*IN_QUEUE, DEFERRED | {"attempt": 0}, DUE | {"attempt": 0}, DELIVERED, ACKED],
+        # It timed out before its channel had written the delivery.
+        [*IN_QUEUE, GIVEN_BACK | {"reason": "timed out"}, DEFERRED, DELIVERED, DUE, AGAIN],
+        [*OUT, GIVEN_BACK, DEFERRED, ACKED | {"reason": "purged"}],
+        [*OUT, GIVEN_BACK, DEFERRED, of_queue("message.recovered", 1), AGAIN],
         # The channel ended before it had written what it was to deliver.
         [*IN_QUEUE, GIVEN_BACK | {"reason": "its channel ended"}, DELIVERED],
         [*IN_QUEUE, NO_ACK, DELIVERED],
@@ -73,6 +82,19 @@ def test_what_a_broker_may_do_is_no_fault(lines: list[Line]) -> None:
         (
             [*IN_QUEUE, of_queue("confirm.queued", 1, "other")],
             "queue 'other' confirmed message boot-1-0 that it never had",
+        ),
+        (
+            [*OUT, GIVEN_BACK, DEFERRED, AGAIN],
+            "queue 'queue' delivered message boot-1-0 before it was due",
+        ),
+        (
+            [*IN_QUEUE, DEFERRED | {"attempt": 0}, DELIVERED],
+            "queue 'queue' delivered message boot-1-0 before it was due",
+        ),
+        ([*CAME, DEFERRED], "queue 'queue' deferred message boot-1-0 that it did not have"),
+        (
+            [*IN_QUEUE, DUE],
+            "queue 'queue' called due message boot-1-0 that was not deferred",
         ),
         ([*CAME, ACKED], "queue 'queue' settled message boot-1-0 that it never had"),
         ([*OUT, ACKED, ACKED], "queue 'queue' settled message boot-1-0 twice"),

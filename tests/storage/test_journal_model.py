@@ -6,6 +6,7 @@ What the model demands of every start, and of the start after that:
 - an entry whose settle or queue's end was synced is not there;
 - what was not synced may have happened or not; a kill, unlike a power cut, loses nothing written;
 - attempts lie between those synced and those asked for;
+- an entry is due when the last synced record has it, or a later one;
 - nothing else is there, ids ascend, and numbers to come lie above all that were used;
 - a window remembers what was synced, and never an identity whose message is lost;
 - a crash alone is never reported as damage.
@@ -96,11 +97,15 @@ class JournalAgainstModel(RuleBasedStateMachine):
         deadlines = each if expiring is None else expiring
         # Only some queues have a window.
         identities = identities_of(ids) if queue_id % 2 else None
-        self.journal.append(queue_id, batch, indexes, ids, deadlines, identities)
+        due_ms = random.choice((0, 0, 7))
+        later = array("Q", [random.choice((0, 8, 2**50)) for _ in ids])
+        dues = later if random.random() < 0.2 else due_ms
+        self.journal.append(queue_id, batch, indexes, ids, deadlines, identities, dues)
         self.must_sync = True
         for position, (index, entry_id) in enumerate(zip(indexes, ids, strict=True)):
             deadline = each[position] if expiring is None else expiring
-            self.queues[queue_id][entry_id] = Entry(message(batch, index), deadline)
+            entry = self.queues[queue_id][entry_id] = Entry(message(batch, index), deadline)
+            entry.dues = [(dues if isinstance(dues, int) else dues[position], BUFFERED)]
         if identities is not None:
             self.windows.remember(queue_id, {key: self.queues[queue_id][key] for key in ids})
 
@@ -130,6 +135,19 @@ class JournalAgainstModel(RuleBasedStateMachine):
             for first, last in ranges:
                 if entry.settled is None and first <= entry_id <= last:
                     entry.delivered.append(BUFFERED)
+                    entry.dues.append((0, BUFFERED))
+
+    @rule(random=randoms, oldest=st.booleans())
+    def defer(self, random: Random, oldest: bool) -> None:
+        queue_id = random.choice(sorted(self.queues))
+        ranges = [
+            (*each, random.randrange(9, 99)) for each in self.some_ranges(queue_id, random, oldest)
+        ]
+        self.journal.deferred(queue_id, ranges)
+        for entry_id, entry in self.queues[queue_id].items():
+            for first, last, due_ms in ranges:
+                if entry.settled is None and first <= entry_id <= last:
+                    entry.dues.append((due_ms, BUFFERED))
 
     @rule(random=randoms)
     def drop_queue(self, random: Random) -> None:
@@ -164,6 +182,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.publish_again(random)
         self.settle(random, synced=False, oldest=True)
         self.deliver(random, oldest=True)
+        self.defer(random, oldest=True)
         result = commit.run()
         assert result.synced >= must_sync
         if result.synced:
@@ -293,8 +312,12 @@ class JournalAgainstModel(RuleBasedStateMachine):
             next_id = again.next_entry_ids[queue_id]
             assert next_id > max(entries, default=0)
             self.next_ids[queue_id] = next_id
+            dues = dues_in(again, queue_id)
             live = self.queues[queue_id] = {
-                entry_id: Entry(wire, deadline, SYNCED, None, [SYNCED] * attempts)
+                entry_id: Entry(
+                    *(wire, deadline, SYNCED, None, [SYNCED] * attempts),
+                    dues=[(dues[entry_id], SYNCED)],
+                )
                 for entry_id, (wire, attempts, deadline) in entries.items()
             }
             self.windows.restart(queue_id, again, live)
@@ -313,8 +336,19 @@ class JournalAgainstModel(RuleBasedStateMachine):
                     found[queue_id][entry_id] = message(run.batch, index), run.attempts, deadline
         for queue_id, entries in self.queues.items():
             check_queue(entries, found[queue_id], certain)
+            for entry_id, due_ms in dues_in(recovered, queue_id).items():
+                assert due_ms in entries[entry_id].may_be_due(certain)
             self.windows.check(queue_id, recovered, set(found[queue_id]), certain)
         return found
+
+
+def dues_in(recovered: Recovered, queue_id: int) -> dict[int, int]:
+    """Until when a start finds the entries of a queue deferred, by their ids."""
+    return {
+        run.first_entry_id + position: run.dues if isinstance(run.dues, int) else run.dues[position]
+        for run in recovered.queues.get(queue_id, ())
+        for position in range(len(run.indexes))
+    }
 
 
 SETTINGS = settings(
