@@ -48,7 +48,7 @@ def watch() -> Watched:
             due_ms = deadline.delivered_ms + deadline.timeout_ms
             watched.late[queue.uptime_ms - due_ms] += high - low
 
-    MessageQueue.expire = expire_watched  # type: ignore[method-assign]
+    MessageQueue.expire = expire_watched  # type: ignore[method-assign,assignment]
     return watched
 
 

@@ -91,7 +91,7 @@ class QueueDefinition:
     counts_deliveries: bool = field(init=False, repr=False)
     # How long a consumer may take to ack; None: as long as it likes.
     consumer_timeout_ms: int | None = field(init=False, repr=False)
-    # How long deliveries may be in flight, if their consumer has no time of its own; None: for ever.
+    # How long a delivery may be in flight without a time of its consumer; None: for ever.
     in_flight_timeout_ms: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -223,10 +223,12 @@ def test_a_message_that_became_due_while_no_broker_ran_is_ready_at_the_start(
 def test_the_trace_says_why_a_message_came_back_and_when_it_will(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with traced(tmp_path) as broker, client_of(broker) as client:
+    # Beside that of the fixture's broker.
+    directory = tmp_path / "another"
+    with traced(directory) as broker, client_of(broker) as client:
         clock = HeldClock(broker)
-        client.declare("q", arguments=DELAYED)
-        client.publish_all("q", b"1", b"2")
+        client.declare("q", durable=True, arguments=DELAYED)
+        client.publish_all("q", b"1", b"2", properties=PERSISTENT)
         client.consume("q")
         for tag, body in ((1, b"1"), (2, b"2")):
             assert delivered(client) == (tag, body, None)
@@ -236,41 +238,38 @@ def test_the_trace_says_why_a_message_came_back_and_when_it_will(
         assert delivered(client) == (3, b"1", 1)
         client.send_methods(1, BasicAck(3), BasicNack(2, False, True))
         client.nothing_more()
-    of_first = [
-        line
-        for line in trace_of(tmp_path)
-        if [0, 0] in line.get("messages", ()) and "queue" in line
-    ]
+    lines = trace_of(directory)
+    deferred, still = [line for line in lines if line["event"] == "message.deferred"]
+    place = (deferred["batch"], deferred["messages"])
+    of_first = [line for line in lines if (line.get("batch"), line.get("messages")) == place]
     events = ["message.requeued", "message.deferred", "message.due", "message.delivered"]
-    assert [line["event"] for line in of_first if line["event"] in events] == [
-        "message.delivered",
-        *events,
-    ]
-    (deferred, *_) = [line for line in of_first if line["event"] == "message.deferred"]
+    begin = next(at for at, line in enumerate(of_first) if line["event"] == events[0])
+    assert [line["event"] for line in of_first[begin : begin + 4]] == events
     assert deferred["attempt"] == 1
     waited_ms = datetime.fromisoformat(deferred["until"]) - datetime.fromisoformat(deferred["time"])
     # The time is read before the event is written.
     assert waited_ms <= timedelta(milliseconds=DELAY_MS)
-    assert main(["trace", "check", "--data-dir", str(tmp_path / "data")]) == 0
-    (still,) = [line for line in trace_of(tmp_path) if line["event"] == "message.deferred"][1:]
+    assert main(["trace", "check", "--data-dir", str(directory / "data")]) == 0
     message_id = f"{still['boot']}-{still['batch']}-{still['messages'][0][0]}"
-    said = explained(tmp_path, capsys, message_id)[-1]
+    said = explained(directory, capsys, message_id)[-1]
     assert f"deferred until {still['until']} (given back) after 1 delivery" in said
 
 
 def test_the_trace_names_messages_that_are_deferred_still_after_a_start(tmp_path: Path) -> None:
-    with traced(tmp_path) as broker, client_of(broker) as client:
+    # Beside that of the fixture's broker.
+    directory = tmp_path / "another"
+    with traced(directory) as broker, client_of(broker) as client:
         client.declare("q", durable=True, arguments=FOR_AN_HOUR)
         client.publish_all("q", b"1", properties=PERSISTENT)
         client.consume("q")
         assert delivered(client) == (1, b"1", None)
         client.send_methods(1, BasicNack(1, False, True))
         wait_until(lambda: deferred_count(broker, "q") == 1)
-    with traced(tmp_path):
+    with traced(directory):
         pass
-    before, after = [line for line in trace_of(tmp_path) if line["event"] == "message.deferred"]
+    before, after = [line for line in trace_of(directory) if line["event"] == "message.deferred"]
     assert after["boot"] != before["boot"]
     moments = [datetime.fromisoformat(line["until"]) for line in (before, after)]
     # Two clocks are read one behind the other.
     assert abs(moments[1] - moments[0]) < timedelta(seconds=TIMEOUT_SECONDS)
-    assert main(["trace", "check", "--data-dir", str(tmp_path / "data")]) == 0
+    assert main(["trace", "check", "--data-dir", str(directory / "data")]) == 0

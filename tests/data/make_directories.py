@@ -62,7 +62,7 @@ print(json.dumps({
     "identities": identities,
     "next_entry_ids": {names[key]: each for key, each in recovered.next_entry_ids.items()},
     "next_batch_number": recovered.next_batch_number,
-    "report": [list(line) for line in recovered.report],
+    "report": [list(line[:2]) for line in recovered.report],
 }))
 """
 
