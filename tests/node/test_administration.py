@@ -237,6 +237,7 @@ def test_queues_exchanges_and_bindings_are_listed(
             "state": "running",
             "ready": 2,
             "unacked": 1,
+            "deferred": 0,
             "consumers": 1,
             "arguments": {},
         }
