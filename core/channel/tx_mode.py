@@ -19,6 +19,7 @@ from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.copies import with_properties
 from ...amqp_frames.methods import Method, TxCommit, TxCommitOk, TxRollbackOk
 from ..connection.publish_window import WindowShare
+from ..publishing.delivery_commands import has_only_commands
 from ..publishing.properties import PUBLISH
 from ..publishing.publisher import Held, Publisher, Routed
 from .outstanding import Outstanding, Returned
@@ -74,6 +75,9 @@ class TxMode:
             # A copy: few messages must not keep a whole read in memory.
             batch = with_properties(batch, {})
         held = self._publisher.hold(batch)
+        if has_only_commands(batch):
+            # Carried out, or held as acknowledgements; there is nothing to route.
+            return
         try:
             self._held.hold_publishes(held)
         except SoftError as error:

@@ -10,7 +10,7 @@ import pika
 import pytest
 from gated_files import GatedFiles
 from held_clock import HeldClock
-from insides import context_of, in_flight_count, wait_until
+from insides import context_of, in_flight_count, publish_window, readers, wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -318,6 +318,30 @@ class TestWithoutRoomOnTheDisk:
         confirmed(client, command("touch", 1), command("touch", 1))
         client.send(command("touch", 1), publish("q"))
         client.expect(0, ConnectionBlocked("low on disk"))
+
+
+class TestWithASmallWindow:
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"publish_window_bytes_max": 65_536}
+
+    def test_touches_wait_for_no_disk_however_many_they_are(
+        self, client: Client, broker: leveret.Broker, files: GatedFiles, clock: HeldClock
+    ) -> None:
+        client.declare("durable", durable=True)
+        hold(client, b"1")
+        files.hold()
+        client.send(publish("durable", b"x", Properties(delivery_mode=2)))
+        files.wait_until_syncing()
+        touches = [command("touch", 1)] * 2_000
+        assert sum(map(len, touches)) > 2 * 65_536
+        with client.sending(*touches):
+            # One by one, because the message before them is not on the disk.
+            for number in range(3, 2_003):
+                client.expect(1, BasicAck(number, False))
+        wait_until(lambda: publish_window(readers(broker)[0]).used_bytes < 1_000)
+        files.release()
+        client.expect(1, BasicAck(2, False))
 
 
 def test_pika_touches_and_gives_back(broker: leveret.Broker) -> None:
