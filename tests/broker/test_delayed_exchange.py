@@ -27,6 +27,8 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field, table_of
+from leveret.logs.reading.tail import TraceTail
+from traced import client_of, explanation, trace_of, traced, wait_for_events
 from wire import Client, publish
 
 DELAYED = table_of({"x-delayed-type": "topic"})
@@ -213,6 +215,24 @@ def test_what_is_deferred_outlives_the_broker_with_the_rest_of_its_delay(tmp_pat
             over(clock, HOUR_MS)
             assert delivered(client) == (b"last", Field("signedint", -2 * HOUR_MS))
             client.close()
+
+
+def test_the_trace_says_until_when_a_message_is_deferred(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        HeldClock(broker)
+        tail = TraceTail(tmp_path / "data" / "traces", from_begin=True)
+        declare(client)
+        confirmed(client, delayed(HOUR_MS))
+        wait_for_events(tail, "message.deferred", "confirm.sent")
+        said = explanation(tmp_path, capsys)[-1]
+        client.close()
+    [deferred] = [line for line in trace_of(tmp_path) if line["event"] == "message.deferred"]
+    assert said == (
+        "Confirmed because queue 'q' has it in memory, as it promises. In queue 'q' it is deferred "
+        f"until {deferred['until']}."
+    )
 
 
 def test_pika_publishes_with_a_delay(broker: leveret.Broker) -> None:

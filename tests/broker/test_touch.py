@@ -32,6 +32,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
+from leveret.logs.reading.check import TraceCheck
 from leveret.logs.reading.tail import TraceTail
 from pika.exceptions import ChannelClosedByBroker
 from traced import client_of, explanation, trace_of, traced, wait_for_events
@@ -358,6 +359,27 @@ def test_pika_touches_and_gives_back(broker: leveret.Broker) -> None:
         assert (method.redelivered, body) == (True, b"work")
         with pytest.raises(ChannelClosedByBroker, match="unknown delivery tag 1"):
             channel.basic_publish(EXCHANGE, "requeue", b"", about)
+
+
+def test_the_trace_says_until_when_a_message_was_given_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        HeldClock(broker)
+        tail = TraceTail(tmp_path / "data" / "traces", from_begin=True)
+        hold(client, b"1")
+        confirmed(client, command("requeue", 1, 3_600_000))
+        wait_for_events(tail, "message.deferred")
+        said = explanation(tmp_path, capsys)[-1]
+        client.close()
+    lines = trace_of(tmp_path)
+    [deferred] = [line for line in lines if line["event"] == "message.deferred"]
+    assert said.endswith(
+        f"In queue 'q' it is deferred until {deferred['until']} (given back) after 1 delivery."
+    )
+    check = TraceCheck()
+    check.feed(lines)
+    assert not list(check.faults)
 
 
 def test_the_trace_says_until_when_a_message_was_touched(
