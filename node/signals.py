@@ -1,7 +1,8 @@
 """The handling of signals in `leveret serve`.
 
-SIGTERM and SIGINT stop it; a second one of these ends it at once, whatever it is doing, because the
-kernel does that by itself. SIGHUP renews the certificates of TLS; it also comes when the terminal
+SIGTERM and SIGINT stop it; a second one of these logs a line and ends it at once, as if nobody
+handled it: its exit status is that signal. Should that line hang, a third one ends it without any
+doing of its own. SIGHUP renews the certificates of TLS; it also comes when the terminal
 that the broker was started in is closed, and then it stops the broker as SIGTERM does. Other
 signals that end a process by default, and that a person or a tool may send to a service (log
 rotation, the reload of another program), are logged and change nothing.
@@ -13,18 +14,22 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from .logs.events import BROKER_SIGNAL_IGNORED
+from .logs.events import BROKER_SIGNAL_ENDS, BROKER_SIGNAL_IGNORED
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+# Longer the end does not wait for its line, which nobody may be reading.
+_LINE_SECONDS_MAX: Final = 0.5
 
 
 class Signals:
@@ -58,9 +63,25 @@ class Signals:
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         for each in _STOPPING:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, self._end)
         name = signal.Signals(number).name
         self._loop.call_soon_threadsafe(partial(self._ask_to_stop, name))
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        for each in _STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        name = signal.Signals(number).name
+        # On a thread: this one may have been interrupted within a line of its own.
+        line = threading.Thread(
+            target=self._log.warning,
+            args=(BROKER_SIGNAL_ENDS,),
+            kwargs={"signal": name},
+            daemon=True,
+        )
+        with suppress(MemoryError, RuntimeError):
+            line.start()
+            line.join(_LINE_SECONDS_MAX)
+        signal.raise_signal(number)
 
     def _ask_to_stop(self, name: str) -> None:
         if not self.stopping.done():

@@ -27,11 +27,15 @@ FORMAT_VERSION = 3
 _FORMAT_NAME = "leveret"
 _FORMAT_FILE = "format"
 JOURNAL_DIRECTORY = "journal"
+CATALOG_FILE = "catalog.sqlite"
 # A crash at the very first start may leave these and no format file yet.
 _MADE_BEFORE_FORMAT = {"lock", "format.new"}
 # mkfs makes it at the root of a file system, which may be there for the broker alone.
 _NOBODYS = {"lost+found"}
 _NAMES_SHOWN_MAX = 3
+# Neither of these is without the other in a broker's directory; a folder of somebody else, /var/log
+# for example, may well have one of them.
+_MADE_TOGETHER = {"boot", JOURNAL_DIRECTORY}
 # Longer than any number that we write into a file, or read from one.
 _DIGITS_MAX = 20
 # More is not read of a file that holds one number.
@@ -162,6 +166,15 @@ def _check_owner(files: Files, directory: str) -> None:
     foreign = sorted(set(names) - _MADE_BEFORE_FORMAT - _NOBODYS)
     if _FORMAT_FILE in names or not foreign:
         return
+    if CATALOG_FILE in names or _MADE_TOGETHER.issubset(names):
+        # A broker writes the format file before it makes any of these.
+        path = os.path.join(directory, _FORMAT_FILE)
+        msg = (
+            f"data directory {directory} is damaged: its format file is missing. Put {path} back "
+            f"from a backup, or, if a broker of this version was the last one here, write the line "
+            f"'{_FORMAT_NAME} {FORMAT_VERSION}' into it"
+        )
+        raise StorageError(msg)
     shown = ", ".join(foreign[:_NAMES_SHOWN_MAX])
     more = len(foreign) - _NAMES_SHOWN_MAX
     if more > 0:

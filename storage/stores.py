@@ -12,7 +12,7 @@ from contextlib import suppress
 from ..amqp_frames.messages.publishes import decode_publishes
 from .belonging import CatalogClaims, JournalClaims, NotTogetherError, contradictions, refusal
 from .catalog import Catalog, read_claims
-from .data_directory import JOURNAL_DIRECTORY, DataDirectory
+from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles
 from .journal.journal import Journal
@@ -23,11 +23,9 @@ from .journal.segment_reader import SegmentReader
 from .journal.survey import Survey
 from .journal.synced_file import read_synced
 
-_CATALOG = "catalog.sqlite"
-
 
 def _refused(directory: DataDirectory, proofs: list[str], dropped: str) -> NotTogetherError:
-    paths = str(directory.path / _CATALOG), str(directory.path / JOURNAL_DIRECTORY)
+    paths = str(directory.path / CATALOG_FILE), str(directory.path / JOURNAL_DIRECTORY)
     return NotTogetherError(refusal(*paths, proofs, dropped))
 
 
@@ -50,7 +48,7 @@ class Stores:
         self._directory = directory
         self._files = OperatingSystemFiles() if files is None else files
         self._journal_path = str(directory.path / JOURNAL_DIRECTORY)
-        self._catalog_path = directory.path / _CATALOG
+        self._catalog_path = directory.path / CATALOG_FILE
         self._may_be_new = not directory.has_journal()
         claims = read_claims(self._catalog_path, may_be_new=self._may_be_new)
         self._claims = claims._replace(directory_id=claims.directory_id or new_directory_id)
@@ -125,7 +123,7 @@ def open_catalog_alone(directory: DataDirectory, new_directory_id: bytes) -> Cat
     NotTogetherError if the journal has recorded a later change, which changes made now would hide.
     Of the journal only what says so is read.
     """
-    path = directory.path / _CATALOG
+    path = directory.path / CATALOG_FILE
     may_be_new = not directory.has_journal()
     claims = read_claims(path, may_be_new=may_be_new)
     if not may_be_new:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pty
 import re
@@ -138,7 +139,12 @@ def open_files() -> list[str]:
 
 def test_a_second_signal_ends_a_stop_at_once(tmp_path: Path) -> None:
     with (
-        Served(tmp_path, stop_timeout_ms=600_000, stop_clients_timeout_ms=600_000) as served,
+        Served(
+            tmp_path,
+            stop_timeout_ms=600_000,
+            stop_clients_timeout_ms=600_000,
+            log_format="json",
+        ) as served,
         Client(served.host, served.port).log_in() as client,
     ):
         client.open_channel(1, confirms=True)
@@ -149,12 +155,37 @@ def test_a_second_signal_ends_a_stop_at_once(tmp_path: Path) -> None:
         assert client.read_method(0) is not None
         served.signal(signal.SIGINT)
         assert served.exit_code() == -signal.SIGINT
+        last = served.log().splitlines()[-1]
+        assert json.loads(last)["event"] == "broker.signal_ends"
+        assert json.loads(last)["signal"] == "SIGINT"
     with (
         Served(tmp_path) as served,
         Client(served.host, served.port).log_in() as client,
     ):
         client.open_channel(1)
         assert client.counts("durable") == (1, 0)
+
+
+def test_a_second_signal_ends_a_stop_also_where_nobody_reads_the_log(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with (
+        Served(
+            tmp_path, stderr=writing, stop_timeout_ms=600_000, stop_clients_timeout_ms=600_000
+        ) as served,
+        Client(served.host, served.port).log_in() as client,
+    ):
+        served.signal(signal.SIGTERM)
+        assert client.read_method(0) is not None
+        # Full, so that whatever is logged waits.
+        os.set_blocking(writing, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"x")
+        os.set_blocking(writing, True)
+        served.signal(signal.SIGTERM)
+        assert served.exit_code() == -signal.SIGTERM
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_terminal_is_told_what_a_stop_waits_for_and_how_to_end_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from crashing_files import CrashingFiles, PowerCut
 from leveret.storage.data_directory import (
+    FORMAT_VERSION,
     DataDirectory,
     DataDirectoryForeign,
     DataDirectoryLocked,
@@ -43,6 +44,40 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) 
         "(fstab, group, hosts and 1 more): name an empty directory, or one that is not there yet"
     )
     assert sorted(file.name for file in tmp_path.iterdir()) == ["fstab", "group", "hosts", "passwd"]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_directory_without_its_format_file_is_called_damaged_and_says_what_to_do(
+    tmp_path: Path, is_begun: bool
+) -> None:
+    directory = DataDirectory.open(tmp_path)
+    directory.begin()
+    directory.close()
+    # A journal, or the catalog that is made before it.
+    if is_begun:
+        (tmp_path / "journal").mkdir()
+    else:
+        (tmp_path / "catalog.sqlite").touch()
+    (tmp_path / "format").unlink()
+    before = sorted(file.name for file in tmp_path.iterdir())
+    with pytest.raises(StorageError) as caught:
+        DataDirectory.open(tmp_path)
+    assert str(caught.value) == (
+        f"data directory {tmp_path} is damaged: its format file is missing. Put "
+        f"{tmp_path / 'format'} back from a backup, or, if a broker of this version was the last "
+        f"one here, write the line 'leveret {FORMAT_VERSION}' into it"
+    )
+    assert sorted(file.name for file in tmp_path.iterdir()) == before
+    # Which is enough.
+    (tmp_path / "format").write_text(f"leveret {FORMAT_VERSION}\n")
+    DataDirectory.open(tmp_path).close()
+
+
+def test_a_folder_with_a_journal_of_somebody_else_s_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "syslog").touch()
+    with pytest.raises(DataDirectoryForeign):
+        DataDirectory.open(tmp_path)
 
 
 def test_the_root_of_a_new_file_system_is_nobody_s(tmp_path: Path) -> None:
