@@ -87,6 +87,8 @@ JOURNAL_UNDISCARDED: Final = "journal.undiscarded"
 # The trace could not be written, or can again; events are dropped and counted until it can.
 TRACE_FAILED: Final = "trace.failed"
 TRACE_RESUMED: Final = "trace.resumed"
+# Somebody has removed the file of the ring: there is another one.
+TRACE_RING_REPLACED: Final = "trace.ring_replaced"
 
 # A killed broker left events in its trace's ring: they are in its trace now; `damaged`: so many
 # bytes there are no events, as a loss of power may leave them.

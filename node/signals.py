@@ -72,12 +72,8 @@ class Signals:
             signal.signal(each, signal.SIG_DFL)
         name = signal.Signals(number).name
         # On a thread: this one may have been interrupted within a line of its own.
-        line = threading.Thread(
-            target=self._log.warning,
-            args=(BROKER_SIGNAL_ENDS,),
-            kwargs={"signal": name},
-            daemon=True,
-        )
+        write = partial(self._log.warning, BROKER_SIGNAL_ENDS, signal=name)
+        line = threading.Thread(target=write, daemon=True)
         with suppress(MemoryError, RuntimeError):
             line.start()
             line.join(_LINE_SECONDS_MAX)

@@ -38,15 +38,17 @@ def start_trace(
         on_fatal,
         disk.require_room,
     )
+    wanted = TraceFilter(configuration.trace_one_of, frozenset(configuration.trace_queues))
     try:
         # Also while the trace is off, so that those who ask find the last hops of a message.
         files.salvage()
         if configuration.trace_one_of:
-            queues = frozenset(configuration.trace_queues)
-            trace.start(TraceFilter(configuration.trace_one_of, queues), "configured")
+            trace.start(wanted, "configured")
     except OSError as fault:
         if configuration.trace_one_of:
-            # `leveret trace status` says so until somebody switches the trace on.
+            # `leveret trace status` says so until the disk watch has found room, or somebody
+            # switches the trace on or off.
+            trace.start_later(wanted, "configured")
             trace.error = (
                 f"the settings ask for a trace, which could not start: {fault}; it needs room for "
                 f"its ring (trace_buffer_bytes_max, {configuration.trace_buffer_bytes_max} bytes) "

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...logs.events import DISK_ENOUGH, DISK_FULL, DISK_LOW, DISK_UNKNOWN
+from ...logs.events import DISK_ENOUGH, DISK_FULL, DISK_LOW, DISK_UNKNOWN, TRACE_RESUMED
 from ...storage.errors import StorageError
 from ..messages import AlarmCleared, DiskFull, DiskHasRoom, Ref, SeekRoom, WakeAt, WatchedBy, Woken
 from ..node_context import NodeContext
@@ -78,6 +78,8 @@ class DiskWatch(LoopActor):
         self._wake_later()
         if free is not None:
             tell(self._context.journal, SeekRoom(free, self._full_count))
+            if not self._context.alarm and self._context.trace.retry_start():
+                self.runtime.log.warning(TRACE_RESUMED)
 
     def _wake_later(self) -> None:
         seconds = self._interval_seconds

@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING
 
 from isal import isal_zlib
 
-from ..events import TRACE_DAMAGED, TRACE_FAILED, TRACE_RESUMED, TRACE_SALVAGED
+from ..events import (
+    TRACE_DAMAGED,
+    TRACE_FAILED,
+    TRACE_RESUMED,
+    TRACE_RING_REPLACED,
+    TRACE_SALVAGED,
+)
 from .parsing import Line, parsed_line
 from .ring import TraceRing
 from .salvage import salvage
@@ -138,6 +144,8 @@ class TraceFiles:
         self._path = directory
         self._written_bytes = 0
         self._opened_at = 0.0
+        # Not before is a removed ring made anew.
+        self._ring_retry_at = 0.0
         self._number = 0
         self._clock = clock
         self._create = create or create_file
@@ -193,12 +201,14 @@ class TraceFiles:
             self._on_fatal("trace", error)
 
     def _write_until_it_ends(self) -> None:
-        ring = self._trace.ring
-        assert ring is not None
         is_ending = False
         while not is_ending:
             # Before a look at what there is: so that the last events before the end are seen.
             is_ending, is_on = self._ending.is_set(), self._trace.is_on
+            if is_on:
+                self.replace_removed_ring()
+            ring = self._trace.ring
+            assert ring is not None
             is_written = self.write_waiting(ring)
             self._trace.loss.tell(is_over=is_ending or (is_written and not is_on))
             if is_ending or not is_on:
@@ -210,6 +220,26 @@ class TraceFiles:
                 is_idle = is_written and not is_on
                 (self._wake if is_idle else self._ending).wait(self._rest_seconds(is_idle))
                 self._wake.clear()
+
+    def replace_removed_ring(self) -> None:
+        """Make another ring if somebody has removed the file of this one; on one thread.
+
+        Without room for it the trace goes on with the old one, whose events a kill of the process
+        would lose.
+        """
+        before = self._trace.ring
+        if before is None or before.is_in_place() or self._clock() < self._ring_retry_at:
+            return
+        try:
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            self._require_room(before.capacity_bytes)
+            made = TraceRing(self.directory, self._trace.boot_id, before.capacity_bytes)
+        except OSError as error:
+            self._ring_retry_at = self._clock() + _RETRY_SECONDS
+            self._log.error(TRACE_FAILED, error=str(error), directory=str(self.directory))
+            return
+        self._trace.replace_ring(made)
+        self._log.warning(TRACE_RING_REPLACED, directory=str(self.directory))
 
     def _rest_seconds(self, is_idle: bool) -> float | None:
         if self._trace.error:

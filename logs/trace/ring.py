@@ -89,6 +89,13 @@ class TraceRing:
         """Bytes that no trace file has yet."""
         return self._head - self._tail
 
+    def is_in_place(self) -> bool:
+        """Has its name still this file? Nobody would find events in one that was removed."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except OSError:
+            return False
+
     def append(self, lines: bytes) -> bool:
         """Add whole lines; false if there is no room for them."""
         count = len(lines)
@@ -140,8 +147,8 @@ class TraceRing:
             self._is_open = False
             self._words.release()
             self._map.close()
-            if not self.waiting_bytes:
-                self._path.unlink(missing_ok=True)
+            if not self.waiting_bytes and self.is_in_place():
+                self._path.unlink()
             os.close(self._file)
 
     def _slice(self, count: int) -> bytes:

@@ -170,6 +170,8 @@ class Trace:
         self.loss = TraceLoss()
         # Why nothing can be written; empty while it can.
         self.error = ""
+        # What is to be traced as soon as there is room to begin.
+        self._wanted: tuple[TraceFilter, str] | None = None
         # Who takes them; set by the node.
         self.sink: Sink | None = None
         self.now_ns: Callable[[], int] = time.monotonic_ns
@@ -180,6 +182,7 @@ class Trace:
 
     def start(self, chosen: TraceFilter, reason: str) -> None:
         """Trace from now on; if it is on, with another filter. OSError if it cannot be written."""
+        self._wanted = None
         if self.sink is not None:
             self.sink.open()
         if not self.is_on:
@@ -201,8 +204,40 @@ class Trace:
             format=TRACE_FORMAT,
         )
 
+    def start_later(self, chosen: TraceFilter, reason: str) -> None:
+        """The disk has no room for a start now: try again with each `retry_start`."""
+        self._wanted = chosen, reason
+
+    def retry_start(self) -> bool:
+        """Start a trace that waits for room; true if one has begun by that."""
+        if self._wanted is None:
+            return False
+        wanted = self._wanted
+        try:
+            self.start(*wanted)
+        except OSError:
+            self._wanted = wanted
+            return False
+        return True
+
+    def replace_ring(self, made: TraceRing) -> None:
+        """Append to this ring from now on, and first what waits in the one before."""
+        with self._lock:
+            before = self.ring
+            assert before is not None
+            waiting = before.read(before.capacity_bytes)
+            is_kept = not waiting or made.append(waiting)
+            assert is_kept
+            before.release(len(waiting))
+            self.ring = made
+        made.note_state(self.is_on)
+        before.close()
+
     def stop(self, reason: str = ASKED_FOR) -> None:
         """Stop tracing; earlier events are on their way to the files."""
+        if self._wanted is not None:
+            self._wanted = None
+            self.error = ""
         if self.is_on:
             # Of the second that is not over, too.
             skipped = self._failures.skipped(0)

@@ -6,12 +6,15 @@ import errno
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from insides import wait_until
 from leveret.logs.configure import service_log
 from leveret.logs.trace.files import TraceFiles
 from leveret.logs.trace.parsing import Line
+from leveret.logs.trace.salvage import remaining_lines
 from leveret.logs.trace.trace import TraceFilter
 from trace_by_hand import Disk, begun, trace_to, traced, write_waiting
 
@@ -125,6 +128,61 @@ def test_events_that_a_full_disk_refused_at_the_end_are_written_at_the_next_star
     again.sink.salvage()
     events = [line["event"] for line in traced(tmp_path)]
     assert events == ["trace.started", "test.event", "trace.stopped"]
+
+
+def test_a_ring_whose_file_is_removed_is_made_anew_with_the_events_that_wait(
+    tmp_path: Path,
+) -> None:
+    log = io.StringIO()
+    traces, killed = tmp_path / "traces", tmp_path / "killed"
+    trace, files = begun(traces, log=service_log(form="json", stream=log))
+    trace.write("test.event", "queue", batch=1)
+    # Also with the directory that it is in.
+    shutil.rmtree(traces)
+    files.replace_removed_ring()
+    files.replace_removed_ring()
+    assert (traces / "ring").exists()
+    trace.write("test.event", "queue", batch=2)
+    shutil.copytree(traces, killed)
+    assert b"".join(remaining_lines(killed)).count(b"test.event") == 2
+    assert write_waiting(trace)
+    assert [line["batch"] for line in traced(traces)] == [1, 2]
+    assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == [
+        "trace.ring_replaced"
+    ]
+    trace.is_on = False
+    trace.close()
+    assert not (traces / "ring").exists()
+
+
+def test_a_ring_that_was_removed_is_made_anew_when_there_is_room_and_loses_nothing_meanwhile(
+    tmp_path: Path,
+) -> None:
+    disk, now = Disk(), [0.0]
+    trace, files = begun(tmp_path, require_room=disk.require_room, clock=lambda: now[0])
+    (tmp_path / "ring").unlink()
+    disk.free_bytes = 0
+    files.replace_removed_ring()
+    trace.write("test.event", "queue", batch=1)
+    disk.free_bytes = 1 << 40
+    # Not at once: each try is a line in the log.
+    files.replace_removed_ring()
+    assert not (tmp_path / "ring").exists()
+    now[0] = 1.0
+    files.replace_removed_ring()
+    assert (tmp_path / "ring").exists()
+    assert write_waiting(trace)
+    assert [line["batch"] for line in traced(tmp_path)] == [1]
+    assert trace.loss.count == 0
+    trace.close()
+
+
+def test_a_running_broker_s_trace_has_its_ring_again(tmp_path: Path) -> None:
+    trace = trace_to(tmp_path)
+    trace.start(TraceFilter(), "test")
+    (tmp_path / "ring").unlink()
+    wait_until((tmp_path / "ring").exists)
+    trace.close()
 
 
 def test_a_stalled_disk_holds_nobody_and_what_it_takes_later_says_what_is_missing(
