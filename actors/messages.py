@@ -328,7 +328,7 @@ class CommitMore(NamedTuple):
 
 
 class RouteMore(NamedTuple):
-    """RoutingTurns -> Channel: go on with what you are routing."""
+    """RoutingTurns -> Channel, DeadLetterPublisher: go on with the routing that you have begun."""
 
 
 # --- Dead letters: the publisher of them tells queues Publish and is told Confirm and Reject

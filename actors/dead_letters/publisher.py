@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...amqp_frames.messages.batch import Batch
 from ...core.dead_letters.letters import Dead, DeadLetterRounds, DeadLetters, Stranded
 from ...core.definitions import QueueDefinition
+from ...core.exchanges.exchange import Steps
 from ...core.queue.span import ranges_of
 from ..messages import (
     AlarmCleared,
@@ -23,6 +24,7 @@ from ..messages import (
     PublishDead,
     Ref,
     Reject,
+    RouteMore,
     WakeAt,
     Woken,
 )
@@ -107,10 +109,12 @@ class DeadLetterPublisher(LoopActor):
         self._rounds = DeadLetterRounds()
         self._stranded = StrandedLetters(context, self.actor_ref)
         self._is_scheduled = False
+        # The round at hand, if there was no time for all of its routing.
+        self._routing: Steps[bool] | None = None
 
     def on_receive(self, message: object) -> None:
-        """Take dead messages, what queues answer, a wake-up, or None: go on with the waiting
-        letters."""
+        """Take dead messages, the answers of queues, a wake-up, RouteMore, or None: go on with the
+        waiting letters."""
         letters = self._letters
         if isinstance(message, PublishDead):
             # First, because the queue will report these refusals, too, and that report is no
@@ -139,6 +143,8 @@ class DeadLetterPublisher(LoopActor):
             self._retry_freed()
         elif isinstance(message, AlarmCleared):
             self._publish_waiting()
+        elif isinstance(message, RouteMore):
+            self._route_more()
         elif message is None:
             self._is_scheduled = False
             self._publish_some()
@@ -149,7 +155,7 @@ class DeadLetterPublisher(LoopActor):
         Those that wait for room on the disk wait in their queues' journal, too, for a start.
         """
         is_waiting = self._waiting and not self._context.is_disk_full
-        return not (is_waiting or len(self._letters))
+        return not (is_waiting or self._routing is not None or len(self._letters))
 
     def on_idle(self) -> None:
         """Have the safe originals settled, one tell for each queue."""
@@ -176,11 +182,45 @@ class DeadLetterPublisher(LoopActor):
         round."""
         if self._context.is_disk_full:
             return
+        steps = self._round()
+        try:
+            next(steps)
+        except StopIteration:
+            # None of them had to be routed in steps.
+            self._round_is_over()
+            return
+        self._is_scheduled = True
+        self._routing = steps
+        turns = self._context.routing_turns
+        if turns.begin(steps, self.actor_ref, self._rounds.size):
+            self._round_is_over()
+        else:
+            self._rounds.ended(self.waiting_count)
+
+    def _route_more(self) -> None:
+        if self._routing is None:
+            return
+        turns = self._context.routing_turns
+        if turns.go_on(self._routing, self.actor_ref, self._rounds.size):
+            self._round_is_over()
+        else:
+            self._rounds.ended(self.waiting_count)
+
+    def _round_is_over(self) -> None:
+        self._routing = None
+        self._rounds.ended(self.waiting_count)
+        self._is_scheduled = bool(self._waiting)
+        if self._is_scheduled:
+            self.runtime.scheduler.call_soon(self._go_on)
+
+    def _round(self) -> Steps[bool]:
+        """Publish a round of the waiting letters, in the steps of their routing."""
         waiting = self._waiting
         room, room_bytes = self._rounds.messages_max, self._rounds.bytes_max
         while waiting and room > 0 and room_bytes > 0:
             source = waiting[0][0]
             dead: list[Dead] = []
+            dead_count = 0
             while waiting and room > 0 and room_bytes > 0 and waiting[0][0] is source:
                 span, reason = waiting.popleft()[1]
                 count, size_bytes = len(span.indexes), span.wire_bytes()
@@ -189,23 +229,21 @@ class DeadLetterPublisher(LoopActor):
                     waiting.appendleft((source, (span.part(fitting, count), reason)))
                     span = span.part(0, fitting)
                     count, size_bytes = fitting, span.wire_bytes()
-                self.waiting_count -= count
+                dead_count += count
                 room -= count
                 room_bytes -= size_bytes
                 dead.append((span, reason))
-            self._publish(source, dead)
-        self._rounds.ended(self.waiting_count)
-        if waiting:
-            self._is_scheduled = True
-            self.runtime.scheduler.call_soon(self._go_on)
+            yield from self._publish(source, dead)
+            self.waiting_count -= dead_count
+        return True
 
     def _go_on(self) -> None:
         self.runtime.tell_now(self.actor_ref, None)
 
-    def _publish(self, source: QueueDefinition, dead: list[Dead]) -> None:
+    def _publish(self, source: QueueDefinition, dead: list[Dead]) -> Steps[None]:
         # State before effects: what queues owe is noted before they are told.
         origins = self._tracing.wants_origins(dead) if self._context.trace.is_on else None
-        letters = self._letters.publish(source, dead, now_seconds(), origins)
+        letters = yield from self._letters.publish(source, dead, now_seconds(), origins)
         if origins is not None:
             self._tracing.published(source, letters, origins)
         if letters is None:

@@ -33,7 +33,7 @@ replaced, and entries of one queue and reason are merged, as RabbitMQ does.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
@@ -47,9 +47,10 @@ from ...amqp_frames.values.field_table import (
     text_of,
 )
 from ..definitions import QueueDefinition
-from ..exchanges.table import ExchangeTable, carry_out
+from ..exchanges.exchange import Steps
+from ..exchanges.table import ExchangeTable
 from ..publishing.delayed_publishes import DELAY_HEADER, lenient_delay_ms, with_delay_passed
-from ..publishing.routes import durable_indexes
+from ..publishing.routes import durable_indexes, property_octets
 from ..queue.parts import REJECTED
 from ..queue.span import Span
 
@@ -213,8 +214,8 @@ class DeadLetterRounds:
     """
 
     def __init__(self) -> None:
-        # In smallest rounds.
-        self._size = 1
+        # In smallest rounds, and in shares of the time that routing has.
+        self.size = 1
         # Of the next round, and their bytes as they came in.
         self.messages_max = DEAD_LETTERS_PER_ROUND_MIN
         self.bytes_max = DEAD_LETTER_BYTES_PER_ROUND_MIN
@@ -222,15 +223,15 @@ class DeadLetterRounds:
         self._left_max = 0
 
     def ended(self, left: int) -> None:
-        """A round has left over so many messages."""
+        """A round has left over so many messages, or so many are left when its time is over."""
         if not left:
-            self._size, self._left_max = 1, 0
+            self.size, self._left_max = 1, 0
         elif left > self._left_max:
             if self._left_max:
-                self._size += 1 + self._size // 4
+                self.size += 1 + self.size // 4
             self._left_max = left
-        self.messages_max = self._size * DEAD_LETTERS_PER_ROUND_MIN
-        self.bytes_max = self._size * DEAD_LETTER_BYTES_PER_ROUND_MIN
+        self.messages_max = self.size * DEAD_LETTERS_PER_ROUND_MIN
+        self.bytes_max = self.size * DEAD_LETTER_BYTES_PER_ROUND_MIN
 
 
 # Messages that left a queue, and why: rejected, expired, maxlen or delivery_limit.
@@ -388,19 +389,34 @@ class DeadLetters:
         dead: Sequence[Dead],
         time_seconds: int,
         origins: list[Origin] | None = None,
-    ) -> DeadBatch | None:
+    ) -> Steps[DeadBatch | None]:
         """Make and route the dead letters of messages that left `source`; None if none is left.
 
-        `origins` is given what becomes of each message, in the order of the letters.
+        Before the last step nobody owes anything, and nothing is settled. `origins` is given the
+        fate of each message, in the order of the letters.
         """
         pending = PendingLetters(source, dead)
         place = -1
         copies = BatchOfCopies(CHANNEL_NUMBER)
         by_queue: dict[QueueDefinition, array[int]] = {}
         delayed: list[tuple[QueueDefinition, int, int]] = []
+        # Entry ids, and letters that were refused, of messages that go nowhere.
+        dropped: list[tuple[int, Letter | None]] = []
         for span, reason in dead:
             is_letter = not span.first_entry_id and span.batch in self._pending
-            for index, entry_id, rewritten in self._rewritten(source, span, reason, time_seconds):
+            # Messages of one batch are much alike.
+            known: dict[tuple[int, bytes], _Rewritten] = {}
+            for position, index in enumerate(span.indexes):
+                entry_id = span.first_entry_id + position if span.stored else 0
+                shape = span.batch.keys[index], property_octets(span.batch, index)
+                rewritten = known.get(shape)
+                if rewritten is None:
+                    key = span.batch.distinct[shape[0]]
+                    properties = decode_properties(shape[1], 0, len(shape[1]))
+                    rewritten = yield from self._rewrite(
+                        source, key, properties, reason, time_seconds
+                    )
+                    known[shape] = rewritten
                 queues = rewritten.queues
                 place += 1
                 if origins is not None:
@@ -408,7 +424,7 @@ class DeadLetters:
                     origins.append(Origin(span.batch, index, reason, queues, is_entry))
                 refused = (span.batch, index) if is_letter else None
                 if rewritten.head is None:
-                    self._is_over(source, entry_id, refused)
+                    dropped.append((entry_id, refused))
                     continue
                 for queue in queues:
                     by_queue.setdefault(queue, array("I")).append(len(pending.owed))
@@ -416,6 +432,8 @@ class DeadLetters:
                 delayed += [(queue, letter, rewritten.delay_ms) for queue in rewritten.delayed]
                 pending.add(place, entry_id, len(queues), refused)
                 copies.add(span.batch, index, rewritten.head)
+        for entry_id, refused in dropped:
+            self._is_over(source, entry_id, refused)
         self._answer_for_refused()
         letters = copies.batch()
         if letters is None:
@@ -434,26 +452,6 @@ class DeadLetters:
 
     # --- One message's new form and way
 
-    def _rewritten(
-        self, source: QueueDefinition, span: Span, reason: str, time_seconds: int
-    ) -> Iterator[tuple[int, int, _Rewritten]]:
-        """Each message's index, its entry id (0 if not journalled), and what becomes of it."""
-        batch = span.batch
-        wire = batch.wire
-        # Messages of one batch are much alike.
-        known: dict[tuple[int, bytes], _Rewritten] = {}
-        for position, index in enumerate(span.indexes):
-            header = batch.headers[index]
-            size = int.from_bytes(wire[header + 3 : header + 7], "big")
-            shape = batch.keys[index], wire[header + 19 : header + 7 + size]
-            rewritten = known.get(shape)
-            if rewritten is None:
-                key = batch.distinct[shape[0]]
-                properties = decode_properties(shape[1], 0, len(shape[1]))
-                rewritten = self._rewrite(source, key, properties, reason, time_seconds)
-                known[shape] = rewritten
-            yield index, span.first_entry_id + position if span.stored else 0, rewritten
-
     def _rewrite(
         self,
         source: QueueDefinition,
@@ -461,7 +459,7 @@ class DeadLetters:
         properties: Properties,
         reason: str,
         time_seconds: int,
-    ) -> _Rewritten:
+    ) -> Steps[_Rewritten]:
         """As rabbit_dead_letter:make_msg: one more death, and no expiration any more."""
         exchange_end = 1 + key[0]
         exchange = decode_text(key[1:exchange_end])
@@ -474,7 +472,7 @@ class DeadLetters:
         if new_key is not None:
             keys = [new_key]
             headers.pop("CC", None)
-        queues = self._route(source.vhost, target, keys, headers)
+        queues = yield from self._route(source.vhost, target, keys, headers)
         if reason != REJECTED:
             queues = self._without_cycles(source, queues, headers)
         if not queues:
@@ -482,7 +480,7 @@ class DeadLetters:
         delay_ms = lenient_delay_ms(headers.get(DELAY_HEADER))
         delayed: tuple[QueueDefinition, ...] = ()
         if delay_ms:
-            delayed = self._delayed(source.vhost, target, keys, headers, queues)
+            delayed = yield from self._delayed(source.vhost, target, keys, headers, queues)
         if delayed:
             headers = with_delay_passed(headers, delay_ms)
         properties = properties._replace(headers=headers, expiration=None)
@@ -504,12 +502,12 @@ class DeadLetters:
 
     def _route(
         self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table
-    ) -> tuple[QueueDefinition, ...]:
+    ) -> Steps[tuple[QueueDefinition, ...]]:
         """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
         table = self._find_table(vhost)
         if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
             return ()
-        return carry_out(table.route_message(exchange_name, keys, headers))
+        return (yield from table.route_message(exchange_name, keys, headers))
 
     def _delayed(
         self,
@@ -518,13 +516,15 @@ class DeadLetters:
         keys: Sequence[str],
         headers: Table,
         queues: tuple[QueueDefinition, ...],
-    ) -> tuple[QueueDefinition, ...]:
+    ) -> Steps[tuple[QueueDefinition, ...]]:
         """Those of the queues that are reached only through exchanges that delay."""
         table = self._find_table(vhost)
-        assert table is not None
+        # Both may have been deleted since the last step.
+        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
+            return ()
         if not table.delays(exchange_name):
             return ()
-        at_once = carry_out(table.route_at_once(exchange_name, keys, headers))
+        at_once = yield from table.route_at_once(exchange_name, keys, headers)
         return tuple(queue for queue in queues if queue not in at_once)
 
     # --- What queues owe, and what becomes of the originals

@@ -14,7 +14,8 @@ tables the order of the fields. RabbitMQ 4.x, stricter, tells 1 from 1.0.
 Bindings are found by what they ask for, not one after the other: a binding that asks for any of its
 arguments is filed under each of them, a binding that asks for all under the argument with the
 fewest other bindings. So what a message costs depends on the headers it has, and hardly on how many
-bindings there are.
+bindings there are. A message with many headers may meet arguments of many bindings all the same:
+then they are compared in steps.
 
 Facts from rabbit_exchange_type_headers.
 """
@@ -41,6 +42,8 @@ _PRESENT: Final = object()
 # The criteria, and whether a message must meet all of them or one.
 _PatternKey = tuple[frozenset[_Criterion], bool]
 _ANYTHING: Final[_PatternKey] = (frozenset(), True)
+# Compared between two steps, at about 50 nanoseconds each.
+CRITERIA_PER_STEP: Final = 10_000
 
 
 class _Pattern:
@@ -88,7 +91,8 @@ class HeadersExchange(Exchange):
 
     def route(self, routing_key: str) -> tuple[Destination, ...]:  # noqa: ARG002
         """Where a message without headers goes."""
-        return self._matching({})
+        anything = self._patterns.get(_ANYTHING)
+        return () if anything is None else anything.destinations.in_order()
 
     def route_message(
         self,
@@ -97,16 +101,19 @@ class HeadersExchange(Exchange):
     ) -> Steps[Sequence[Destination]]:
         """Where a message with these headers goes, whatever its keys."""
         yield
-        return self._matching(headers)
-
-    def _matching(self, headers: Table) -> tuple[Destination, ...]:
         met = dict.fromkeys(_criteria_met(headers))
         patterns: dict[_Pattern, None] = {}
         anything = self._patterns.get(_ANYTHING)
         if anything is not None:
             patterns[anything] = None
+        compared = 0
         for criterion in met:
-            for pattern in self._by_criterion.get(criterion, ()):
+            # A copy, because bindings may change between two steps.
+            for pattern in tuple(self._by_criterion.get(criterion, ())):
+                compared += len(pattern.criteria) if pattern.needs_all else 1
+                if compared > CRITERIA_PER_STEP:
+                    compared = 0
+                    yield
                 if not pattern.needs_all or met.keys() >= pattern.criteria:
                     patterns[pattern] = None
         found = [pattern.destinations.in_order() for pattern in patterns]

@@ -90,7 +90,7 @@ class TraceRing:
         return self._head - self._tail
 
     def is_in_place(self) -> bool:
-        """Has its name still this file? Nobody would find events in one that was removed."""
+        """Has its name still this file? Nobody would find the events of a removed one."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except OSError:

@@ -170,7 +170,7 @@ class Trace:
         self.loss = TraceLoss()
         # Why nothing can be written; empty while it can.
         self.error = ""
-        # What is to be traced as soon as there is room to begin.
+        # The filter and the reason of a start that waits for room on the disk.
         self._wanted: tuple[TraceFilter, str] | None = None
         # Who takes them; set by the node.
         self.sink: Sink | None = None
@@ -221,7 +221,7 @@ class Trace:
         return True
 
     def replace_ring(self, made: TraceRing) -> None:
-        """Append to this ring from now on, and first what waits in the one before."""
+        """Append to this ring from now on, behind the waiting events of the one before."""
         with self._lock:
             before = self.ring
             assert before is not None

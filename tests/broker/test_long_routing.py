@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 
 import leveret
@@ -11,6 +12,7 @@ from insides import context_of, wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
+    BasicNack,
     ChannelClose,
     ExchangeDeclare,
     ExchangeDeclareOk,
@@ -18,6 +20,7 @@ from leveret.amqp_frames.methods import (
     QueueBindOk,
     TxCommitOk,
 )
+from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.exchanges.topic import TopicExchange
 from transactions import COMMIT, transactional
 from wire import Client, methods_of, publish
@@ -74,6 +77,71 @@ def test_another_client_does_not_wait_until_a_channel_has_routed_many_keys(
     assert routed.index("other") < KEY_COUNT // 2
     routed.remove("other")
     assert routed == [f"a.{n}" for n in range(KEY_COUNT)]
+
+
+@pytest.fixture
+def dead_letters(sender: Client) -> Callable[[], None]:
+    """The returned call makes dead letters with so many keys, which go to amq.topic."""
+    sender.send_methods(1, ExchangeDeclare(exchange="in", type="fanout"))
+    sender.expect(1, ExchangeDeclareOk())
+    arguments = table_of({"x-dead-letter-exchange": "amq.topic"})
+    sender.declare("source", arguments=arguments)
+    bind = QueueBind(queue="source", exchange="in", routing_key="")
+    assert sender.ask(1, bind) == QueueBindOk()
+    sender.send(b"".join(publish(f"a.{n}", exchange="in") for n in range(KEY_COUNT)))
+    sender.wait_for_counts("source", (KEY_COUNT, 0))
+    sender.consume("source")
+    for _ in range(KEY_COUNT):
+        sender.expect_type(1, BasicDeliver)
+        sender.read_content(1)
+    # All of them at once.
+    return lambda: sender.send_methods(1, BasicNack(KEY_COUNT, True, False))
+
+
+def test_another_client_does_not_wait_until_many_dead_letters_are_routed(
+    dead_letters: Callable[[], None], looker: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routed: list[str] = []
+    route = TopicExchange.route
+
+    def note_and_route(exchange: TopicExchange, key: str) -> object:
+        if not routed:
+            looker.send(publish("other", exchange="amq.topic"))
+        routed.append(key)
+        return route(exchange, key)
+
+    monkeypatch.setattr(TopicExchange, "route", note_and_route)
+    dead_letters()
+    looker.wait_for_counts("q", (KEY_COUNT + 1, 0))
+    assert routed.index("other") < KEY_COUNT // 2
+    routed.remove("other")
+    assert routed == [f"a.{n}" for n in range(KEY_COUNT)]
+
+
+def test_a_stop_waits_for_dead_letters_that_are_being_routed(
+    dead_letters: Callable[[], None],
+    looker: Client,
+    sender: Client,
+    broker: leveret.Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    routed: list[str] = []
+    route = TopicExchange.route
+    stopping = threading.Thread(target=broker.stop)
+
+    def note_and_route(exchange: TopicExchange, key: str) -> object:
+        if not routed:
+            stopping.start()
+        routed.append(key)
+        return route(exchange, key)
+
+    monkeypatch.setattr(TopicExchange, "route", note_and_route)
+    dead_letters()
+    wait_until(lambda: bool(routed))
+    for client in (sender, looker):
+        client.drop()
+    stopping.join()
+    assert len(routed) == KEY_COUNT
 
 
 def test_what_comes_behind_them_waits_in_its_order(sender: Client, looker: Client) -> None:

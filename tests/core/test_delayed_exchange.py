@@ -307,7 +307,8 @@ def test_a_dead_letter_is_delayed_on_its_way_through_it_and_never_lost(
     arguments = table_of({"x-dead-letter-exchange": "d"})
     source = commands.declare_queue("source", durable=True, arguments=arguments)
     batch = batch_of(publish("nowhere"), delayed(delay, ""))
-    made = letters.publish(source, [(Span(batch, range(2), 1, 1, True), "rejected")], 5)
+    dead = [(Span(batch, range(2), 1, 1, True), "rejected")]
+    made = carry_out(letters.publish(source, dead, 5))
     assert made is not None
     [(queue, indexes)] = made.by_queue.items()
     assert (queue.name, list(indexes)) == ("q", [0])

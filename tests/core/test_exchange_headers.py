@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leveret.amqp_frames.values.field_table import Field, FieldValue, Table
 from leveret.core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
-from leveret.core.exchanges.headers import HeadersExchange
+from leveret.core.exchanges.headers import CRITERIA_PER_STEP, HeadersExchange
 from leveret.core.exchanges.table import carry_out
 
 INVALID = "PRECONDITION_FAILED - Invalid x-match field"
@@ -275,3 +275,32 @@ def test_a_headers_exchange_routes_as_a_model_that_tries_every_binding(bindings,
         exchange.unbind(*bound.pop(identity))
         check()
     assert object_count(exchange) == empty, "nothing is left behind"
+
+
+def test_a_message_that_meets_arguments_of_many_bindings_is_compared_in_steps() -> None:
+    exchange = HeadersExchange(ExchangeDefinition("x", "headers", durable=False))
+    headers = {f"h{n}": number(n) for n in range(1_001)}
+    bindings, queues = [], []
+    for left_out in range(100):
+        # Each asks for all of the message's headers but one.
+        wanted = {name: each for name, each in headers.items() if name != f"h{left_out}"}
+        queues.append(QueueDefinition(f"q{left_out}", left_out + 1, durable=False))
+        arguments = match("all", **wanted)
+        binding = BindingDefinition("x", f"q{left_out}", "", durable=False, arguments=arguments)
+        exchange.bind(binding, queues[-1])
+        bindings.append(binding)
+    steps = exchange.route_message(("any key",), headers)
+    step_count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        step_count += 1
+        if step_count == 5:
+            # What changes between two steps changes for the rest.
+            exchange.unbind(bindings[7], queues[7])
+    compared = len(bindings) * 1_000
+    assert step_count >= compared // CRITERIA_PER_STEP
+    assert set(found) == set(queues) - {queues[7]}

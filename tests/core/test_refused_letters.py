@@ -11,8 +11,14 @@ from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.dead_letters.letters import DeadLetters, Letter, PendingLetters
 from leveret.core.definitions import QueueDefinition
+from leveret.core.exchanges.table import carry_out
 from leveret.core.queue.span import RefusedSpan, Span
 from wire import publish
+
+
+def published(letters: DeadLetters, *made_of):
+    """What `publish` returns when all its steps are carried out."""
+    return carry_out(letters.publish(*made_of))
 
 
 @pytest.fixture
@@ -33,7 +39,7 @@ def refused_by(commands, letters, source) -> tuple[QueueDefinition, Batch, Refus
     full = commands.declare_queue("full", durable=True, arguments=table_of(arguments))
     commands.bind("full", "dlx", "k")
     span = Span(batch_of(publish("k"), publish("k")), range(2), 11, 1, stored=True)
-    made = letters.publish(source, [(span, "rejected")], 5)
+    made = published(letters, source, [(span, "rejected")], 5)
     refused = RefusedSpan(made.batch, array("I", [0]))
     letters.refused(full, [(refused, "maxlen")])
     # It says so, too; that is no answer.
@@ -48,7 +54,7 @@ def test_a_refused_letter_is_settled_when_its_own_dead_letter_is_safe(
     commands.bind("other", "dlx", "k")
     full, batch, refused = refused_by(commands, letters, source)
     last = commands.declare_queue("last", durable=True)
-    onward = letters.publish(full, [(refused, "maxlen")], 5)
+    onward = published(letters, full, [(refused, "maxlen")], 5)
     assert list(onward.by_queue) == [last]
     letters.confirm(other, batch, [0, 1])
     assert letters.settled == {}
@@ -64,7 +70,7 @@ def test_a_letter_that_its_queue_refuses_is_dropped_if_that_has_no_dead_letter_e
     commands, letters, source
 ) -> None:
     full, batch, refused = refused_by(commands, letters, source)
-    assert letters.publish(full, [(refused, "maxlen")], 5) is None
+    assert published(letters, full, [(refused, "maxlen")], 5) is None
     assert list(letters.settled.pop(source)) == [11]
     letters.confirm(full, batch, [1])
     assert list(letters.settled.pop(source)) == [12]
@@ -76,7 +82,7 @@ def test_a_failed_queue_that_owes_a_refused_letter_strands_the_first_original(
 ) -> None:
     full, batch, refused = refused_by(commands, letters, source)
     last = commands.declare_queue("last", durable=True)
-    onward = letters.publish(full, [(refused, "maxlen")], 5)
+    onward = published(letters, full, [(refused, "maxlen")], 5)
     letters.failed(last, onward.batch, [0])
     ((where, whose, (span, reason)),) = letters.stranded
     assert (where, whose, span.first_entry_id, reason) == (last, source, 11, "rejected")

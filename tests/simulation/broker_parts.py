@@ -38,7 +38,7 @@ from leveret.core.channel.transaction import Outcome, Part
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.dead_letters.letters import DeadLetters
 from leveret.core.definitions import QueueDefinition
-from leveret.core.exchanges.table import ExchangeTable
+from leveret.core.exchanges.table import ExchangeTable, carry_out
 from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import ranges_of
 from leveret.storage.journal.journal import Journal
@@ -319,7 +319,7 @@ class SimulatedLetters:
     def receive(self, message: object) -> None:
         letters, loop = self._letters, self._stage.loop
         if isinstance(message, PublishDead):
-            made = letters.publish(message.queue, message.dead, loop.wall_ms // 1000)
+            made = carry_out(letters.publish(message.queue, message.dead, loop.wall_ms // 1000))
             assert made is not None
             for queue, indexes in made.by_queue.items():
                 loop.tell(queue.handle, Publish(self, made.batch, indexes))  # type: ignore[arg-type]
