@@ -607,9 +607,9 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
             execute("INSERT INTO exchanges VALUES (?, ?, ?, ?, ?, ?, ?)", exchange)
         case RemoveExchange(vhost, name):
             execute(
-                "DELETE FROM bindings WHERE vhost = ?1 AND (source = ?2"
-                " OR (destination_kind = 'exchange' AND destination = ?2))",
-                (vhost, name),
+                "DELETE FROM bindings WHERE vhost = ? AND (source = ?"
+                " OR (destination_kind = 'exchange' AND destination = ?))",
+                (vhost, name, name),
             )
             execute("DELETE FROM exchanges WHERE vhost = ? AND name = ?", (vhost, name))
         case _:
