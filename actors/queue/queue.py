@@ -348,6 +348,8 @@ class Queue(LoopActor):
 
     def on_start(self) -> None:
         """Messages from the journal may be too many for the queue's limits, or too old."""
+        if self._messages.is_paused:
+            self._tracing.paused(self._messages, is_paused=True)
         self._lease.renew()
         if self._messages.next_entry_id > 1:
             if self._messages.needs_clock:

@@ -24,6 +24,7 @@ _GIVES_NUMBER = ("frame.received", *_NUMBERED, "message.dead_lettered")
 _NUMBERED_LATE = ("message.returned", "rejection.received", "confirm.slow")
 _NUMBERED_BYTES = tuple(f'"{event}"'.encode() for event in (*_NUMBERED, *_NUMBERED_LATE))
 _ANSWERS = ("confirm.recorded", "confirm.sent", "confirm.nacked", "channel.closed")
+_NOT_PAUSED = ("queue.resumed", "queue.deleted", "queue.failed")
 # In place of a life's number: a gap in the trace belongs to none.
 GAP: Final = -1
 
@@ -78,6 +79,8 @@ class Found(NamedTuple):
     last_boot: str
     # What the trace can tell of each run, of this message or not.
     coverage: Coverage
+    # Queues that are paused at the trace's end, by vhost and name.
+    paused: Collection[tuple[str, str]]
 
     def boots(self) -> list[str]:
         """The runs that tell of it."""
@@ -207,8 +210,16 @@ class _Finder:
     ) -> Found:
         last_boot = ""
         coverage = Coverage()
+        paused: set[tuple[str, str]] = set()
         for line in coverage.passing(read_trace(files, progress=progress)):
-            last_boot = line["boot"]
+            if line["boot"] != last_boot:
+                # A queue that is still paused says so at its start.
+                last_boot = line["boot"]
+                paused.clear()
+            if line["event"] == "queue.paused":
+                paused.add((line["vhost"], line["queue"]))
+            elif line["event"] in _NOT_PAUSED:
+                paused.discard((line["vhost"], line["queue"]))
             self._part_from(line)
             for life in self._lives_in(line):
                 self._lives[life].events.append(line)
@@ -223,7 +234,7 @@ class _Finder:
             )
         place_of = self._connection, self._channel, self._seq_no
         coverage.finish(running)
-        return Found(self._boot, *place_of, self._lives, self._events, last_boot, coverage)
+        return Found(self._boot, *place_of, self._lives, self._events, last_boot, coverage, paused)
 
     def _has_events_in(self, boot: str) -> bool:
         """Does the run have events of the message? The last event in the list is then of that

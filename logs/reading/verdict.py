@@ -27,6 +27,7 @@ _READY_AGAIN = "is ready again"
 _DONE = "is done"
 _REPEATS = "is a duplicate and was not enqueued"
 _GONE = (_DONE, _REPEATS)
+_IS_PAUSED = ", and the queue is paused: it delivers nothing before it is resumed"
 _COMES_BACK = "comes back at the broker's next start, for its queue has failed"
 
 
@@ -38,6 +39,7 @@ class _InQueue:
         self.what = ""
         self.attempts = 0
         self.boot = ""
+        self.vhost = ""
         self.is_on_disk = False
 
     @property
@@ -49,6 +51,7 @@ class _InQueue:
         """The next event of that queue; `place` is the message's in its batch."""
         event = line["event"]
         self.boot = line["boot"]
+        self.vhost = line.get("vhost", self.vhost)
         if event == "message.recovered" or holds(line.get("waits_for_sync", ()), place):
             self.is_on_disk = True
         if event in ("message.recovered", "message.delivered"):
@@ -103,6 +106,8 @@ def whereabouts(found: Found, life: Life) -> str:
         if not queue.what:
             continue
         what = f"{queue.what}{queue.times()}"
+        if queue.boot == found.last_boot and (queue.vhost, name) in found.paused:
+            what += _IS_PAUSED if "is ready" in queue.what else ""
         has_ended = queue.boot != found.last_boot and not queue.is_gone
         is_unsure = not queue.is_gone and _may_lack_more(found, life, queue.boot)
         is_over = queue.is_gone or queue.what == _COMES_BACK

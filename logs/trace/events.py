@@ -184,7 +184,8 @@ LIFECYCLE: Final[dict[str, TraceEvent]] = {
     "queue.paused": TraceEvent(
         "queue",
         (*_QUEUE, "queue_id", "ready_before", "unacked_before"),
-        "somebody has paused the queue: it delivers nothing from here on",
+        "somebody has paused the queue, or it was when its broker started: it delivers nothing "
+        "from here on",
     ),
     "queue.resumed": TraceEvent(
         "queue",

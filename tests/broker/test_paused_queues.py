@@ -10,9 +10,10 @@ from asking_http import HARE, asked
 from insides import in_flight_count
 from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicNack, BasicQos, QueueDelete
 from leveret.commands.control_client import ask_broker
+from leveret.logs.reading.tail import TraceTail
 from log_lines import LogLines
 from served import Served
-from traced import client_of, names, trace_of, traced
+from traced import client_of, explanation, names, trace_of, traced, wait_for_events
 from typed_commands import ProcessShell, Shell
 from wire import PERSISTENT, Client
 
@@ -158,6 +159,28 @@ def test_the_trace_says_when(tmp_path: Path) -> None:
     [paused] = [line for line in lines if line["event"] == "queue.paused"]
     about = ("vhost", "queue", "ready_before", "unacked_before")
     assert [paused[name] for name in about] == ["/", "q", 1, 0]
+
+
+def test_explain_says_that_the_queue_of_a_message_is_paused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paused = "is ready, and the queue is paused: it delivers nothing before it is resumed."
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        client.declare("q", durable=True)
+        shell = Shell(tmp_path / "data")
+        shell.said("queue", "pause", "q")
+        client.publish_all("q", b"1", properties=PERSISTENT)
+        tail = TraceTail(tmp_path / "data" / "traces", from_begin=True)
+        wait_for_events(tail, "queue.paused", "message.persisted", "confirm.sent")
+        assert explanation(tmp_path, capsys)[-1].endswith(f"In queue 'q' it {paused}")
+    with traced(tmp_path) as broker, client_of(broker) as client:
+        wait_for_events(tail, "message.recovered", "queue.paused")
+        said = explanation(tmp_path, capsys)[-1]
+        assert said.endswith(f"it came back from the journal at a start and {paused}")
+        Shell(tmp_path / "data").said("queue", "resume", "q")
+        assert client.counts("q") == (1, 0)
+        wait_for_events(tail, "queue.resumed")
+        assert explanation(tmp_path, capsys)[-1].endswith("at a start and is ready.")
 
 
 # --- By HTTP

@@ -118,6 +118,21 @@ def test_in_flight_time_outs_and_delivery_limits_go_on() -> None:
     assert queue.counts() == (1, 1, 0)
 
 
+def test_deferred_messages_become_ready_and_wait() -> None:
+    queue = queue_with(x_requeue_delay=500)
+    consumer_on(queue, prefetch=2)
+    (delivery,) = delivered(publish(queue, 1))
+    queue.requeue("c", [(delivery, 0, 1)], Effects())
+    queue.pause()
+    assert (queue.counts(), queue.wait_ms()) == ((0, 1, 0), 500)
+    queue.now_ms = queue.uptime_ms = 500
+    due = Effects()
+    queue.expire(due)
+    assert not due.delivered
+    assert queue.counts() == (1, 1, 0)
+    assert entries(resumed(queue)) == [1]
+
+
 def test_messages_expire_and_lengths_are_kept() -> None:
     queue = queue_with(x_max_length=3, x_message_ttl=50)
     consumer_on(queue, prefetch=9)
