@@ -97,6 +97,17 @@ def test_a_queue_or_vhost_that_is_not_there_is_named(shell: Shell, client: Clien
     assert state_of(shell) == "running"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "missing"), [({"vhost": "/"}, "queue"), ({"queue": "q", "vhost": 1}, "vhost")]
+)
+def test_a_request_without_names_is_one_clear_line(
+    arguments: dict[str, object], missing: str, broker: leveret.Broker, client: Client
+) -> None:
+    client.declare("q")
+    with pytest.raises(leveret.StartError, match=f"'{missing}' must be a string"):
+        ask_broker(broker.configuration.data_dir, "queue pause", arguments)
+
+
 def test_without_a_broker_no_queue_is_paused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     shell = Shell(tmp_path / "empty")
