@@ -166,6 +166,12 @@ class History:
         assert set(timed_out) == {
             (held.channel, held.delivery, position) for held, position in expected.timed_out
         }
+        deferred = [
+            (entry, due_ms) for span, due_ms in effects.deferred or () for entry in entries_of(span)
+        ]
+        assert sorted(deferred) == sorted(expected.deferred)
+        due = [entry for span in effects.due or () for entry in entries_of(span)]
+        assert sorted(due) == sorted(expected.due)
         self.check_journal(effects, expected)
         self.model.outcome = Outcome()
         self.check_state()

@@ -108,6 +108,9 @@ class Outcome:
     timed_out: set[tuple[Held, int]] = field(default_factory=set)
     # Entries that came back and are deferred, with their due times.
     deferred_entries: set[tuple[int, int]] = field(default_factory=set)
+    # All that are deferred from now on, with their due times, and those that are due.
+    deferred: set[tuple[int, int]] = field(default_factory=set)
+    due: set[int] = field(default_factory=set)
 
 
 class NaiveQueue:
@@ -396,6 +399,8 @@ class NaiveQueue:
         message.left_ms = delay_ms
         message.due = self.now_ms + delay_ms if delay_ms else 0
         (self.deferred if delay_ms else self.ready).append(message)
+        if delay_ms:
+            self.outcome.deferred.add((message.entry, message.due))
         self.order()
 
     # --- Coming back
@@ -468,6 +473,7 @@ class NaiveQueue:
         due = [each for each in self.deferred if each.left_ms <= 0]
         self.deferred = [each for each in self.deferred if each.left_ms > 0]
         self.ready += due
+        self.outcome.due = {each.entry for each in due}
         self.order()
         self.dispatch()
 
@@ -524,3 +530,5 @@ class NaiveQueue:
             each.attempts, each.is_withdrawn = attempts[entry], False
             if self.stays(each):
                 self.wait_or_be_ready(each, max(0, dues.get(entry, 0) - self.now_ms))
+        # It is known of them.
+        self.outcome.deferred.clear()
