@@ -11,6 +11,7 @@ from random import Random, SystemRandom
 from typing import Final
 
 import pytest
+from examples import examples
 from queue_history import NARROW, WIDE, History
 from queue_model import Arguments
 
@@ -76,7 +77,9 @@ def any_set(chosen: Random) -> Arguments:
     return arguments
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(SETS_MAX, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "count", [examples(100), pytest.param(SETS_MAX, marks=pytest.mark.soak)], ids=["some", "many"]
+)
 def test_any_set_of_arguments_is_kept_to_whatever_it_changes_to(count: int) -> None:
     seed = seed_of_run()
     for number in range(count):
