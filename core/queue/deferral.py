@@ -127,11 +127,11 @@ class Deferral(Part):
             heappush(self._by_deadline, (deadline_ms, number))
         if self._by_last is not None:
             heappush(self._by_last, (-due_ms, span.first_entry_id, number))
-        if len(self._by_due) > 2 * len(self._rows) + _HEAP_ROWS_MIN:
+        rows_max = 2 * len(self._rows) + _HEAP_ROWS_MIN
+        # Each heap: a row that is due leaves its deadline behind, and one that expires its due time.
+        if len(self._by_due) > rows_max or len(self._by_deadline) > rows_max:
             self._forget_left()
-        elif self._by_last is not None and (
-            len(self._by_last) > 2 * len(self._rows) + _HEAP_ROWS_MIN
-        ):
+        elif self._by_last is not None and len(self._by_last) > rows_max:
             self._by_last = None
 
     def _forget_left(self) -> None:

@@ -15,7 +15,7 @@ from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.deferral import DUE_ROWS_MAX, Deferral
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.rules import Effects, MessageQueue
-from leveret.core.queue.span import Span
+from leveret.core.queue.span import ExpiringSpan, Span
 
 WINDOW = 1 << 30
 NOW_MS = 1_700_000_000_000
@@ -387,5 +387,14 @@ def test_rows_that_have_left_do_not_pile_up() -> None:
     assert (part.message_count, part.next_due_ms()) == (0, None)
     for entry in range(2001, 4001):
         part.add(Span(batch, range(1), entry, 0, True), due_ms=entry)
+        assert len(part.due(entry)) == 1
+    assert part.noted_rows <= 200
+
+
+def test_deadlines_of_rows_that_were_due_do_not_pile_up() -> None:
+    part = Deferral()
+    batch = numbered(1)
+    for entry in range(1, 2001):
+        part.add(ExpiringSpan(batch, range(1), entry, 0, True, 1_000_000), due_ms=entry)
         assert len(part.due(entry)) == 1
     assert part.noted_rows <= 200
