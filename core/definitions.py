@@ -33,7 +33,13 @@ from typing import Any, Final, NamedTuple
 
 from ..amqp_frames.constants import PRECONDITION_FAILED, SHORT_STRING_BYTES_MAX
 from ..amqp_frames.errors import SoftError
-from ..amqp_frames.values.field_table import Field, FieldValue, Table, encode_text
+from ..amqp_frames.values.field_table import (
+    INTEGER_KINDS,
+    Field,
+    FieldValue,
+    Table,
+    encode_text,
+)
 from .erlang_terms import as_text
 
 # The largest `x-dedup-window`, unless the settings say otherwise.
@@ -346,10 +352,6 @@ _OTHER_CONSUMERS: Final[Mapping[str, frozenset[str]]] = {
     CLASSIC: _STREAM_CONSUMERS,
     QUORUM: _STREAM_CONSUMERS | {"x-cancel-on-ha-failover"},
 }
-
-_INTEGER_KINDS: Final = frozenset(
-    {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
-)
 # Ten years.
 EXPIRY_MS_MAX: Final = 315_360_000_000
 _PRIORITY_MAX: Final = 255
@@ -454,7 +456,7 @@ _Check = Callable[[Field, Table], str | None]
 
 
 def _integer(argument: Field, _arguments: Table) -> str | None:
-    if argument.kind in _INTEGER_KINDS:
+    if argument.kind in INTEGER_KINDS:
         return None
     return f'"expected integer, got {argument.kind}"'
 

@@ -118,6 +118,9 @@ NUMBERS: Final = (
 )
 NUMBER_BY_TAG: Final = {tag[0]: (kind, layout) for kind, tag, layout in NUMBERS}
 NUMBER_BY_KIND: Final = {kind: (tag, layout) for kind, tag, layout in NUMBERS}
+INTEGER_KINDS: Final = frozenset(
+    {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
+)
 
 TAG_LONGSTR: Final = ord("S")
 TAG_BINARY: Final = ord("x")

@@ -38,6 +38,8 @@ def published_delays(
     delay is a mistake: returns how many are before it, and the error.
     """
     delays: array[int] | None = None
+    if not any(may_delay):
+        return delays, count, None
     known: dict[bytes, int] = {}
     for index, number in enumerate(batch.keys[:count]):
         if not may_delay[number]:

@@ -12,14 +12,11 @@ import math
 import re
 from typing import Final
 
-from ...amqp_frames.values.field_table import Field
+from ...amqp_frames.values.field_table import INTEGER_KINDS, Field
 
 # 2^32 - 1, as the plugin has it: the longest timer of Erlang, 49.7 days.
 DELAY_MS_MAX: Final = 2**32 - 1
 
-_INTEGER_KINDS: Final = frozenset(
-    {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
-)
 _FLOAT_KINDS: Final = frozenset({"float", "double"})
 _DIGITS: Final = re.compile(r"[+-]?[0-9]+")
 # More digits than any delay has; Python takes its time for very long numbers.
@@ -32,7 +29,7 @@ def delay_in(field: Field) -> int | str:
     A negative delay is a delay: `delay_fault` refuses it.
     """
     value = field.value
-    if field.kind in _INTEGER_KINDS:
+    if field.kind in INTEGER_KINDS:
         assert isinstance(value, int)
         return value
     if field.kind in _FLOAT_KINDS:

@@ -19,9 +19,10 @@ from ...amqp_frames.constants import PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.properties import decode_properties
-from ...amqp_frames.values.field_table import encode_short_string
+from ...amqp_frames.values.field_table import INTEGER_KINDS, encode_short_string
 from ..definitions import DELIVERY_EXCHANGE
 from .delays import delay_fault, delay_in
+from .properties import PUBLISH
 
 TOUCH: Final = "touch"
 REQUEUE: Final = "requeue"
@@ -31,9 +32,6 @@ COMMANDS: Final = (TOUCH, REQUEUE)
 COMMAND_PREFIX: Final = encode_short_string(DELIVERY_EXCHANGE)
 _TAG_HEADER: Final = "delivery-tag"
 _DELAY_HEADER: Final = "delay-ms"
-_INTEGER_KINDS: Final = frozenset(
-    {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
-)
 
 
 class DeliveryCommand(NamedTuple):
@@ -71,7 +69,7 @@ def read_command(key: bytes, properties: bytes, vhost: str) -> DeliveryCommand:
     tag = headers.get(_TAG_HEADER)
     if tag is None:
         raise _refused(vhost, f"header '{_TAG_HEADER}' is missing")
-    if tag.kind not in _INTEGER_KINDS:
+    if tag.kind not in INTEGER_KINDS:
         reason = f'"expected integer, got {tag.kind}"'
         raise _refused(vhost, f"invalid header '{_TAG_HEADER}': {reason}")
     assert isinstance(tag.value, int)
@@ -98,4 +96,4 @@ def has_only_commands(batch: Batch) -> bool:
 
 def _refused(vhost: str, reason: str) -> SoftError:
     text = f"command for exchange '{DELIVERY_EXCHANGE}' in vhost '{vhost}': {reason}"
-    return SoftError(PRECONDITION_FAILED, text, 60, 40)
+    return SoftError(PRECONDITION_FAILED, text, *PUBLISH)

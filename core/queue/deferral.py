@@ -128,7 +128,7 @@ class Deferral(Part):
         if self._by_last is not None:
             heappush(self._by_last, (-due_ms, span.first_entry_id, number))
         rows_max = 2 * len(self._rows) + _HEAP_ROWS_MIN
-        # Each heap: a row that is due leaves its deadline behind, and one that expires its due time.
+        # A row that is due leaves its deadline behind, one that expires its due time.
         if len(self._by_due) > rows_max or len(self._by_deadline) > rows_max:
             self._forget_left()
         elif self._by_last is not None and len(self._by_last) > rows_max:
