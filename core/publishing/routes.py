@@ -148,13 +148,14 @@ class Routes:
         self.kept_bytes = 0
         self._version = -1
         self._is_closed = False
-        # Whether any of those kept goes by headers; most users never meet one.
+        # Whether any route ever went by headers; most users never meet one. It stays so when the
+        # topology changes, because a batch may be in the midst of its routing then.
         self.has_by_headers = False
         # Whether any route ever led to a reply consumer; most users never answer one.
         self.has_replies = False
         # Whether any key was that of a command about deliveries; most users never give one.
         self.has_commands = False
-        # Whether any of the kept routes leads to an exchange that delays.
+        # Whether any route ever led to an exchange that delays; most users never meet one.
         self.has_delays = False
 
     def forget(self) -> None:
@@ -184,7 +185,6 @@ class Routes:
             if self._version != self._table.version:
                 self.forget()
                 self._version = self._table.version
-                self.has_by_headers = self.has_delays = False
             route = self._kept.get(key)
             if route is None:
                 route = yield from self._look_up(key)

@@ -276,6 +276,25 @@ def test_headers_decide_and_delay(commands, publisher) -> None:
     assert delays_of(routed) == {"a": [500, 500]}
 
 
+@pytest.mark.parametrize("step", range(8))
+def test_a_change_of_the_topology_in_mid_routing_hurries_no_message(
+    commands, publisher, step
+) -> None:
+    batch = batch_of(delayed(500), *(publish(f"k{n}", exchange="amq.topic") for n in range(3)))
+    steps = publisher.route(batch)
+    routed = None
+    for number in itertools.count():
+        if number == step:
+            commands.declare_queue("another")
+        try:
+            next(steps)
+        except StopIteration as end:
+            routed = end.value
+            break
+    assert routed is not None
+    assert delays_of(routed) == {"q": [500, 0, 0, 0]}
+
+
 def test_in_a_transaction_the_delay_is_checked_at_once_and_counts_from_the_commit(
     publisher,
 ) -> None:

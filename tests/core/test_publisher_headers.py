@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from batches import batch_of
 from leveret.amqp_frames.methods import BasicAck, BasicReturn
@@ -82,6 +84,25 @@ def test_routes_by_headers_change_with_the_table(commands, publisher) -> None:
     assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"))))) == {}
     commands.bind("b", "amq.headers", to="a")
     assert indexes_by_queue(carry_out(publisher.route(batch_of(to("a"))))) == {"b": [0]}
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_headers_count_though_the_topology_changes_in_mid_routing(
+    commands, publisher, step
+) -> None:
+    others = [publish(f"k{number}", exchange="amq.topic") for number in range(3)]
+    steps = publisher.route(batch_of(to("a"), *others))
+    routed = None
+    for number in itertools.count():
+        if number == step:
+            commands.declare_queue("another")
+        try:
+            next(steps)
+        except StopIteration as end:
+            routed = end.value
+            break
+    assert routed is not None
+    assert indexes_by_queue(routed) == {"a": [0]}
 
 
 def test_headers_count_though_kept_routes_are_dropped_in_the_batch(commands, publisher) -> None:
