@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ..counted import counted
 from ..trace.parsing import Line
 from .batch_rules import BATCH_EVENTS, ENDING_EVENTS, BatchRules, Past, batches_of
 from .channel_rules import CHANNEL_EVENTS, ChannelKey, ChannelRules, Confirmed, OnFault
@@ -108,8 +109,9 @@ def unjudged_note(answers: int, steps: int) -> str:
     if not answers and not steps:
         return ""
     return (
-        f"not judged, because the trace lacks what came before: {answers} answers to publishes, "
-        f"{steps} steps of queues with messages"
+        f"not judged, because the trace lacks what came before: "
+        f"{counted(answers, 'answer')} to publishes, "
+        f"{counted(steps, 'step')} of queues with messages"
     )
 
 
@@ -136,8 +138,8 @@ class TraceCheck:
     def summary(self, files: int) -> str:
         """The extent of the check, in a line."""
         return (
-            f"{self.events} events in {files} file{'s' * (files != 1)}: "
-            f"{self.channels.answered} publishes answered, "
+            f"{counted(self.events, 'event')} in {counted(files, 'file')}: "
+            f"{counted(self.channels.answered, 'publish', 'publishes')} answered, "
             f"{self.channels.open_count} open at the end"
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
+from ..counted import counted
 from ..trace.parsing import ASKED_FOR, BROKER_STOPS, Line
 
 # How the trace of a run ends. `running`: it goes on; `unknown`: nothing says how, so its broker may
@@ -176,7 +177,8 @@ class BootCoverage:
             times = list(dict.fromkeys(_clock(line) for line in self.losses))
             more = ", ..." if len(times) > _TIMES_TOLD_MAX else ""
             where = f" (at {', '.join(times[:_TIMES_TOLD_MAX])}{more}{near})" if times else ""
-            yield f"{self.dropped} events were lost{where}"
+            were = "was" if self.dropped == 1 else "were"
+            yield f"{counted(self.dropped, 'event')} {were} lost{where}"
         if self.end == "cut":
             yield self.cut_note()
         elif self.end == "unknown":
@@ -192,7 +194,9 @@ class BootCoverage:
         if cut is None:
             return f"{said}, and events of its last moments may be missing"
         if cut.get("damaged_bytes"):
-            return f"{said}, and {cut['damaged_bytes']} bytes of its last events are damaged"
+            are = "is" if cut["damaged_bytes"] == 1 else "are"
+            damaged = counted(cut["damaged_bytes"], "byte")
+            return f"{said}, and {damaged} of its last events {are} damaged"
         return said
 
     def _about_pauses(self) -> Iterator[str]:

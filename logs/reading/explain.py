@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ..counted import counted
 from ..trace.parsing import Line
 from .find import GAP, Found
 
@@ -77,7 +78,8 @@ def _head(found: Found) -> str:
 
 def _gap(line: Line) -> str:
     if line["event"] == "trace.lost":
-        return f"{line['dropped']} events are missing here"
+        are = "is" if line["dropped"] == 1 else "are"
+        return f"{counted(line['dropped'], 'event')} {are} missing here"
     if line["event"] == "trace.stopped":
         return "the trace was switched off here"
     if line["event"] == "trace.started":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ..counted import counted
 from ..trace.parsing import Line
 from .batch_rules import NO_ACK
 from .coverage import Pause
@@ -241,8 +242,8 @@ def _publisher_s_side(found: Found) -> str:
     lost = boot.lost_behind(routed)
     if lost:
         return (
-            f"The trace lacks {lost} events behind its routing: whether it was answered is "
-            f"unknown. As far as the trace tells it waited for {waited_for}."
+            f"The trace lacks {counted(lost, 'event')} behind its routing: whether it was "
+            f"answered is unknown. As far as the trace tells it waited for {waited_for}."
         )
     end = boot.end if boot.pause_behind(routed) is None else "stopped"
     return _UNANSWERED[end].format(waited_for)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final
 
+from ..counted import counted
 from ..reading.explain import printable
 from .figures import Latency, QueueFigures, TraceFigures
 from .tables import label, rate, rates_title, report, shown_rate, summary
@@ -176,7 +177,7 @@ def _latency_row(row: Row, top: float, at: Callable[[float], float]) -> list[str
 def _tooltip(what: str, row: Row, value: float | None = None) -> str:
     name, beside, latency, _ = row
     value = latency.max_ns if value is None else value
-    return f"{name} {beside}: {what} {_duration(value)} of {latency.messages:,} messages"
+    return f"{name} {beside}: {what} {_duration(value)} of {counted(latency.messages, 'message')}"
 
 
 # --- Rates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..counted import counted
 from ..reading.explain import printable
 from .figures import Latency, QueueFigures, TraceFigures
 
@@ -24,9 +25,10 @@ def report(figures: TraceFigures) -> str:
 
 def summary(figures: TraceFigures) -> str:
     """The extent of the trace, in one line."""
-    bad = f", {figures.bad_lines:,} lines that are no event" if figures.bad_lines else ""
-    queues = f"{len(figures.queues)} queue{'s' if len(figures.queues) != 1 else ''}"
-    return f"{figures.events:,} events in {figures.seconds:,.1f} s, {queues}{bad}"
+    are = "is" if figures.bad_lines == 1 else "are"
+    bad = f", {counted(figures.bad_lines, 'line')} that {are} no event" if figures.bad_lines else ""
+    queues = counted(len(figures.queues), "queue")
+    return f"{counted(figures.events, 'event')} in {figures.seconds:,.1f} s, {queues}{bad}"
 
 
 def rates_title(figures: TraceFigures) -> str:

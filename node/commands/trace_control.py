@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StartError
+from ..logs.counted import counted
 from .control_client import ask_broker
 from .http_client import ask_trace, password_of
 
@@ -99,5 +100,5 @@ def _status_text(status: dict[str, Any]) -> str:
     return (
         f"trace {which}, boot {status['boot']}: "
         f"{status['waiting_bytes']} of {status['waiting_bytes_max']} bytes waiting, "
-        f"{status['dropped']} events dropped{error}\n"
+        f"{counted(status['dropped'], 'event')} dropped{error}\n"
     )

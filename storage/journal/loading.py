@@ -13,7 +13,7 @@ from ...amqp_frames.messages.batch import Batch, Indexes
 from ..belonging import CatalogClaims
 from .ledger import Deadlines, EntryIds, EntryRange
 from .replay import RecoveredBlock, Replay, StoredBody
-from .report import Report
+from .report import Report, entries_words
 
 Decode = Callable[[bytes], Batch]
 # Reads so many bytes of a segment from an offset on.
@@ -101,7 +101,7 @@ class Loading:
         for (batch_number, is_torn), several in reported.items():
             count = sum(map(len, several))
             ids_named = _described(several)
-            text = f"{count} entries of {name}, {ids_named}: no body of batch {batch_number}"
+            text = f"{entries_words(count)} of {name}, {ids_named}: no body of batch {batch_number}"
             if is_torn:
                 self._report.note("torn", f"{text} was written", count)
             else:

@@ -177,7 +177,8 @@ class Recovery:
                     foreign.apply(record, offset)
         unknown, others = self._replay.dropped(), foreign.dropped()
         return (
-            f"{unknown.total()} messages of {len(unknown)} queues that this catalog does not know "
+            f"{unknown.total()} message{'s' * (unknown.total() != 1)} of {len(unknown)} "
+            f"queue{'s' * (len(unknown) != 1)} that this catalog does not know "
             f"and {others.total()} of another directory"
         )
 

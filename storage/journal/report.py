@@ -8,6 +8,11 @@ from typing import Final, NamedTuple
 LINES_MAX: Final = 200
 
 
+def entries_words(count: int) -> str:
+    """So many entries, for people."""
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
 class ReportLine(NamedTuple):
     """One finding."""
 

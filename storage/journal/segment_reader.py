@@ -35,6 +35,7 @@ from .records import (
     read_ranges,
     salt_of,
 )
+from .report import entries_words
 from .segment_header import (
     PREFIX_BYTES,
     SEALED_VERSION_MIN,
@@ -302,9 +303,11 @@ def _claim(data: bytes, start: int, end: int) -> str:
         return "unreadable"
     if isinstance(record, EntriesRecord):
         ids = f"{record.entry_ids[0]} to {record.entry_ids[-1]}"
-        return f"{len(record.entry_ids)} entries of queue {record.queue_id}, {ids}"
+        entries = entries_words(len(record.entry_ids))
+        return f"{entries} of queue {record.queue_id}, {ids}"
     if isinstance(record, BodyRecord):
-        return f"{len(record.indexes)} messages of batch {record.batch_number}"
+        count = len(record.indexes)
+        return f"{count} message{'s' * (count != 1)} of batch {record.batch_number}"
     if isinstance(record, RangesRecord):
         return f"settle or delivered record of queue {record.queue_id}"
     if isinstance(record, DeferredRecord):

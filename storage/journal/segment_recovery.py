@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from .records import CommitRecord, EntriesRecord, RemovedRecord
 from .replay import Replay
-from .report import Report
+from .report import Report, entries_words
 from .segment_header import SegmentEnd, Stretch, numbers_in
 from .segment_reader import Hole, SegmentReader
 from .synced_file import Synced
@@ -99,10 +99,12 @@ class EntryTally:
         lost = 0 if self.counted is None else entries - self.counted
         if lost > 0 and self._has_damage:
             where = f"what does not verify of segment {self._segment_number}"
-            text = f"{lost} entries were in {where}: those that were not settled are lost"
+            were = "was" if lost == 1 else "were"
+            text = f"{entries_words(lost)} {were} in {where}: those that were not settled are lost"
             self._report.note("lost", text, lost)
         elif lost > 0 and self._has_new_tear:
-            text = f"{lost} entries that were being written are not there"
+            were, are = ("was", "is") if lost == 1 else ("were", "are")
+            text = f"{entries_words(lost)} that {were} being written {are} not there"
             self._report.note("torn", text, lost)
         self.counted = max(entries, self.counted or 0)
         self._has_damage = self._has_new_tear = False

@@ -131,7 +131,7 @@ def test_on_the_command_line_an_older_catalog_can_be_taken_on_purpose(data: Path
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     [line] = [line for line in refused.stderr.splitlines() if line.startswith("leveret: ")]
-    assert "which drops 2 messages of 1 queues that this catalog does not know" in line
+    assert "which drops 2 messages of 1 queue that this catalog does not know" in line
     with Served(data.parent, arguments=["--drop-unmatched-messages"]) as served:
         assert held(served) == BODIES
         assert "queue 2 is not in the catalog: 2 entries" in served.log()
@@ -177,9 +177,7 @@ def test_one_flipped_bit_costs_one_message(capfd: pytest.CaptureFixture[str], da
             assert held(broker) == left
     said = {line["event"]: line["report"] for line in logged(capfd) if "report" in line}
     assert said.keys() == {"journal.damaged", "journal.lost"}
-    assert (
-        "1 entries of queue 1 ('orders' in '/'), ids 18: no body of batch" in said["journal.lost"]
-    )
+    assert "1 entry of queue 1 ('orders' in '/'), ids 18: no body of batch" in said["journal.lost"]
 
 
 def test_a_segment_s_name_with_more_digits_than_a_number_has_is_left_alone(

@@ -236,4 +236,4 @@ def test_an_id_of_an_earlier_form_is_explained_without_what_it_does_not_say(
         "(acked) after 1 delivery."
     )
     assert main(["trace", "check", "--data-dir", str(tmp_path / "data")]) == 0
-    assert "1 publishes answered, 0 open at the end, 0 faults" in capsys.readouterr().out
+    assert "1 publish answered, 0 open at the end, 0 faults" in capsys.readouterr().out

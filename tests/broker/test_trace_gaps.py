@@ -85,7 +85,7 @@ def test_where_any_event_was_lost_there_is_no_fault_and_nobody_is_said_to_wait(
         check = TraceCheck()
         check.feed(lines)
         assert check.faults == [], sound[at]["event"]
-        assert any("1 events were lost" in note for note in check.notes())
+        assert any("1 event was lost" in note for note in check.notes())
         path = written(tmp_path, lines)
         for _number, message_id in message_ids(lines):
             said = verdict(find_by_id([path], message_id))

@@ -34,7 +34,7 @@ def figures(*queues: str) -> TraceFigures:
 
 def test_the_tables_say_rates_latencies_and_their_units() -> None:
     lines = report(figures("orders", "5")).splitlines()
-    assert lines[0] == "12,345 events in 2.0 s, 2 queues, 1 lines that are no event"
+    assert lines[0] == "12,345 events in 2.0 s, 2 queues, 1 line that is no event"
     rates = lines.index("Messages per second, by queue")
     assert lines[rates + 2].split() == ["orders", "500", "500", "3.5", "0", "1,000"]
     assert lines[rates + 3].startswith("5       ")

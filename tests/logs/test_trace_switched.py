@@ -18,7 +18,7 @@ def test_numbers_that_were_given_while_it_was_off_are_not_missing() -> None:
 def test_a_delivery_of_what_was_enqueued_while_it_was_off_is_not_judged() -> None:
     check = checked(STARTED, assembled(4, 1, 1), STOPPED, STARTED, DELIVERED)
     assert (check.faults, check.batches.unjudged) == ([], 1)
-    assert "1 steps of queues" in check.notes()[-1]
+    assert "1 step of queues" in check.notes()[-1]
     # What is seen to come is judged again.
     [fault] = faults(STARTED, STOPPED, STARTED, assembled(5, 1, 1), DELIVERED)
     assert fault.endswith("delivered message boot-5-0 that it did not have")

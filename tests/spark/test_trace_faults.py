@@ -105,7 +105,7 @@ def test_each_of_the_traces_damaged_by_hand_is_found_as_by_the_command(
         assert any(word in fault and f"boot{number}:" in fault for fault in expected), word
     for sound in (lines[0]["boot"], "cut", "lost"):
         assert not any(f"boot {sound}" in fault for fault in expected)
-    for said in ("1 events were lost", "was switched on at", "begins at", "not judged"):
+    for said in ("1 event was lost", "was switched on at", "begins at", "not judged"):
         assert any(said in note for note in notes), said
     assert found(spark, tmp_path) == (expected, notes)
 

@@ -62,7 +62,7 @@ def test_yesterday_s_catalog_is_refused_and_today_s_still_helps(data: Path) -> N
     text = refused(data)
     assert "the journal speaks of queue 3, and the catalog has given no id above 2" in text
     assert "the journal was written after change 3 of the catalog, whose last one is 2" in text
-    assert "which drops 2 messages of 1 queues that this catalog does not know" in text
+    assert "which drops 2 messages of 1 queue that this catalog does not know" in text
     (data / CATALOG).write_bytes(today)
     assert Started(data).contents == held
 
