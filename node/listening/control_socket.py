@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ..actors.control.control import Control, ControlConnection, ControlLimits
 from ..actors.node_context import NodeContext
@@ -42,6 +44,9 @@ def control_path(directory: Path) -> Iterator[str]:
 
 
 _OWNER_ONLY = 0o600
+# From Python 3.13 on the loop would look at the socket's file, and remove it when it closes, by the
+# path that it was bound to: another file by then, since that path names a descriptor.
+_FILE_IS_OURS: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
 class ControlSocket:
@@ -61,11 +66,9 @@ class ControlSocket:
                 # Before it listens: nobody has opened it meanwhile.
                 os.chmod(self._directory / CONTROL_SOCKET_NAME, _OWNER_ONLY)
                 listening.setblocking(False)
-                # From Python 3.13 on the loop looks at the socket's file by this path, which must
-                # not mean another file by then.
-                self._server = await asyncio.get_running_loop().create_unix_server(
-                    lambda: ControlConnection(control), sock=listening
-                )
+            self._server = await asyncio.get_running_loop().create_unix_server(
+                lambda: ControlConnection(control), sock=listening, **_FILE_IS_OURS
+            )
         except BaseException:
             listening.close()
             raise

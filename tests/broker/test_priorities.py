@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import leveret
 import pika
@@ -26,7 +27,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.queue.rules import Effects, MessageQueue
+from leveret.core.queue.rules import MessageQueue
 from served import Served
 from timeouts import TIMEOUT_SECONDS
 from wire import Client, publish
@@ -224,13 +225,11 @@ def test_a_queue_that_fails_within_a_batch_of_several_priorities_nacks_all_of_it
     rows: list[list[int]] = []
     real = MessageQueue.publish
 
-    def failing(
-        queue: MessageQueue, batch: Batch, indexes: Indexes, effects: Effects, is_letter: bool
-    ) -> None:
+    def failing(queue: MessageQueue, batch: Batch, indexes: Indexes, *more: Any) -> None:
         rows.append(list(indexes))
         if len(rows) == 2:
             raise RuntimeError("the second row")
-        real(queue, batch, indexes, effects, is_letter)
+        real(queue, batch, indexes, *more)
 
     monkeypatch.setattr(MessageQueue, "publish", failing)
     client.send(*(publish("q", b"", Properties(priority=each)) for each in (1, 9, 5, 9)))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import leveret
 import pytest
+import uvloop
 from leveret.actors.control import control
 from leveret.commands.control_client import NoBrokerError, RequestError, ask_broker
-from leveret.listening.control_socket import CONTROL_SOCKET_NAME, control_path
+from leveret.listening.control_socket import CONTROL_SOCKET_NAME, ControlSocket, control_path
 from timeouts import TIMEOUT_SECONDS
 
 
@@ -34,6 +36,29 @@ def opened(broker: leveret.Broker) -> Iterator[socket.socket]:
 def answers(connection: socket.socket, count: int) -> list[Any]:
     with connection.makefile("rb") as lines:
         return [json.loads(lines.readline()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_the_loop_leaves_the_socket_s_file_alone_whatever_its_path_has_become(
+    run: Callable[[Any], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A path of /proc/self/fd means the file that has the descriptor's number later."""
+    nobody: Any = None
+    other = tmp_path / "a file of somebody else"
+    other.touch()
+
+    async def open_and_close() -> None:
+        control_socket = ControlSocket(tmp_path)
+        await control_socket.open(nobody)
+        with ExitStack() as stack:
+            # More than were open, so that the number of the directory's is among them.
+            for _ in range(20):
+                stack.enter_context(other.open())
+            control_socket.close()
+
+    run(open_and_close())
+    assert caplog.records == []
+    assert list(tmp_path.iterdir()) == [other]
 
 
 def test_the_socket_is_the_owner_s_alone_and_goes_with_the_broker(tmp_path: Path) -> None:
