@@ -9,10 +9,11 @@ call these in one order, which is written here and nowhere else:
 1. a publish: duplicates are put aside (`dedup.py`), expired messages leave the head, gates say how
    many may enter, these get entry ids and deadlines, become ready, and are offered to consumers;
 2. whenever messages may be delivered or may have come back (`_dispatch`): expired messages leave
-   the head, bounds drop the oldest, and consumers get the rest in the order of `ready`;
+   the head, bounds drop the oldest, and consumers get the rest in the order of `ready`, unless
+   the queue is paused;
 3. messages that come back: withdrawn ones vanish, judges send some away, some are deferred, the
    others return to their old place;
-4. when time has passed (`expire`): deferred messages expire or become ready, deliveries time out.
+4. when time has passed (`expire`): deliveries time out, deferred messages expire or become ready.
 
 `parts.py` has the interfaces. A part that a queue lacks costs it a test for None or for an empty
 tuple, per batch and not per message.
