@@ -25,18 +25,29 @@ class Deadline:
 
     `paused_ms`: for how long its connection, whose `reading` this is, had not been read at the
     delivery. `notes` has for each position the number of the touch that counts, 0 for none; None
-    while no message of the delivery was touched.
+    while no message of the delivery was touched. `delivery` is None as soon as no message of it is
+    in flight: who awaits the deadline does not keep its messages in memory.
     """
 
-    __slots__ = ("channel", "delivered_ms", "notes", "paused_ms", "reading", "timeout_ms")
+    __slots__ = (
+        "channel",
+        "delivered_ms",
+        "delivery",
+        "notes",
+        "paused_ms",
+        "reading",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
+        delivery: Delivery,
         channel: object,
         reading: ReadingTime,
         delivered_ms: int,
         timeout_ms: int,
     ) -> None:
+        self.delivery: Delivery | None = delivery
         self.channel = channel
         self.reading = reading
         self.delivered_ms = delivered_ms
@@ -93,6 +104,26 @@ class Delivery:
         ]
         return True
 
+    def held(self, low: int, high: int) -> list[tuple[int, int]]:
+        """The ranges of positions low to high - 1 that are still in.
+
+        A delivery may lie in thousands of ranges: those outside cost next to nothing.
+        """
+        remaining = self.remaining
+        found: list[tuple[int, int]] = []
+        for place in range(max(0, bisect_right(remaining, low, key=_first) - 1), len(remaining)):
+            first, end = remaining[place]
+            if first >= high:
+                break
+            if low < end:
+                found.append((max(low, first), min(high, end)))
+        return found
+
+    def leave(self) -> None:
+        """None of its messages is in flight any more."""
+        if self.deadline is not None:
+            self.deadline.delivery = None
+
 
 class InFlight:
     """All that a queue has out, by the channel that holds it."""
@@ -115,6 +146,7 @@ class InFlight:
             return False
         self.message_count -= high - low
         if not delivery.remaining:
+            delivery.leave()
             del held[delivery]
             if not held:
                 del self._by_channel[channel]
@@ -126,11 +158,7 @@ class InFlight:
         """The ranges of these positions that the channel holds."""
         if delivery not in self._by_channel.get(channel, ()):
             return []
-        return [
-            (max(low, first), min(high, end))
-            for first, end in delivery.remaining
-            if first < high and low < end
-        ]
+        return delivery.held(low, high)
 
     def deliveries(self) -> Iterator[Delivery]:
         """All deliveries in flight."""
@@ -153,4 +181,5 @@ class InFlight:
         held = self._by_channel.pop(channel, {})
         for delivery in held:
             self.message_count -= sum(end - first for first, end in delivery.remaining)
+            delivery.leave()
         return held

@@ -19,6 +19,7 @@ at a touch, up to a maximum from the delivery on; and a touch never brings a dea
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final
 
@@ -33,10 +34,10 @@ NOTED_MIN: Final = 64
 # How long behind its delivery a touch may put off a deadline, by default: nsqd's max-msg-timeout.
 TOUCHED_TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
 
-# When it is over, the number of the note, the delivery, the positions that it speaks of, the number
-# that `Deadline.notes` has for them, and for how long the connection had not been read when the
-# time was reckoned.
-_Note = tuple[int, int, Delivery, int, int, int, int]
+# When it is over, the number of the note, what the delivery's deadline is reckoned from, the
+# positions that it speaks of, the number that `Deadline.notes` has for them, and for how long the
+# connection had not been read when the time was reckoned.
+_Note = tuple[int, int, Deadline, int, int, int, int]
 
 
 class InFlightTimeouts(Part):
@@ -86,9 +87,9 @@ class InFlightTimeouts(Part):
             timeout_ms = consumer.in_flight_timeout_ms
         if timeout_ms is None:
             return
-        deadline = delivery.deadline = Deadline(channel, reading, uptime_ms, timeout_ms)
+        deadline = delivery.deadline = Deadline(delivery, channel, reading, uptime_ms, timeout_ms)
         due_ms = uptime_ms + timeout_ms
-        self._push(due_ms, delivery, 0, len(delivery.span), 0, deadline.paused_ms)
+        self._push(due_ms, deadline, 0, len(delivery.span), 0, deadline.paused_ms)
 
     def touch(
         self, delivery: Delivery, low: int, high: int, uptime_ms: int, touched_ms_max: int
@@ -110,14 +111,14 @@ class InFlightTimeouts(Part):
         # Above 0, and no other note's.
         touch = self._number + 1
         deadline.notes[low:high] = array("Q", (touch,)) * (high - low)
-        self._push(due_ms, delivery, low, high, touch, paused_ms)
+        self._push(due_ms, deadline, low, high, touch, paused_ms)
         return due_ms
 
     def _push(
-        self, due_ms: int, delivery: Delivery, low: int, high: int, touch: int, paused_ms: int
+        self, due_ms: int, deadline: Deadline, low: int, high: int, touch: int, paused_ms: int
     ) -> None:
         self._number += 1
-        heappush(self._noted, (due_ms, self._number, delivery, low, high, touch, paused_ms))
+        heappush(self._noted, (due_ms, self._number, deadline, low, high, touch, paused_ms))
         if len(self._noted) > self._noted_max:
             self._forget_answered()
 
@@ -142,16 +143,15 @@ class InFlightTimeouts(Part):
         count = 0
         while self._noted and self._noted[0][0] <= uptime_ms and count < count_max:
             note = heappop(self._noted)
-            due_ms, _, delivery, low, high, touch, paused_before_ms = note
-            parts = _parts_of(note)
-            if not parts:
+            due_ms, _, deadline, low, high, touch, paused_before_ms = note
+            delivery = deadline.delivery
+            parts = list(_parts_of(note))
+            if delivery is None or not parts:
                 continue
-            deadline = delivery.deadline
-            assert deadline is not None
             paused_ms = deadline.reading.paused_ms(uptime_ms)
             due_ms += paused_ms - paused_before_ms
             if due_ms > uptime_ms:
-                self._push(due_ms, delivery, low, high, touch, paused_ms)
+                self._push(due_ms, deadline, low, high, touch, paused_ms)
                 continue
             self.was_late = True
             count += 1
@@ -161,24 +161,22 @@ class InFlightTimeouts(Part):
 
 def _is_needed(note: _Note) -> bool:
     """Does it speak of a message that is in flight, and has no later touch?"""
-    delivery = note[2]
-    if delivery.deadline is None or delivery.deadline.notes is None:
-        return bool(delivery.remaining)
-    return bool(_parts_of(note))
+    deadline = note[2]
+    if deadline.notes is None:
+        return deadline.delivery is not None
+    return next(_parts_of(note), None) is not None
 
 
-def _parts_of(note: _Note) -> list[tuple[int, int]]:
+def _parts_of(note: _Note) -> Iterator[tuple[int, int]]:
     """The ranges of positions that are in flight and whose deadline the note has."""
-    _, _, delivery, low, high, touch, _ = note
-    held = [
-        (max(low, first), min(high, end))
-        for first, end in delivery.remaining
-        if first < high and low < end
-    ]
-    notes = delivery.deadline.notes if delivery.deadline is not None else None
+    _, _, deadline, low, high, touch, _ = note
+    if deadline.delivery is None:
+        return
+    held = deadline.delivery.held(low, high)
+    notes = deadline.notes
     if notes is None:
-        return held
-    parts: list[tuple[int, int]] = []
+        yield from held
+        return
     for first, end in held:
         at = first
         while at < end:
@@ -186,9 +184,8 @@ def _parts_of(note: _Note) -> list[tuple[int, int]]:
             while at < end and notes[at] == touch:
                 at += 1
             if begin < at:
-                parts.append((begin, at))
+                yield begin, at
             at += 1
-    return parts
 
 
 def in_flight_timeouts_part(arguments: Table) -> InFlightTimeouts:

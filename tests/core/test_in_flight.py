@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from batches import numbered
 from holding import object_count
 from hypothesis import given
@@ -43,6 +46,38 @@ def test_positions_that_were_not_removed_remain(parts: list[tuple[int, int]]) ->
             model -= part
         positions = [at for first, end in out.remaining for at in range(first, end)]
         assert positions == sorted(model)
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(0, 9), st.integers(1, 10))
+def test_the_ranges_that_are_held_within_others(gone: set[int], low: int, count: int) -> None:
+    out = delivery()
+    for position in gone:
+        out.remove(position, position + 1)
+    ranges = out.held(low, low + count)
+    assert all(first < end for first, end in ranges)
+    held = [at for first, end in ranges for at in range(first, end)]
+    assert held == [at for at in range(low, min(low + count, 10)) if at not in gone]
+
+
+class CountedReads(list[tuple[int, int]]):
+    """Counts the places that are looked at."""
+
+    count = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.count += 1
+        return super().__getitem__(place)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return (self[place] for place in range(len(self)))
+
+
+def test_one_of_many_ranges_is_found_without_a_look_at_all_of_them() -> None:
+    out = delivery()
+    out.remaining = ranges = CountedReads((2 * place, 2 * place + 1) for place in range(10_000))
+    ranges.count = 0
+    assert out.held(10_000, 10_003) == [(10_000, 10_001), (10_002, 10_003)]
+    assert ranges.count < 30
 
 
 def test_only_the_channel_that_holds_a_delivery_gives_it_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batches import numbered
+from holding import parts
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.connection.reading_time import ReadingTime
@@ -223,3 +224,16 @@ def test_answered_deliveries_do_not_pile_up_until_their_time_is_over() -> None:
         (delivery,) = publish(queue, 1)
         settle(queue, delivery, 0, 1)
         assert len(queue.in_flight_timeouts) <= 2 * NOTED_MIN
+
+
+def test_a_delivery_that_is_answered_is_not_kept_until_its_time_is_over() -> None:
+    queue = queue_with(x_in_flight_timeout=60_000)
+    consumer_on(queue)
+    (acked,), (left,) = publish(queue, 2), publish(queue, 1)
+    assert set(parts(queue, Delivery)) == {acked, left}
+    settle(queue, acked, 0, 1)
+    assert set(parts(queue, Delivery)) == {acked, left}
+    settle(queue, acked, 1, 2)
+    assert set(parts(queue, Delivery)) == {left}
+    queue.channel_down("c", Effects())
+    assert not parts(queue, Delivery)
