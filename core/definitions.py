@@ -90,7 +90,7 @@ class QueueDefinition:
     owner: object | None = None
     vhost: str = "/"
     handle: Any = None
-    # Somebody has paused it: it delivers nothing until it is resumed.
+    # It delivers nothing until it is resumed.
     is_paused: bool = False
     is_quorum: bool = field(init=False, repr=False)
     # Is a redelivered message given the header x-delivery-count?

@@ -146,14 +146,14 @@ class QueueTracing:
             self.step("message.settled", batch, indexes, reason=reason)
 
     def purged(self, messages: MessageQueue) -> None:
-        """All ready messages are about to go."""
+        """All ready and deferred messages are about to go."""
         if self._trace.is_on:
             self._event("queue.purged", messages)
             for span in messages.waiting():
                 self.step("message.settled", span.batch, span.indexes, reason="purged")
 
     def paused(self, messages: MessageQueue, is_paused: bool) -> None:
-        """Somebody has paused the queue, or has it go on."""
+        """A request pauses or resumes the queue."""
         if self._trace.is_on:
             self._event("queue.paused" if is_paused else "queue.resumed", messages)
 

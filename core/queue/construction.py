@@ -89,7 +89,7 @@ def equip(
 def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
     """Give a new queue back what the journal kept, in the order of entry ids.
 
-    The queue has its times if messages may be deferred.
+    If messages may be deferred, the caller has set the queue's `now_ms` and `uptime_ms`.
     """
     for batch, indexes, first_entry_id, attempts, deadlines, dues in runs:
         if deadlines and messages.deadlines is None:

@@ -43,7 +43,7 @@ _Note = tuple[int, int, Deadline, int, int, int, int]
 class InFlightTimeouts(Part):
     """Notes deliveries with their deadlines, and gives back the due ones.
 
-    timeout_ms: of deliveries to whom nobody gave another; None for no deadline
+    timeout_ms: of deliveries whose consumer has none of its own; None: no deadline
     """
 
     __slots__ = ("_noted", "_noted_max", "_number", "timeout_ms", "was_late")

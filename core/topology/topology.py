@@ -684,7 +684,7 @@ class Topology:
         return make_plan(self.table, changes, queue=removed[0] if removed else None)
 
     def prepare_pause_queue(self, name: str, is_paused: bool) -> Plan:
-        """Pause the queue, or have it go on; 404 if there is none.
+        """Pause or resume the queue; 404 if there is none.
 
         A queue that is as it should be already is no error. Nothing else is checked: who may do
         this depends on no permission in the vhost.

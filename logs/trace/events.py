@@ -195,7 +195,7 @@ LIFECYCLE: Final[dict[str, TraceEvent]] = {
     "queue.purged": TraceEvent(
         "queue",
         (*_QUEUE, "queue_id", "ready_before", "unacked_before"),
-        "all ready messages are gone",
+        "all ready and deferred messages are gone",
     ),
     "queue.deleted": TraceEvent(
         "queue",

@@ -40,7 +40,7 @@ REPORTS = {
 PAUSED_WORDS = {
     "queue pause": "queue '{queue}' in vhost '{vhost}' is paused: it delivers nothing until it is "
     "resumed",
-    "queue resume": "queue '{queue}' in vhost '{vhost}' delivers",
+    "queue resume": "queue '{queue}' in vhost '{vhost}' delivers again",
 }
 
 _Commands = Any  # argparse does not name the type of what add_subparsers returns.
@@ -93,7 +93,7 @@ def _add_action(
 def _add_queue(commands: _Commands, where: argparse.ArgumentParser) -> None:
     text = "pause and resume queues"
     described = (
-        "Pauses queues of the broker that runs on the data directory, and has them go on. The "
+        "Pauses and resumes queues of the broker that runs on the data directory. The "
         "command queues shows which are paused."
     )
     actions = add_group(commands, "queue", text, described, "pause orders")

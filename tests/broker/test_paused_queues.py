@@ -18,7 +18,7 @@ from typed_commands import ProcessShell, Shell
 from wire import PERSISTENT, Client
 
 PAUSED = "queue 'q' in vhost '/' is paused: it delivers nothing until it is resumed\n"
-RESUMED = "queue 'q' in vhost '/' delivers\n"
+RESUMED = "queue 'q' in vhost '/' delivers again\n"
 
 
 @pytest.fixture
