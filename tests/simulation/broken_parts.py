@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kit import Kit
 from leveret.amqp_frames.values.field_table import Table
@@ -10,24 +10,43 @@ from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.connection.reading_time import ReadingTime
 from leveret.core.queue.construction import PART_MAKERS, PartMakers
 from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.deferral import Deferral
 from leveret.core.queue.in_flight import Delivery, InFlight
 from leveret.core.queue.in_flight_timeouts import InFlightTimeouts
+from leveret.core.queue.parts import Part
+from leveret.core.queue.span import Span
 from leveret.storage.journal.journal import Journal
 
 
+def made_as(name: str, make: Callable[[Table], Part | None]) -> PartMakers:
+    """The makers of all parts, this one for the part that the argument asks for."""
+    others = tuple((names, maker) for names, maker in PART_MAKERS if name not in names)
+    return (*others, (frozenset({name}), make))
+
+
+def number_in(arguments: Table, name: str) -> int:
+    value = arguments[name].value
+    assert isinstance(value, int)
+    return value
+
+
 def timeouts_of(kind: type[InFlightTimeouts]) -> PartMakers:
-    """The makers of all parts, this one for in-flight time-outs."""
-
-    def make(arguments: Table) -> InFlightTimeouts:
-        timeout_ms = arguments["x-in-flight-timeout"].value
-        assert isinstance(timeout_ms, int)
-        return kind(timeout_ms)
-
+    """With in-flight time-outs of this kind."""
     name = "x-in-flight-timeout"
-    return (
-        *((names, maker) for names, maker in PART_MAKERS if name not in names),
-        (frozenset({name}), make),
-    )
+    return made_as(name, lambda arguments: kind(number_in(arguments, name)))
+
+
+def deferral_of(kind: type[Deferral]) -> PartMakers:
+    """With deferral of this kind, as the arguments want it."""
+    name = "x-requeue-delay"
+
+    def make(arguments: Table) -> Deferral:
+        delay_max = "x-requeue-delay-max"
+        if delay_max in arguments:
+            return kind(number_in(arguments, name), number_in(arguments, delay_max))
+        return kind(number_in(arguments, name))
+
+    return made_as(name, make)
 
 
 class ForgettingJournal:
@@ -37,6 +56,7 @@ class ForgettingJournal:
         self._journal = journal
         self.append = journal.append
         self.settle = journal.settle
+        self.deferred = journal.deferred
         self.begin_commit = journal.begin_commit
         self.close = journal.close
 
@@ -53,11 +73,28 @@ class HastyTimeouts(InFlightTimeouts):
         super().note(channel, delivery, ReadingTime(), uptime_ms)
 
 
+class HastyDeferral(Deferral):
+    """Due too early: messages that are due soon are ready with the first of them."""
+
+    def due(self, uptime_ms: int) -> list[Span]:
+        return super().due(uptime_ms + 25)
+
+
 class LosingTimeouts(InFlightTimeouts):
     """Timer lost: of deliveries that are due together, only the first comes back."""
 
     def due(self, uptime_ms: int, count_max: int) -> list[tuple[object, Delivery, int, int]]:
         return super().due(uptime_ms, count_max)[:1]
+
+
+class LosingDeferral(Deferral):
+    """Timer lost: only the first row that is due becomes ready."""
+
+    def due(self, uptime_ms: int) -> list[Span]:
+        rows = super().due(uptime_ms)
+        for row in rows[1:]:
+            self.add(row, uptime_ms + 3_600_000)
+        return rows[:1]
 
 
 class CredulousInFlight(InFlight):
@@ -89,7 +126,9 @@ class LeakingCredit(ChannelCredit):
 BROKEN = {
     "attempt forgotten": Kit(journal=ForgettingJournal),  # type: ignore[arg-type]
     "due too early": Kit(part_makers=timeouts_of(HastyTimeouts)),
+    "deferred message due too early": Kit(part_makers=deferral_of(HastyDeferral)),
     "timer lost": Kit(part_makers=timeouts_of(LosingTimeouts)),
+    "timer of deferred messages lost": Kit(part_makers=deferral_of(LosingDeferral)),
     "double return": Kit(in_flight=CredulousInFlight),
     "credit leaked": Kit(consumer=LeakingConsumer),
     "credit of a channel leaked": Kit(credit=LeakingCredit),

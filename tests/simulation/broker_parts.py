@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from event_loop import WOKEN, Actor, EventLoop
-from judge import SYNCED, Held, Judge, QueueBook
+from judge import SYNCED, Held, Judge, QueueBook, each_of
 from leveret.actors.messages import (
     AddConsumer,
     Append,
@@ -31,6 +31,7 @@ from leveret.actors.messages import (
     Reject,
     RemoveConsumer,
     Sent,
+    SetPaused,
     TimedOut,
 )
 from leveret.amqp_frames.messages.batch import Batch, Indexes
@@ -52,6 +53,9 @@ class Answered(NamedTuple):
     parts: Sequence[Part]
     outcome: Outcome
     judged: Sequence[Held]
+    # For how long those that come back are deferred: as the product has it, and as its client has.
+    delay_ms: int | None
+    judged_delay_ms: int | None
 
 
 class Touched(NamedTuple):
@@ -143,7 +147,7 @@ class SimulatedQueue:
         is_letter = row.channel is self._stage.letters
         judge.arrive(book, row.batch, row.indexes, is_letter)
         effects = Effects()
-        self._rules.publish(row.batch, row.indexes, effects, is_letter)
+        self._rules.publish(row.batch, row.indexes, effects, is_letter, row.delays_ms)
         judge.enqueued(book, row.batch, effects)
         channel: Actor = row.channel  # type: ignore[assignment]
         if effects.appended is not None:
@@ -154,6 +158,7 @@ class SimulatedQueue:
                 row.batch,
                 *effects.appended,
                 effects.deadlines,
+                dues=effects.dues,
             )
             self._stage.loop.tell(self._stage.journal, append)
         if effects.confirmed is not None:
@@ -168,16 +173,22 @@ class SimulatedQueue:
     def _apply(self, message: object, effects: Effects) -> None:
         rules, judge, book, loop = self._rules, self._stage.judge, self._book, self._stage.loop
         if isinstance(message, Answered):
-            judge.answer(book, message.channel, message.judged, message.outcome.value)
+            judge.answer(book, message.judged, message.outcome.value, message.judged_delay_ms)
             if message.outcome is Outcome.ACKED:
                 rules.settle(message.channel, message.parts, effects)
             elif message.outcome is Outcome.REJECTED:
                 rules.discard(message.channel, message.parts, effects)
             else:
-                rules.requeue(message.channel, message.parts, effects)
+                rules.requeue(message.channel, message.parts, effects, message.delay_ms)
         elif isinstance(message, Touched):
             judge.touch(book, message.judged, self._stage.touched_ms_max)
             rules.touch(message.channel, message.parts, self._stage.touched_ms_max)
+        elif isinstance(message, SetPaused):
+            book.is_paused = message.is_paused
+            if message.is_paused:
+                rules.pause()
+            else:
+                rules.resume(effects)
         elif isinstance(message, Sent):
             rules.sent(message.consumer, message.window_bytes, effects)
         elif isinstance(message, CreditOffered):
@@ -210,10 +221,16 @@ class SimulatedQueue:
 
     def _carry_out(self, effects: Effects) -> None:
         stage = self._stage
-        stage.judge.check_call(self._book, effects, self._rules.counts())
-        if effects.delivered_entries or effects.settled_entries:
+        ready, _, in_flight = self._rules.counts()
+        counts = ready, self._rules.deferred_count, in_flight
+        stage.judge.check_call(self._book, effects, counts)
+        deferred = effects.deferred_entries or ()
+        if effects.delivered_entries or effects.settled_entries or deferred:
             record = RecordDeliveries(
-                self._definition.queue_id, effects.delivered_entries, effects.settled_entries
+                self._definition.queue_id,
+                effects.delivered_entries,
+                effects.settled_entries,
+                deferred,
             )
             stage.loop.tell(stage.journal, record)
         by_channel: dict[object, list[Part]] = {}
@@ -277,20 +294,23 @@ class SimulatedJournal:
                 appends.setdefault(each.queue, []).append(each)  # type: ignore[arg-type]
             else:
                 assert isinstance(each, RecordDeliveries)
-                judge.record(self._books[each.queue_id], each.delivered, each.settled)
+                book = self._books[each.queue_id]
+                judge.record(book, each.delivered, each.settled, each.deferred)
                 if each.delivered:
                     journal.delivered(each.queue_id, each.delivered)
+                if each.deferred:
+                    journal.deferred(each.queue_id, each.deferred)
                 if each.settled:
                     journal.settle(each.queue_id, each.settled)
         return appends
 
     def _append(self, append: Append) -> None:
-        several = append.deadlines
-        deadlines = [several] * len(append.indexes) if isinstance(several, int) else several
-        pairs = zip(append.indexes, append.entry_ids, deadlines, strict=True)
-        self._stage.judge.append(self._books[append.queue_id], append.batch, pairs)
+        indexes, ids = append.indexes, append.entry_ids
+        deadlines, dues = each_of(append.deadlines, indexes), each_of(append.dues, indexes)
+        rows = zip(indexes, ids, deadlines, dues, strict=True)
+        self._stage.judge.append(self._books[append.queue_id], append.batch, rows)
         self.journal.append(
-            append.queue_id, append.batch, append.indexes, append.entry_ids, append.deadlines
+            append.queue_id, append.batch, indexes, ids, append.deadlines, dues=append.dues
         )
 
     def on_idle(self) -> None:

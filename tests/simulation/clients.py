@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from broker_parts import Answered, Stage, Touched, offer_credit
 from client_frames import publish
-from judge import ChannelBook, ReadClock, demand
+from judge import ChannelBook, Held, ReadClock, demand
 from kit import Kit
 from leveret.actors.messages import (
     AddConsumer,
@@ -99,6 +99,7 @@ class Command(NamedTuple):
     send: Send
     tag: int
     is_touch: bool
+    delay_ms: int
 
 
 class Recover(NamedTuple):
@@ -230,7 +231,9 @@ class SimulatedChannel:
         assert routed.error is None
         demand(routed.first_seq_no == message.first_seq_no, "numbered from", routed.first_seq_no)
         for queue, indexes in routed.by_queue.items():
-            self._tell(queue, Publish(self, routed.batch, indexes))  # type: ignore[arg-type]
+            delays_ms = routed.delays.get(queue, 0)
+            told = Publish(self, routed.batch, indexes, delays_ms)  # type: ignore[arg-type]
+            self._tell(queue, told)
 
     def _obey(self, message: Command) -> None:
         judge = self._stage.judge
@@ -243,9 +246,9 @@ class SimulatedChannel:
         for part in touched:
             queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
             self._tell(queue, Touched(self, [part], judged[queue.name]))
-        for parts in returned.values():
-            settled = self._outstanding.settle_removed(Outcome.RETURNED, parts)
-            self._tell_queues(settled, Outcome.RETURNED, judged)
+        for delay_ms, parts in returned.items():
+            settled = self._outstanding.settle_removed(Outcome.RETURNED, parts, delay_ms)
+            self._tell_queues(settled, Outcome.RETURNED, judged, message.delay_ms)
 
     def _deliver(self, message: Deliver) -> None:
         consumer = message.consumer
@@ -283,7 +286,7 @@ class SimulatedChannel:
         judged = self._stage.judge.answered(self, tags)
         if isinstance(message, Recover):
             self._stage.loop.tell(self._client, (self, Recovered()))
-            self._tell_queues(outstanding.return_all(), Outcome.RETURNED, judged)
+            self._tell_queues(outstanding.return_all(), Outcome.RETURNED, judged, 0)
         elif isinstance(message, AnswerRow):
             acks = Acks()
             acks.tags.extend(message.tags)
@@ -293,12 +296,19 @@ class SimulatedChannel:
             settled = outstanding.settle(message.tags[-1], message.multiple, message.outcome)
             self._tell_queues(settled, message.outcome, judged)
 
-    def _tell_queues(self, settled: Settled, outcome: Outcome, judged) -> None:  # type: ignore[no-untyped-def]
+    def _tell_queues(
+        self,
+        settled: Settled,
+        outcome: Outcome,
+        judged: dict[str, list[Held]],
+        judged_delay_ms: int | None = None,
+    ) -> None:
         assert settled.error is None, settled.error
         for queue, parts in settled.returned.by_queue.items():
             assert isinstance(queue, QueueDefinition)
             named = judged.pop(queue.name, ())
-            self._tell(queue, Answered(self, parts, outcome, named))
+            delay_ms = settled.returned.delay_ms
+            self._tell(queue, Answered(self, parts, outcome, named, delay_ms, judged_delay_ms))
         demand(not judged, "queues do not hear of answers:", *judged)
         offer_credit(self._stage, self, self._credit, settled.returned.offered)
 
@@ -552,13 +562,17 @@ class Client:
         place = self._random.randrange(len(opened.tags))
         tag = opened.tags[place] if is_touch else opened.tags.pop(place)
         key = "touch" if is_touch else "requeue"
-        properties = Properties(headers=table_of({"delivery-tag": tag}))
+        headers = {"delivery-tag": tag}
+        delay_ms = 0 if is_touch else self._random.choice((0, 30, 500))
+        if delay_ms:
+            headers["delay-ms"] = delay_ms
+        properties = Properties(headers=table_of(headers))
         batch = decode_publishes(publish(key, b"", properties, exchange=DELIVERY_EXCHANGE))
         seq_no = opened.next_seq_no
         opened.next_seq_no += 1
         opened.unanswered[seq_no] = NO_MESSAGE
-        self._send(opened, Command(Send(batch, seq_no), tag, is_touch))
-        return f"{key}: {tag}"
+        self._send(opened, Command(Send(batch, seq_no), tag, is_touch, delay_ms))
+        return f"{key}: {tag}, {delay_ms} ms"
 
     def ack_all(self) -> bool:
         """Ack all that it holds; false if that is nothing."""

@@ -8,6 +8,7 @@ label here. It keeps its own books of who holds what, since when and how often, 
   a reason that the arguments allow;
 - a copy is in one place: nobody gets it while somebody holds it, or when it is done with;
 - a delivery comes back at its time-out, not before and, when nothing else is left to do, not later;
+- a deferred message is not delivered before it is due, also over a start, and is ready when it is;
 - each delivery has the attempts that there were; over a start at least those that were written;
 - a delivery limit is kept;
 - nobody holds more than its prefetch, and credit that is free is used while messages wait;
@@ -41,6 +42,11 @@ class ViolationError(AssertionError):
 def demand(is_kept: object, *why: object) -> None:
     if not is_kept:
         raise ViolationError(" ".join(map(str, why)))
+
+
+def each_of(several: int | Sequence[int], indexes: Indexes) -> Sequence[int]:
+    """One time for all of these, or one for each, as one for each."""
+    return [several] * len(indexes) if isinstance(several, int) else several
 
 
 class ReadClock:
@@ -91,6 +97,19 @@ class Copy:
     # On that clock: since when, and its last moment; None for never.
     since_ms: int = 0
     over_ms: int | None = None
+    # Deferred until then, on the clock that only goes forward; 0 for not at all.
+    due_ms: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class DueState:
+    """What the journal was told last about until when an entry is deferred, 0 for not at all."""
+
+    due_ms: int
+    level: int = BUFFERED
+
+    def reach(self, level: int) -> None:
+        self.level = max(self.level, level)
 
 
 @dataclass(eq=False, slots=True)
@@ -114,6 +133,10 @@ class QueueBook:
     ttl_ms: int
     has_dead_letters: bool
     is_single_active: bool
+    # Of messages that come back.
+    delay_ms: int
+    delay_max_ms: int
+    is_paused: bool = False
     # Copies by entry id; those without a known id yet, by number; ids of those that have gone.
     copies: dict[int, Copy] = field(default_factory=dict)
     nameless: dict[int, list[Copy]] = field(default_factory=dict)
@@ -124,13 +147,21 @@ class QueueBook:
     dying: dict[int, Copy] = field(default_factory=dict)
     # Rejected in this call.
     rejected: set[int] = field(default_factory=set)
+    # Deferred in this call, and how many the queue counts.
+    deferring: set[int] = field(default_factory=set)
+    deferred_count: int = 0
     # Consumers, and how many messages each has not answered.
     unanswered: dict[Consumer, int] = field(default_factory=dict)
     # As the journal was told, with how far that has come.
     kept: dict[int, Entry] = field(default_factory=dict)
+    kept_dues: dict[int, list[DueState]] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.numbers: dict[int, int] = {}
+    def own_delay_ms(self, attempts: int) -> int:
+        """As long as its arguments say: twice as long with each delivery, up to a maximum."""
+        if attempts <= 1 or not self.delay_ms:
+            return self.delay_ms
+        return min(self.delay_ms * 2 ** (attempts - 1), max(self.delay_ms, self.delay_max_ms))
 
 
 class Judge:
@@ -147,10 +178,12 @@ class Judge:
         self.confirmed: set[int] = set()
         self.letters: Counter[int] = Counter()
         self.persistent: set[int] = set()
+        # For how long publishers want messages to be deferred.
+        self.delays_ms: dict[int, int] = {}
         # How often what happened.
         self.seen: Counter[str] = Counter()
         # Of the journal: changed since it was synced.
-        self._unsynced: list[Entry] = []
+        self._unsynced: list[Entry | DueState] = []
 
     def set_clock(self, uptime_ms: int, wall_ms: int) -> None:
         self.uptime_ms, self.wall_ms = uptime_ms, wall_ms
@@ -178,14 +211,22 @@ class Judge:
             if is_persistent:
                 self.persistent.add(number)
             copy = Copy(number, is_persistent, expires_ms)
+            delay_ms = 0 if is_letter else self.delays_ms.get(number, 0)
+            if delay_ms:
+                copy.due_ms = self.uptime_ms + delay_ms
+                self.seen["delayed publishes"] += 1
             book.nameless.setdefault(number, []).append(copy)
             book.nameless_count += 1
 
     def enqueued(self, book: QueueBook, batch: Batch, effects: Effects) -> None:
         """What the queue made of these."""
         if effects.appended is not None:
-            for index, entry in zip(*effects.appended, strict=True):
-                self._copy(book, entry, batch, index)
+            indexes, entries = effects.appended
+            dues = each_of(effects.dues, indexes)
+            for index, entry, due_ms in zip(indexes, entries, dues, strict=True):
+                copy = self._copy(book, entry, batch, index)
+                expected_ms = self.wall_ms + copy.due_ms - self.uptime_ms if copy.due_ms else 0
+                demand(due_ms == expected_ms, book.name, "entry", entry, "is due", due_ms)
         for index in effects.rejected or ():
             number = number_of(batch, index)
             demand(book.length_max is not None, book.name, "refuses", number)
@@ -216,8 +257,14 @@ class Judge:
 
     # --- The calls of a queue
 
-    def answer(self, book: QueueBook, channel: object, items: Iterable[Held], outcome: str) -> None:
-        """The queue is told a client's answer to these."""
+    def answer(
+        self, book: QueueBook, items: Iterable[Held], outcome: str, delay_ms: int | None
+    ) -> None:
+        """The queue is told a client's answer to these.
+
+        `delay_ms`: what the client wants of those that come back; None: what the queue's arguments
+        want.
+        """
         for held in items:
             if held.consumer in book.unanswered:
                 book.unanswered[held.consumer] -= 1
@@ -232,6 +279,9 @@ class Judge:
                 self._finish(copy.number)
             elif outcome == REJECTED:
                 book.rejected.add(held.entry)
+            else:
+                own_ms = book.own_delay_ms(copy.attempts)
+                self._defer(book, held.entry, own_ms if delay_ms is None else delay_ms)
 
     def touch(self, book: QueueBook, items: Iterable[Held], touched_ms_max: int) -> None:
         """The queue is told that a client works on these still."""
@@ -259,14 +309,36 @@ class Judge:
         copy.holder = copy.channel = copy.clock = copy.over_ms = None
         book.held_count -= 1
 
+    def _defer(self, book: QueueBook, entry: int, delay_ms: int) -> None:
+        copy = book.copies[entry]
+        # It leaves instead, which the queue must say.
+        if delay_ms and (book.limit is None or copy.attempts <= book.limit):
+            copy.due_ms = self.uptime_ms + delay_ms
+            self.seen["deferrals"] += 1
+            if copy.is_persistent:
+                book.deferring.add(entry)
+
     def _leave(self, book: QueueBook, entry: int) -> Copy:
         book.gone.add(entry)
         return book.copies.pop(entry)
 
     def check_call(self, book: QueueBook, effects: Effects, counts: tuple[int, int, int]) -> None:
-        """The queue has handled a message with these effects, and counts so much."""
+        """The queue has handled a message with these effects.
+
+        It counts so many ready, deferred and in flight.
+        """
         for channel, delivery, low, high in effects.timed_out or ():
             self._time_out(book, channel, delivery, low, high)
+        for first, last, due_ms in effects.deferred_entries or ():
+            for entry in range(first, last + 1):
+                copy = book.copies[entry]
+                # Of a transient one that came with others the journal knows nothing.
+                is_meant = entry in book.deferring or (copy.due_ms and not copy.is_persistent)
+                demand(is_meant, book.name, "defers entry", entry, "by itself")
+                book.deferring.discard(entry)
+                late_ms = due_ms - self.wall_ms - (copy.due_ms - self.uptime_ms)
+                demand(not late_ms, book.name, "has entry", entry, "written as due at", due_ms)
+        demand(not book.deferring, book.name, "does not write as deferred:", book.deferring)
         for span, reason in effects.dead:
             for position, index in enumerate(span.indexes):
                 self._die(book, span.first_entry_id + position, span.batch, index, reason)
@@ -275,11 +347,12 @@ class Judge:
             for delivery in deliveries:
                 self._deliver(book, consumer.channel, consumer, delivery, consumer.no_ack)
             self._check_credit(book, consumer)
-        ready, _, in_flight = counts
+        ready, book.deferred_count, in_flight = counts
+        here = ready + book.deferred_count
         live = len(book.copies) + book.nameless_count
         demand(
-            (ready, in_flight) == (live - book.held_count, book.held_count),
-            f"{book.name} counts {ready} ready and {in_flight} in flight, and has {live} "
+            (here, in_flight) == (live - book.held_count, book.held_count),
+            f"{book.name} counts {here} here and {in_flight} in flight, and has {live} "
             f"of which {book.held_count} are held",
         )
 
@@ -298,6 +371,7 @@ class Judge:
                     f"{book.name}: entry {entry} is early: {read_ms} {copy.over_ms}"
                 )
             self._come_back(book, copy)
+            self._defer(book, entry, book.own_delay_ms(copy.attempts))
             self.seen["time-outs"] += 1
 
     def _die(self, book: QueueBook, entry: int, batch: Batch, index: int, reason: str) -> None:
@@ -335,6 +409,7 @@ class Judge:
         no_ack: bool,
     ) -> None:
         span = delivery.span
+        demand(not book.is_paused, book.name, "delivers while it is paused")
         clock = self.channels[channel].clock
         timeout_ms = book.timeout_ms
         if consumer is not None and consumer.in_flight_timeout_ms is not None:
@@ -351,6 +426,11 @@ class Judge:
                 book.limit is None or copy.attempts <= book.limit,
                 f"{book.name}: entry {entry} is delivered beyond its limit: {copy.attempts}",
             )
+            demand(
+                self.uptime_ms >= copy.due_ms,
+                f"{book.name}: entry {entry} is delivered {copy.due_ms - self.uptime_ms} ms early",
+            )
+            copy.due_ms = 0
             self.seen["redeliveries" if copy.attempts else "first deliveries"] += 1
             copy.attempts += 1
             if no_ack:
@@ -434,8 +514,15 @@ class Judge:
                             f"{book.name}: entry {entry} is held beyond its time-out: "
                             f"{read_ms} {copy.over_ms}",
                         )
-            ready = len(book.copies) + book.nameless_count - book.held_count
-            if ready and book.unanswered:
+            nameless = [copy for copies in book.nameless.values() for copy in copies]
+            deferred = sum(copy.due_ms > self.uptime_ms for copy in nameless)
+            deferred += sum(copy.due_ms > self.uptime_ms for copy in book.copies.values())
+            demand(
+                book.deferred_count == deferred,
+                f"{book.name} defers {book.deferred_count} messages, not {deferred}",
+            )
+            ready = len(book.copies) + book.nameless_count - book.held_count - deferred
+            if ready and book.unanswered and not book.is_paused:
                 room = [self._has_room(*each) for each in book.unanswered.items()]
                 is_stuck = all(room) if book.is_single_active else any(room)
                 demand(not is_stuck, book.name, "has", ready, "messages and a consumer with room")
@@ -458,27 +545,43 @@ class Judge:
 
     # --- The journal, and a start
 
-    def append(self, book: QueueBook, batch: Batch, pairs: Iterable[tuple[int, int, int]]) -> None:
-        """The journal is handed these: index, entry id, deadline."""
-        for index, entry, deadline in pairs:
+    def append(
+        self, book: QueueBook, batch: Batch, rows: Iterable[tuple[int, int, int, int]]
+    ) -> None:
+        """The journal is handed these: index, entry id, deadline and due time."""
+        for index, entry, deadline, due_ms in rows:
             wire = bytes(batch.wire[batch.starts[index] : batch.ends[index]])
             kept = book.kept[entry] = Entry(wire, deadline)
             self._unsynced.append(kept)
             book.numbers[entry] = number_of(batch, index)
+            book.kept_dues[entry] = []
+            self._note_due(book, entry, due_ms)
+
+    def _note_due(self, book: QueueBook, entry: int, due_ms: int) -> None:
+        state = DueState(due_ms)
+        book.kept_dues[entry].append(state)
+        self._unsynced.append(state)
 
     def record(
         self,
         book: QueueBook,
         delivered: Iterable[tuple[int, int]],
         settled: Iterable[tuple[int, int]],
+        deferred: Iterable[tuple[int, int, int]],
     ) -> None:
-        """The journal is handed deliveries and settles."""
+        """The journal is handed deliveries, deferrals and settles, in this order."""
         kept = book.kept
         for first, last in delivered:
             for entry in range(first, last + 1):
                 if entry in kept and kept[entry].settled is None:
                     kept[entry].delivered.append(BUFFERED)
                     self._unsynced.append(kept[entry])
+                    # In flight it is not deferred, and a start has it ready at once.
+                    self._note_due(book, entry, 0)
+        for first, last, due_ms in deferred:
+            for entry in range(first, last + 1):
+                if entry in kept and kept[entry].settled is None:
+                    self._note_due(book, entry, due_ms)
         for first, last in settled:
             for entry in range(first, last + 1):
                 if entry in kept and kept[entry].settled is None:
@@ -510,8 +613,8 @@ class Judge:
             for run in recovered.queues.get(queue_id, ()):
                 for position, index in enumerate(run.indexes):
                     entry = run.first_entry_id + position
-                    each = run.deadlines
-                    deadline = each if isinstance(each, int) else each[position]
+                    deadline = each_of(run.deadlines, run.indexes)[position]
+                    due_ms = each_of(run.dues, run.indexes)[position]
                     batch = run.batch
                     wire = bytes(batch.wire[batch.starts[index] : batch.ends[index]])
                     found[entry] = wire, run.attempts, deadline
@@ -519,7 +622,12 @@ class Judge:
                     demand(book.numbers.get(entry) == number, book.name, "entry", entry, number)
                     expires_ms = expiries.get(entry, deadline)
                     demand(expires_ms == deadline, book.name, "entry", entry, "expires", deadline)
-                    copies[entry] = Copy(number, True, deadline, run.attempts)
+                    self._check_due(book, entry, due_ms, certain)
+                    copy = copies[entry] = Copy(number, True, deadline, run.attempts)
+                    if due_ms > self.wall_ms:
+                        copy.due_ms = self.uptime_ms + due_ms - self.wall_ms
+                        self.seen["deferred over a start"] += 1
+                    book.kept_dues[entry] = [DueState(due_ms, SYNCED)]
                     found_count[number] += 1
             try:
                 check_queue(book.kept, found, certain)
@@ -533,9 +641,18 @@ class Judge:
             book.numbers = {entry: copy.number for entry, copy in copies.items()}
             book.nameless, book.nameless_count = {}, 0
             book.gone, book.held_count, book.dying = set(), 0, {}
-            book.unanswered, book.rejected = {}, set()
+            book.unanswered, book.rejected, book.deferring = {}, set(), set()
+            book.kept_dues = {entry: book.kept_dues[entry] for entry in found}
+            book.is_paused, book.deferred_count = False, 0
         for number in self.confirmed & self.persistent:
             count = found_count[number]
             demand(count >= self.owed[number], number, "was confirmed and is lost:", count)
         # Whatever was there and is not: nobody was promised it.
         self.owed = Counter({number: count for number, count in found_count.items() if count})
+
+    def _check_due(self, book: QueueBook, entry: int, due_ms: int, certain: int) -> None:
+        """It is the last that is certain, or one that was written behind that."""
+        states = book.kept_dues[entry]
+        sure = max((at for at, each in enumerate(states) if each.level >= certain), default=0)
+        possible = [each.due_ms for each in states[sure:]]
+        demand(due_ms in possible, f"{book.name}: entry {entry} is due at {due_ms}, not {possible}")

@@ -20,14 +20,17 @@ from crashing_files import CrashingFiles, PowerCut
 from event_loop import EventLoop
 from judge import SYNCED, Judge, QueueBook, ViolationError, demand
 from kit import Kit
+from leveret.actors.messages import SetPaused
 from leveret.amqp_frames.messages.batch import TTL_NONE
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import (
     TO_QUEUE,
     AddBinding,
+    AddExchange,
     AddQueue,
     BindingDefinition,
+    ExchangeDefinition,
     QueueDefinition,
 )
 from leveret.core.exchanges.table import ExchangeTable
@@ -38,6 +41,9 @@ from model_entry import WRITTEN
 DIRECTORY: Final = "/journal"
 GRAVES: Final = "graves"
 EVERYWHERE: Final = "amq.fanout"
+LATER: Final = "later"
+# Where a queue's arguments name none.
+REQUEUE_DELAY_MAX_MS: Final = 3_600_000
 START_MS: Final = 1_700_000_000_000
 STEPS: Final = 100
 # A drain that needs more rounds than this never ends.
@@ -63,6 +69,11 @@ def drawn_arguments(chosen: Random) -> Arguments:
     if chosen.random() < 0.2:
         arguments["x-max-length"] = chosen.choice((2, 8))
         arguments["x-overflow"] = chosen.choice(("drop-head", "reject-publish"))
+    if chosen.random() < 0.35:
+        delay_ms = chosen.choice((30, 100, 2_000))
+        arguments["x-requeue-delay"] = delay_ms
+        if chosen.random() < 0.7:
+            arguments["x-requeue-delay-max"] = delay_ms * chosen.choice((1, 3, 10))
     if chosen.random() < 0.15:
         arguments["x-single-active-consumer"] = True
     return arguments
@@ -85,6 +96,8 @@ def book_of(name: str, arguments: Arguments) -> QueueBook:
         TTL_NONE if ttl_ms is None else ttl_ms,
         "x-dead-letter-exchange" in arguments,
         "x-single-active-consumer" in arguments,
+        number("x-requeue-delay") or 0,
+        number("x-requeue-delay-max") or REQUEUE_DELAY_MAX_MS,
     )
 
 
@@ -105,6 +118,9 @@ class Simulation:
         self._expire_some = chosen.random() < 0.3
         self._transient_some = chosen.random() < 0.3
         self._table = ExchangeTable()
+        routes_as = table_of({"x-delayed-type": "direct"})
+        later = ExchangeDefinition(LATER, "x-delayed-message", True, arguments=routes_as)
+        self._table.apply([AddExchange(later)])
         named = {f"q{number}": drawn_arguments(chosen) for number in range(chosen.randint(1, 3))}
         named[GRAVES] = {"x-in-flight-timeout": 100} if chosen.random() < 0.3 else {}
         self._queues: list[QueueDefinition] = []
@@ -118,6 +134,8 @@ class Simulation:
             if name != GRAVES:
                 binding = BindingDefinition(EVERYWHERE, name, "", True, destination_kind=TO_QUEUE)
                 self._table.apply([AddBinding(binding)])
+            key = BindingDefinition(LATER, name, name, True, destination_kind=TO_QUEUE)
+            self._table.apply([AddBinding(key)])
         self._judge = Judge(list(self._books.values()))
         self._wall_ms = START_MS
         self._start(None)
@@ -140,6 +158,7 @@ class Simulation:
         journal, recovered = Journal.open(
             DIRECTORY, self._files, self._books.keys(), self._segment_bytes_max
         )
+        self._judge.set_clock(loop.uptime_ms, loop.wall_ms)
         if certain is not None:
             self._judge.restart(recovered, self._books, certain)
         journal = self._kit.journal(journal)
@@ -154,6 +173,7 @@ class Simulation:
             rules = self._kit.queue(queue, True, self._window_bytes_max)
             rules.in_flight = self._kit.in_flight()
             equip(rules, queue.arguments, self._window_bytes_max, self._kit.part_makers)
+            rules.now_ms, rules.uptime_ms = loop.wall_ms, loop.uptime_ms
             refill(rules, recovered.queues.get(queue.queue_id, ()))
             next_entry_id = recovered.next_entry_ids.get(queue.queue_id, 1)
             rules.next_entry_id = max(rules.next_entry_id, next_entry_id)
@@ -212,6 +232,11 @@ class Simulation:
             step_ms = chosen.choice((-3_600_000, -40, 40, 3_600_000))
             loop.wall_ms += step_ms
             self.note(f"the wall clock is set by {step_ms} ms")
+        elif roll < 0.925:
+            queue = chosen.choice(self._queues)
+            is_paused = not self._books[queue.queue_id].is_paused
+            loop.tell(queue.handle, SetPaused(is_paused))
+            self.note(f"{queue.name} is {'paused' if is_paused else 'resumed'}")
         elif roll < 0.982:
             self.note("all is handled")
             self._handle_all()
@@ -255,10 +280,14 @@ class Simulation:
             exchange = EVERYWHERE
         else:
             key = chosen.choice(self._queues).name
+            exchange = chosen.choice(("", "", LATER))
         for _ in range(chosen.choice((1, 1, 2, 5))):
             number = next(self._numbers)
             is_transient = self._transient_some and chosen.random() < 0.2
+            delay_ms = chosen.choice((0, 20, 400, 3_000)) if exchange == LATER else 0
+            self._judge.delays_ms[number] = delay_ms
             properties = Properties(
+                headers=table_of({"x-delay": delay_ms}) if delay_ms else None,
                 delivery_mode=1 if is_transient else 2,
                 priority=chosen.randrange(10) if self._has_priorities else None,
                 expiration=chosen.choice((None, "0", "50", "2000")) if self._expire_some else None,
@@ -277,6 +306,8 @@ class Simulation:
             if client.connection.is_stopped:
                 client.connection.pause_or_resume()
             client.read_or_stall(False)
+        for queue in self._queues:
+            loop.tell(queue.handle, SetPaused(False))
         self._clients[0].consume_all()
         for _ in range(ROUNDS_MAX):
             self._handle_all()
