@@ -1,4 +1,6 @@
-"""Rounds of a crash while messages are in flight: all come back at once, with their attempts.
+"""Rounds of a crash while messages are in flight and deferred, with their attempts.
+
+Those in flight come back at once; deferral_rounds.py has the deferred ones.
 
 On one data directory, a number of messages that stays the same. In each round all of them are
 delivered and counted, some are given back, some are acked and replaced; then the broker is killed,
@@ -9,10 +11,11 @@ be, so attempts have a lowest and a highest number.
 
 from __future__ import annotations
 
-import struct
 import time
 
 import frames_by_hand as wire
+from confirmed_publishes import ConfirmedPublishes
+from deferral_rounds import DeferralRounds
 from kill_loop import KillLoop
 from load_threads import MARKERS
 from numbered_messages import body_of, key_in, key_of
@@ -29,16 +32,6 @@ PUBLISHED_AT_ONCE = 500
 # Of the messages, in a round.
 ACKED_PART = 10
 RETURNED_PART = 5
-COUNT_HEADER = wire.short("x-delivery-count") + b"l"
-
-
-def attempts_in(delivery: Delivery) -> int:
-    """How often the message was delivered before, as its header says; 0 without one."""
-    at = delivery.header.find(COUNT_HEADER)
-    if at < 0:
-        return 0
-    (attempts,) = struct.unpack_from(">q", delivery.header, at + len(COUNT_HEADER))
-    return int(attempts)
 
 
 class Attempts:
@@ -57,21 +50,14 @@ class Holder:
         self._known = known
         # Channel and tag of each message that it holds.
         self.held: dict[int, tuple[int, int]] = {}
-        self._published = 0
-        for channel in (ASKING, PUBLISHING):
-            self.client.open_channel(channel, confirm=True)
+        self._publishes = ConfirmedPublishes(self.client, PUBLISHING)
+        self.client.open_channel(ASKING, confirm=True)
         for channel in CHANNELS:
             self.client.open_channel(channel)
 
     def publish(self, keys: list[int]) -> None:
         """Publish these, and wait until all are confirmed."""
-        octets = [wire.publish(PUBLISHING, "", QUEUE, body_of(key)) for key in keys]
-        self.client.send(b"".join(octets))
-        waiting = set(range(self._published + 1, self._published + len(keys) + 1))
-        self._published += len(keys)
-        while waiting:
-            tag, multiple = struct.unpack(">Q?", self.client.expect(wire.ACK))
-            waiting -= {each for each in waiting if each == tag or (multiple and each < tag)}
+        self._publishes.send([wire.publish(PUBLISHING, "", QUEUE, body_of(key)) for key in keys])
 
     def consume(self) -> None:
         """Begin on all channels."""
@@ -87,7 +73,7 @@ class Holder:
                 assert found.ids == wire.CONSUME_OK, found
                 continue
             key, known = key_in(found.body), self._known[key_in(found.body)]
-            attempts = attempts_in(found)
+            attempts = found.attempts
             lowest = known.written if is_behind_start else known.made
             assert lowest <= attempts <= known.made, (
                 f"{key} had {attempts} attempts, not {lowest} to {known.made}"
@@ -119,7 +105,9 @@ class Holder:
 class DeliveryRounds:
     """The queue, what is known of each message in it, and the rounds."""
 
-    def __init__(self, loop: KillLoop, message_count: int) -> None:
+    def __init__(
+        self, loop: KillLoop, message_count: int, delay_seconds: tuple[float, float]
+    ) -> None:
         self._loop = loop
         self._count = message_count
         self._number = 0
@@ -131,6 +119,7 @@ class DeliveryRounds:
         arguments: dict[str, str | int] = {"x-in-flight-timeout": TIMEOUT_MS}
         client.ask(wire.queue_declare(1, QUEUE, arguments=arguments), wire.QUEUE_DECLARE_OK)
         client.close()
+        self._deferral = DeferralRounds(loop, message_count, delay_seconds)
 
     def round(self, number: int) -> None:
         """Deliver all, kill, start, and deliver all again; prints the figures."""
@@ -140,12 +129,14 @@ class DeliveryRounds:
         holder.consume()
         holder.receive(self._count)
         acked, returned = self._answer(holder)
+        self._deferral.defer()
         # What was acked, or given back and delivered again, is in the journal by then.
         holder.wait_for_journal()
         again = self._return_some(holder)
         self._loop.kill()
         started = self._loop.start()
-        begun = time.monotonic()
+        begun, begun_wall = time.monotonic(), time.time()
+        receiver = self._deferral.receive()
         holder = Holder(started.port, self._known)
         ready = holder.client.declare(QUEUE, passive=True, channel=ASKING)
         ready_seconds = time.monotonic() - begun
@@ -157,16 +148,26 @@ class DeliveryRounds:
         assert holder.held.keys() == self._known.keys()
         most = max(known.made for known in self._known.values())
         holder.close()
+        deferred = self._deferral.check(receiver, begun_wall)
         print(
             f"round {number}: {self._count} in flight, {acked} acked, {returned} given back in "
             f"time, {again} in the last moments; killed; {ready} there, lost=0, attempts right "
             f"(up to {most}), all ready {ready_seconds:.3f} s behind the start, and with their "
-            f"client after {seconds:.2f} s"
+            f"client after {seconds:.2f} s; {deferred}"
         )
 
     def finish(self) -> str:
         """The figures of all rounds."""
-        return f"lost=0, attempts right, all ready at most {self._late_max:.3f} s behind a start"
+        return (
+            f"lost=0, none early, attempts right; all in flight ready at most "
+            f"{self._late_max:.3f} s behind a start, deferred ones late by at most "
+            f"{self._deferral.late_max:.3f} s"
+        )
+
+    @property
+    def late_seconds(self) -> float:
+        """Of all rounds: how late a message was at the most, behind its due time or the start."""
+        return max(self._late_max, self._deferral.late_max)
 
     def _publish(self, holder: Holder, count: int) -> None:
         while count > 0:

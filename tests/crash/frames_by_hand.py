@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -55,6 +56,20 @@ def long(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
+def table(fields: Mapping[str, str | int]) -> bytes:
+    """Encode a table of texts and numbers."""
+    pieces = [
+        short(name)
+        + (
+            b"S" + long(value.encode())
+            if isinstance(value, str)
+            else struct.pack(">cq", b"l", value)
+        )
+        for name, value in fields.items()
+    ]
+    return long(b"".join(pieces))
+
+
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
     """Wrap a payload: 1 method, 2 header, 3 body, 8 heartbeat."""
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + FRAME_END
@@ -98,16 +113,8 @@ def queue_declare(
 ) -> bytes:
     """Encode queue.declare; arguments are texts and numbers."""
     bits = bytes([passive | durable << 1])
-    fields = b"".join(
-        short(name)
-        + (
-            b"S" + long(value.encode())
-            if isinstance(value, str)
-            else struct.pack(">cq", b"l", value)
-        )
-        for name, value in (arguments or {}).items()
-    )
-    return method(channel, QUEUE_DECLARE, b"\0\0" + short(queue) + bits + long(fields))
+    fields = table(arguments or {})
+    return method(channel, QUEUE_DECLARE, b"\0\0" + short(queue) + bits + fields)
 
 
 def queue_bind(channel: int, queue: str, exchange: str, key: str) -> bytes:
@@ -126,10 +133,12 @@ def queue_delete(channel: int, queue: str) -> bytes:
     return method(channel, QUEUE_DELETE, b"\0\0" + short(queue) + b"\0")
 
 
-def exchange_declare(channel: int, exchange: str, kind: str) -> bytes:
+def exchange_declare(
+    channel: int, exchange: str, kind: str, arguments: dict[str, str | int] | None = None
+) -> bytes:
     """Encode exchange.declare of a durable exchange."""
     names = short(exchange) + short(kind)
-    return method(channel, EXCHANGE_DECLARE, b"\0\0" + names + b"\x02" + long(b""))
+    return method(channel, EXCHANGE_DECLARE, b"\0\0" + names + b"\x02" + table(arguments or {}))
 
 
 def qos(channel: int, prefetch: int) -> bytes:
@@ -164,9 +173,12 @@ def content_header(
     delivery_mode: int = PERSISTENT,
     class_id: int = 60,
     priority: int | None = None,
+    headers: Mapping[str, str | int] | None = None,
 ) -> bytes:
-    """Encode a content header with nothing but the delivery mode, and the priority if any."""
+    """Encode a content header with the delivery mode, and the headers and the priority if any."""
     flags, octets = 1 << 12, bytes([delivery_mode])
+    if headers is not None:
+        flags, octets = flags | 1 << 13, table(headers) + octets
     if priority is not None:
         flags, octets = flags | 1 << 11, octets + bytes([priority])
     return frame(2, channel, struct.pack(">HHQH", class_id, 0, body_bytes, flags) + octets)
@@ -188,9 +200,10 @@ def publish(
     mandatory: bool = False,
     frame_max: int = 131072,
     priority: int | None = None,
+    headers: Mapping[str, str | int] | None = None,
 ) -> bytes:
     """Encode a whole publish; a body above the frame size goes in several frames."""
     chunk = frame_max - 8
     content = [frame(3, channel, body[at : at + chunk]) for at in range(0, len(body), chunk)]
-    header = content_header(channel, len(body), delivery_mode, priority=priority)
+    header = content_header(channel, len(body), delivery_mode, priority=priority, headers=headers)
     return b"".join((publish_method(channel, exchange, key, mandatory), header, *content))

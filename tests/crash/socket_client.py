@@ -9,6 +9,8 @@ import frames_by_hand as wire
 from frames_by_hand import Frame, Ids
 from timeouts import TIMEOUT_SECONDS
 
+_COUNT_HEADER = wire.short("x-delivery-count") + b"l"
+
 
 class RefusedError(Exception):
     """The broker closed the channel or the connection; the text is its own."""
@@ -37,6 +39,15 @@ class Delivery:
         # The payload of the content header, with its properties.
         self.header = header
         self.body = body
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered before, as its header says; 0 without one."""
+        at = self.header.find(_COUNT_HEADER)
+        if at < 0:
+            return 0
+        (attempts,) = struct.unpack_from(">q", self.header, at + len(_COUNT_HEADER))
+        return int(attempts)
 
 
 class SocketClient:
