@@ -5,8 +5,8 @@
 Two queues, with so many messages in flight that are not due, each in a delivery of its own. In each
 turn both get a hundred messages more whose in-flight time-out is over at once; their return is
 measured in this process's CPU time, the two in turn, so that both meet the same machine. The
-cost must go with what is due: the heap adds a few comparisons for each message, and the memory of
-a large queue lies in no cache. Ends with exit code 1 if the median ratio is above the bound.
+cost must go with the due messages: the heap adds a few comparisons for each of them, and the memory
+of a large queue lies in no cache. Ends with exit code 1 if the median ratio is above the bound.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=200)
     asked = parser.parse_args(arguments)
     few, many = Loaded(asked.few), Loaded(asked.many)
-    # A collection would go through all that is in flight, and is not what is measured.
+    # A collection would go through all messages in flight, and does not belong to the figure.
     gc.freeze()
     pairs = paired(few, many, asked.turns)
     beside_few, beside_many = (statistics.median(each) for each in zip(*pairs, strict=True))

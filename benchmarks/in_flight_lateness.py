@@ -68,7 +68,7 @@ def fill(port: int, count: int) -> None:
 
 
 def hold(port: int, timeouts_ms: list[int], is_over: Callable[[], bool]) -> int:
-    """Consume without an answer, and read what comes, until it is over; give the bytes of it."""
+    """Consume without an answer, and read all deliveries, until it is over; give their bytes."""
     client = Client(port)
     for channel in range(1, CHANNELS + 1):
         client.open_channel(channel)

@@ -20,8 +20,6 @@ from leveret.commands.command_line import main
 from leveret.core.queue.rules import Effects, MessageQueue
 
 LATENESS_FILE: Final = "TIMEOUT_LATENESS_FILE"
-
-
 SAVE_MS: Final = 1_000
 
 

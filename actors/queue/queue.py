@@ -613,7 +613,7 @@ class Queue(LoopActor):
             tell(message.channel, Refused(SoftError(ACCESS_REFUSED, text)))
             return
         if consumer.in_flight_timeout_ms is not None and not self._messages.needs_clock:
-            # It is the first for whom time matters here, and gets what is ready now.
+            # Time matters here for the first time, and its deadlines begin with the ready messages.
             self._clock.read()
         self._messages.add_consumer(consumer)
         # First: deliveries come behind consume-ok.
