@@ -9,7 +9,15 @@ from pathlib import Path
 
 import leveret
 import pytest
-from leveret.amqp_frames.methods import BasicQos, ExchangeDeclare, QueueBind
+from leveret.amqp_frames.methods import (
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+    BasicQos,
+    ExchangeDeclare,
+    QueueBind,
+)
+from leveret.amqp_frames.values.field_table import Field
 from served import Served
 from typed_commands import ProcessShell, Shell
 from wire import Client
@@ -222,6 +230,22 @@ def test_connections_and_channels_are_listed(
             "unacked": 1,
         }
     ]
+
+
+def test_deferred_messages_are_listed_with_their_queue(
+    shell: Shell, busy: tuple[leveret.Broker, Client]
+) -> None:
+    broker, _ = busy
+    with Client(broker.host, broker.port) as client:
+        client.log_in().open_channel(1, confirms=True)
+        client.declare("later", arguments={"x-requeue-delay": Field("signedint", 3_600_000)})
+        client.publish_all("later", b"1", b"2")
+        assert isinstance(client.ask(1, BasicGet(queue="later")), BasicGetOk)
+        client.read_content(1)
+        client.send_methods(1, BasicNack(1, False, True))
+        client.nothing_more()
+        [row] = [each for each in shell.rows("queues") if each["queue"] == "later"]
+        assert [row[name] for name in ("ready", "unacked", "deferred")] == [1, 0, 1]
 
 
 def test_queues_exchanges_and_bindings_are_listed(
