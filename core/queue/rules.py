@@ -437,7 +437,11 @@ class MessageQueue:
         """
         deadlines = self.deadlines
         if deadlines is None:
-            self._place(Span(batch, indexes, first_entry_id, 0, stored), effects, delays_ms)
+            span = Span(batch, indexes, first_entry_id, 0, stored)
+            if delays_ms:
+                self._place(span, effects, delays_ms)
+            else:
+                self.ready.append(span)
         else:
             row_runs = deadlines.runs(batch, indexes, self.now_ms)
             for span in spans_in_runs(batch, indexes, first_entry_id, 0, stored, row_runs):
