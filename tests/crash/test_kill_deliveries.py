@@ -29,6 +29,6 @@ def test_what_was_in_flight_or_deferred_is_there_with_its_attempts(
 def test_many_that_were_in_flight_or_deferred_are_there_in_time(
     seed: int, start_broker: Callable[..., BrokerProcess]
 ) -> None:
-    scenario = DeliveryRounds(KillLoop(start_broker, seed), 10_000, (8.0, 20.0))
+    scenario = DeliveryRounds(KillLoop(start_broker, seed), 10_000, (1.0, 12.0))
     run_rounds(scenario, 20)
     assert scenario.late_seconds <= LATE_SECONDS_MAX
