@@ -16,7 +16,7 @@ def test_shares_and_busy_times_are_of_what_was_done() -> None:
 
 
 def test_three_consumers_of_a_live_queue_do_no_more_than_time_allows(tmp_path: Path) -> None:
-    arguments = parsed(["--seconds", "0.2", "--prefetch", "3"])
+    arguments = parsed(["--seconds", "1", "--prefetch", "3"])
     with Served(tmp_path, log_level="error") as served:
         shared = measure(served.port, arguments.seconds, arguments.prefetch)
     assert all(0 < busy <= 1.01 for busy in shared.busy())
