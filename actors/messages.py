@@ -141,7 +141,7 @@ class Append(NamedTuple):
     # Of a queue with a dedup window.
     identities: Identities | None = None
     # Until when they are deferred, as the deadlines; 0: they are ready at once.
-    dues: int | array[int] = 0
+    due_times: int | array[int] = 0
 
 
 class Persisted(NamedTuple):

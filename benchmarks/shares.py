@@ -36,7 +36,7 @@ _BODY_FRAME = 3
 
 
 class Shared(NamedTuple):
-    """What each consumer did, in the order of TAKES_MS."""
+    """The work that each consumer did, in the order of TAKES_MS."""
 
     done: list[int]
     seconds: float

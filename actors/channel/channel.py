@@ -128,7 +128,7 @@ class Channel(LoopActor):
             reading,
             self._publisher,
         )
-        self._publisher.deliveries = self.consuming.deliveries.commanded
+        self._publisher.delivery_holder = self.consuming.deliveries.commands
         self._commands = Commands(
             context,
             access,
@@ -360,7 +360,7 @@ class Channel(LoopActor):
         if self._tx_mode is not None:
             self._carried_out_bytes += batch.wire_bytes
             self._tx_mode.publish(batch)
-            self._obey()
+            self._carry_out_commands()
             return
         routed = self._begin_routing(self._publisher.route(batch))
         if routed is not None:
@@ -403,7 +403,7 @@ class Channel(LoopActor):
     def _pass_on(self, routed: Routed) -> None:
         # State before effects: what queues owe is noted before they are told.
         self._tell_queues(routed)
-        self._obey()
+        self._carry_out_commands()
         if routed.error is not None:
             raise routed.error
 
@@ -426,10 +426,10 @@ class Channel(LoopActor):
             if channel is not None:
                 tell(channel, DeliverReplies(name, batch, indexes))
 
-    def _obey(self) -> None:
+    def _carry_out_commands(self) -> None:
         """Tell the queues of the commands about deliveries that were among the publishes."""
         deliveries = self.consuming.deliveries
-        if not deliveries.commanded.is_empty:
+        if not deliveries.commands.is_empty:
             deliveries.carry_out_commands()
 
     def _end_if_abandoned(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final, cast
 from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.deliveries import encode_deliveries, encode_get_ok
 from ...amqp_frames.methods import BasicGetEmpty
-from ...core.channel.commanded import Commanded
+from ...core.channel.delivery_commands import DeliveryCommands
 from ...core.channel.delivery_counts import counted
 from ...core.channel.outstanding import Outstanding, Returned, Settled
 from ...core.channel.transaction import Outcome, Part
@@ -65,7 +65,7 @@ class Deliveries:
         self._credit = credit
         self._context = context
         self.outstanding = Outstanding(number, credit, context.timed_out_ranges_max)
-        self.commanded = Commanded(self.outstanding)
+        self.commands = DeliveryCommands(self.outstanding)
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages for a consumer and remember them until they are acked."""
@@ -182,7 +182,7 @@ class Deliveries:
 
     def carry_out_commands(self) -> None:
         """Tell the queues what the client has touched and given back; raises the error, if any."""
-        touched, returned = self.commanded.drain()
+        touched, returned = self.commands.drain()
         by_queue: dict[object, list[Part]] = {}
         for part in touched:
             by_queue.setdefault(part[0].queue, []).append(part)

@@ -209,7 +209,7 @@ class JournalActor(ThreadActor):
                         each.entry_ids,
                         each.deadlines,
                         each.identities,
-                        each.dues,
+                        each.due_times,
                     )
                     self._appends.setdefault(each.queue, []).append(each)
             elif isinstance(each, RecordDeliveries):

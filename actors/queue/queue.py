@@ -494,7 +494,7 @@ class Queue(LoopActor):
                 *effects.appended,
                 effects.deadlines,
                 None if found is None else _identities_of(found),
-                effects.dues,
+                effects.due_times,
             )
             self._answers.owe(append)
             tell(self._journal, append)

@@ -170,14 +170,14 @@ class ChannelTracing(ChannelEvents):
         """Trace the fate of messages that no queue gets; returns those acked with their return."""
         batch = routed.batch
         returned = [index for index in unrouted if _is_returned(_key_of(batch, index))]
-        obeyed = [index for index in unrouted if is_command_key(_key_of(batch, index))]
+        carried_out = [index for index in unrouted if is_command_key(_key_of(batch, index))]
         replies: set[int] = set().union(*routed.replies.values())
         replied = [index for index in chosen if index in replies]
-        others = {*returned, *replied, *obeyed}
+        others = {*returned, *replied, *carried_out}
         dropped = [index for index in unrouted if index not in others]
         for event, indexes, reason in (
             ("message.returned", returned, "NO_ROUTE"),
-            ("command.obeyed", obeyed, "it is about a delivery of the channel"),
+            ("command.carried_out", carried_out, "it is about a delivery of the channel"),
             ("message.replied", replied, "its key names a reply consumer"),
             ("message.dropped", dropped, "no route, and not mandatory"),
         ):

@@ -35,7 +35,7 @@ _DELAY_HEADER: Final = "delay-ms"
 
 
 class DeliveryCommand(NamedTuple):
-    """What a client asks for about one of its deliveries.
+    """A client's request about one of its deliveries.
 
     `delay_ms` is 0 for a touch, and for a requeue at once.
     """
@@ -45,10 +45,10 @@ class DeliveryCommand(NamedTuple):
     delay_ms: int = 0
 
 
-class Deliveries(Protocol):
+class DeliveryHolder(Protocol):
     """Who holds a channel's deliveries, and carries the commands out."""
 
-    def obey(self, command: DeliveryCommand) -> None:
+    def carry_out(self, command: DeliveryCommand) -> None:
         """Carry the command out; SoftError 406 for a tag that is not held."""
 
 

@@ -31,7 +31,7 @@ from ...amqp_frames.values.field_table import Field
 from ..definitions import QueueDefinition
 from ..exchanges.exchange import Steps
 from .delayed_publishes import delays_by_queue, published_delays, with_delays_passed
-from .delivery_commands import Deliveries, is_command_key, read_command
+from .delivery_commands import DeliveryHolder, is_command_key, read_command
 from .properties import PUBLISH, PublishProperties
 from .routes import Route, Routes, divide, durable_indexes, property_octets
 from .unconfirmed import Unconfirmed, coalesce
@@ -130,7 +130,7 @@ class Publisher:
         # In tx mode: numbered as in confirm mode, but the answer is the commit's.
         self.transactional = False
         # The channel's, as soon as it has some: they carry out its client's commands.
-        self.deliveries: Deliveries | None = None
+        self.delivery_holder: DeliveryHolder | None = None
         # Starts at 1 at confirm.select; publishes before it use up no number.
         self._next_seq_no = 1
         self._next_batch_number = next_batch_number
@@ -160,7 +160,7 @@ class Publisher:
             delays, count, fault = published_delays(batch, may_delay, count)
             error = fault or error
         if self._routes.has_commands:
-            count, error = self._obey(batch, count, error)
+            count, error = self._carry_out_commands(batch, count, error)
         return (yield from self._route_sound(batch, routes, count, error, further, delays))
 
     def hold(self, batch: Batch) -> Held:
@@ -177,7 +177,7 @@ class Publisher:
         if may_delay is not None:
             delays, count, error = published_delays(batch, may_delay, count)
         if self._routes.has_commands:
-            count, error = self._obey(batch, count, error)
+            count, error = self._carry_out_commands(batch, count, error)
         if error is not None:
             raise error
         return Held(batch, further, delays)
@@ -303,7 +303,7 @@ class Publisher:
         batch.ttls_ms = ttls_ms
         return count, error, further, batch
 
-    def _obey(
+    def _carry_out_commands(
         self, batch: Batch, count: int, error: AmqpError | None
     ) -> tuple[int, AmqpError | None]:
         """Carry out the commands about deliveries among the first `count` messages.
@@ -313,14 +313,14 @@ class Publisher:
         commands = [is_command_key(key) for key in batch.distinct]
         if not any(commands):
             return count, error
-        deliveries = self.deliveries
-        assert deliveries is not None
+        holder = self.delivery_holder
+        assert holder is not None
         for index, number in enumerate(batch.keys[:count]):
             if commands[number]:
                 key = batch.distinct[number]
                 try:
                     properties = property_octets(batch, index)
-                    deliveries.obey(read_command(key, properties, self._routes.vhost))
+                    holder.carry_out(read_command(key, properties, self._routes.vhost))
                 except AmqpError as fault:
                     fault.class_id, fault.method_id = PUBLISH
                     return index, fault.with_traceback(None)

@@ -91,15 +91,15 @@ def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
 
     If messages may be deferred, the caller has set the queue's `now_ms` and `uptime_ms`.
     """
-    for batch, indexes, first_entry_id, attempts, deadlines, dues in runs:
+    for batch, indexes, first_entry_id, attempts, deadlines, due_times in runs:
         if deadlines and messages.deadlines is None:
             messages.compose((*messages.parts, Deadlines()))
         for span in spans_of(batch, indexes, first_entry_id, attempts, deadlines):
-            if not dues:
+            if not due_times:
                 messages.restore(span)
                 continue
             start = span.first_entry_id - first_entry_id
-            own = dues if isinstance(dues, int) else dues[start : start + len(span)]
+            own = due_times if isinstance(due_times, int) else due_times[start : start + len(span)]
             for part, due_ms in divided(span, own):
                 messages.restore(part, due_ms)
 

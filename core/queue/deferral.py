@@ -252,7 +252,7 @@ class Deferral(Part):
 
 
 class ReadyAndDeferred:
-    """What a queue's bounds are about: ready messages, and behind them the deferred ones."""
+    """The messages that a queue's bounds count: ready ones, and behind them deferred ones."""
 
     __slots__ = ("_deferral", "_ready")
 

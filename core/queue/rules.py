@@ -66,7 +66,7 @@ class Effects:
         "delivered",
         "delivered_entries",
         "due",
-        "dues",
+        "due_times",
         "late",
         "rejected",
         "settled_entries",
@@ -79,6 +79,9 @@ class Effects:
         # When these expire, in milliseconds since the epoch: one time for all, 0 for never, or
         # aligned with them.
         self.deadlines: int | array[int] = 0
+        # When appended messages are due, in milliseconds since the epoch: one time for all, 0 for
+        # at once, or aligned with them.
+        self.due_times: int | array[int] = 0
         # Messages that left the queue for its dead-letter exchange, and why: "rejected", "expired",
         # "maxlen" or "delivery_limit". Not settled until the dead letters are safe. Those of a
         # queue without one are settled, and only told of in the trace.
@@ -101,9 +104,6 @@ class Effects:
         self.timed_out: list[tuple[object, Delivery, int, int]] | None = None
         # Parts that a channel has answered too late.
         self.late: list[tuple[Delivery, int, int]] | None = None
-        # When appended messages are due, in milliseconds since the epoch: one time for all, 0 for
-        # at once, or aligned with them.
-        self.dues: int | array[int] = 0
         # First and last entry id and due time, for the journal's Deferred record, of messages that
         # came back.
         self.deferred_entries: list[tuple[int, int, int]] | None = None
@@ -386,7 +386,7 @@ class MessageQueue:
         if runs and effects.appended is not None:
             effects.deadlines = aligned(runs, effects.appended[1], first)
         if delays_ms and effects.appended is not None:
-            effects.dues = due_times(effects.appended[0], delays_ms, self.now_ms)
+            effects.due_times = due_times(effects.appended[0], delays_ms, self.now_ms)
 
     def _assign_entry_ids(self, batch: Batch, indexes: Indexes, effects: Effects) -> bool:
         """Give new messages entry ids, have them appended or confirmed. Is any appended?"""

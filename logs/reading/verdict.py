@@ -180,7 +180,7 @@ _UNANSWERED = {
     ),
     "running": "Still waiting for {}.",
 }
-_OBEYED = "obeyed as a command about a delivery"
+_CARRIED_OUT = "carried out as a command about a delivery"
 _REPLIED = "passed to the channel whose reply consumer its key names"
 
 
@@ -226,8 +226,8 @@ def _publisher_s_side(found: Found) -> str:
     if "confirm.sent" in by_name:
         if "message.replied" in by_name:
             return f"Confirmed, and {_REPLIED}."
-        if "command.obeyed" in by_name:
-            return f"Confirmed, and {_OBEYED}."
+        if "command.carried_out" in by_name:
+            return f"Confirmed, and {_CARRIED_OUT}."
         if "message.dropped" in by_name:
             return f"Confirmed, and dropped, because no queue is bound for {key} (not mandatory)."
         return f"Confirmed because {_all_have_it(life)}."
@@ -276,8 +276,8 @@ def _late_publisher_s_side(found: Found, by_name: dict[str, Line]) -> str:
 
 def _unnumbered(life: Life, key: str) -> str:
     """Nobody is told of a publish outside confirm mode."""
-    if life.named("command.obeyed"):
-        return f"{_OBEYED.capitalize()}; not to be confirmed."
+    if life.named("command.carried_out"):
+        return f"{_CARRIED_OUT.capitalize()}; not to be confirmed."
     if life.named("message.dropped"):
         return (
             f"Dropped because no queue is bound for {key} (not mandatory). Nobody was told: "
@@ -298,8 +298,8 @@ def _transaction_s_side(life: Life, by_name: dict[str, Line]) -> str:
         how = f"Returned because no queue is bound for {key} and it was mandatory"
     elif "message.dropped" in by_name:
         how = f"Dropped because no queue is bound for {key} (not mandatory)"
-    elif "command.obeyed" in by_name:
-        how = _OBEYED.capitalize()
+    elif "command.carried_out" in by_name:
+        how = _CARRIED_OUT.capitalize()
     elif "message.replied" in by_name and not by_name["message.routed"]["queues"]:
         how = _REPLIED.capitalize()
     else:

@@ -289,7 +289,7 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         (*_PLACE, *_MESSAGES, "seq_no", "reason"),
         "no queue gets it and it was not mandatory",
     ),
-    "command.obeyed": TraceEvent(
+    "command.carried_out": TraceEvent(
         "channel",
         (*_PLACE, *_MESSAGES, "seq_no", "reason"),
         "a touch or a requeue: no queue gets it, because it is no message",

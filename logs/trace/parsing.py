@@ -39,7 +39,7 @@ _SOMETIMES: Final = {
     "message.returned": {"seq_no"},
     "message.replied": {"seq_no"},
     "message.dropped": {"seq_no"},
-    "command.obeyed": {"seq_no"},
+    "command.carried_out": {"seq_no"},
     "rejection.received": {"seq_no"},
     "confirm.slow": {"seq_no"},
 }

@@ -731,19 +731,19 @@ class Journal:
         entry_ids: EntryIds,
         deadlines: Deadlines = 0,
         identities: Identities | None = None,
-        dues: Deadlines = 0,
+        due_times: Deadlines = 0,
     ) -> None:
         """Messages of the batch become entries of the queue; on the disk after the next commit.
 
         `indexes` and `entry_ids` are aligned, ascending and not empty, and the ids lie above all
         ids appended to the queue before. `deadlines`: when the entries expire, and aligned if not
-        all expire at once. `identities` is for the dedup window of a queue that has one. `dues`:
-        until when they are deferred, as the deadlines.
+        all expire at once. `identities` is for the dedup window of a queue that has one.
+        `due_times`: until when they are deferred, as the deadlines.
         """
         place = batch.journal_place
         writer = self._writer
         body: Batch | None = None
-        size = entries_bytes_at_most(len(indexes), deadlines, identities, dues)
+        size = entries_bytes_at_most(len(indexes), deadlines, identities, due_times)
         # A batch outlives its body if it is appended again after all its entries were settled.
         if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
             writer.make_room(size)
@@ -756,7 +756,14 @@ class Journal:
             received = place.received_indexes
             indexes = array("I", [received[index] for index in indexes])
         record = encode_entries(
-            writer.seal, queue_id, batch.number, indexes, entry_ids, deadlines, identities, dues
+            writer.seal,
+            queue_id,
+            batch.number,
+            indexes,
+            entry_ids,
+            deadlines,
+            identities,
+            due_times,
         )
         self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
         if identities is not None:

@@ -26,8 +26,8 @@ _RANGES_MAX: Final = 8
 class RecoveredRun(NamedTuple):
     """Entries with ids without gaps, from `first_entry_id` on, that were delivered as often.
 
-    `deadlines`: when they expire, aligned with them if not all expire at once. `dues`: until when
-    they are deferred, likewise.
+    `deadlines`: when they expire, aligned with them if not all expire at once. `due_times`: until
+    when they are deferred, likewise.
     """
 
     batch: Batch
@@ -35,7 +35,7 @@ class RecoveredRun(NamedTuple):
     first_entry_id: int
     attempts: int
     deadlines: Deadlines = 0
-    dues: Deadlines = 0
+    due_times: Deadlines = 0
 
 
 class Loading:
@@ -148,9 +148,9 @@ def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
     indexes = _positions(block.indexes, body.place.received_indexes, len(batch))
     if indexes is None:
         return None
-    ids, deadlines, dues = block.entry_ids, block.deadlines, block.dues
+    ids, deadlines, due_times = block.entry_ids, block.deadlines, block.due_times
     if ids[-1] - ids[0] + 1 == len(ids):
-        return [RecoveredRun(batch, indexes, ids[0], block.attempts, deadlines, dues)]
+        return [RecoveredRun(batch, indexes, ids[0], block.attempts, deadlines, due_times)]
     return [
         RecoveredRun(
             batch,
@@ -158,7 +158,7 @@ def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
             ids[start],
             block.attempts,
             deadlines if isinstance(deadlines, int) else deadlines[start:end],
-            dues if isinstance(dues, int) else dues[start:end],
+            due_times if isinstance(due_times, int) else due_times[start:end],
         )
         for start, end in _stretches(ids)
     ]

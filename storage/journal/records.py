@@ -261,8 +261,8 @@ DEADLINES_LISTED = 8
 # Since format version 3: until when the entries' identities are remembered, and each one's.
 IDENTITIES_LISTED = 16
 # Since format version 5: one due time for all entries, or one for each.
-DUE = 32
-DUES_LISTED = 64
+DUE_TIME = 32
+DUE_TIMES_LISTED = 64
 
 _entries = Struct("<BBIQQIQ")
 _ENTRIES_BYTES = _entries.size
@@ -284,18 +284,18 @@ class EntriesRecord(NamedTuple):
     # Of a queue with a dedup window.
     identities: Identities | None = None
     # Until when they are deferred, in milliseconds since the epoch; 0: not at all.
-    dues: Deadlines = 0
+    due_times: Deadlines = 0
 
 
 def entries_bytes_at_most(
     count: int,
     deadlines: Deadlines = 0,
     identities: Identities | None = None,
-    dues: Deadlines = 0,
+    due_times: Deadlines = 0,
 ) -> int:
     """The size of an entries record of so many entries, or more."""
     size = HEAD_BYTES + _entries.size + (20 if deadlines else 12) * count + _deadline.size
-    if dues:
+    if due_times:
         size += _deadline.size * max(count, 1)
     return size if identities is None else size + _until.size + IDENTITY_BYTES * count
 
@@ -308,7 +308,7 @@ def encode_entries(
     entry_ids: EntryIds,
     deadlines: Deadlines = 0,
     identities: Identities | None = None,
-    dues: Deadlines = 0,
+    due_times: Deadlines = 0,
 ) -> bytes:
     """The record; all columns are aligned and not empty; indexes and entry ids ascend."""
     count = len(indexes)
@@ -332,13 +332,13 @@ def encode_entries(
         form |= IDENTITIES_LISTED
         listed += _until.pack(identities.until_ms) + identities.octets
         assert len(identities.octets) == IDENTITY_BYTES * count
-    if dues:
-        if isinstance(dues, int):
-            form |= DUE
-            listed += _deadline.pack(dues)
+    if due_times:
+        if isinstance(due_times, int):
+            form |= DUE_TIME
+            listed += _deadline.pack(due_times)
         else:
-            form |= DUES_LISTED
-            listed += little_endian(array("Q", dues))
+            form |= DUE_TIMES_LISTED
+            listed += little_endian(array("Q", due_times))
     linked = _entries_pack(
         _ENTRIES_BYTES + len(listed),
         seal.checksum,
@@ -382,17 +382,19 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
         octets = data[position : position + IDENTITY_BYTES * count]
         identities = Identities(octets, until_ms)
         position += IDENTITY_BYTES * count
-    dues: Deadlines = 0
-    if form & DUE:
-        (dues,) = _deadline.unpack_from(data, position)
+    due_times: Deadlines = 0
+    if form & DUE_TIME:
+        (due_times,) = _deadline.unpack_from(data, position)
         position += _deadline.size
-    elif form & DUES_LISTED:
-        dues = read_array("Q", data, position, count)
+    elif form & DUE_TIMES_LISTED:
+        due_times = read_array("Q", data, position, count)
         position += 8 * count
     if position != end or not count:
         msg = f"entries record of {end - start} bytes ends at {position - start}"
         raise ValueError(msg)
-    return EntriesRecord(queue_id, batch_number, indexes, entry_ids, deadlines, identities, dues)
+    return EntriesRecord(
+        queue_id, batch_number, indexes, entry_ids, deadlines, identities, due_times
+    )
 
 
 # --- Bodies, ranges of entries, removed segments, commits

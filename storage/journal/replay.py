@@ -52,9 +52,9 @@ class RecoveredBlock(Block):
     """Live entries that know their messages and how often they were delivered.
 
     `indexes`, aligned with the entry ids, are those of the batch as it was received, and so are
-    `deadlines` and `dues`, if several. A body of None: no record of it verified; then `identities`
-    are those of the entries, aligned with them, and `is_torn` says whether the body was being
-    written.
+    `deadlines` and `due_times`, if several. A body of None: no record of it verified; then
+    `identities` are those of the entries, aligned with them, and `is_torn` says whether the body
+    was being written.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class RecoveredBlock(Block):
         "batch_number",
         "body",
         "deadlines",
-        "dues",
+        "due_times",
         "identities",
         "indexes",
         "is_torn",
@@ -76,7 +76,7 @@ class RecoveredBlock(Block):
         body: StoredBody | None,
         indexes: Indexes,
         deadlines: Deadlines,
-        dues: Deadlines,
+        due_times: Deadlines,
     ) -> None:
         body_segment = body.place.segment_number if body else entries_segment
         super().__init__(entry_ids, body_segment, entries_segment)
@@ -84,7 +84,7 @@ class RecoveredBlock(Block):
         self.body = body
         self.indexes = indexes
         self.deadlines = deadlines
-        self.dues = dues
+        self.due_times = due_times
         self.attempts = 0
         self.identities = b""
         self.is_torn = False
@@ -98,10 +98,10 @@ class RecoveredBlock(Block):
         if not isinstance(self.deadlines, int):
             rest.deadlines = self.deadlines[position:]
             self.deadlines = self.deadlines[:position]
-        rest.dues = self.dues
-        if not isinstance(self.dues, int):
-            rest.dues = self.dues[position:]
-            self.dues = self.dues[:position]
+        rest.due_times = self.due_times
+        if not isinstance(self.due_times, int):
+            rest.due_times = self.due_times[position:]
+            self.due_times = self.due_times[:position]
         rest.identities = self.identities[position * IDENTITY_BYTES :]
         self.identities = self.identities[: position * IDENTITY_BYTES]
         rest.is_torn = self.is_torn
@@ -179,7 +179,7 @@ class Replay:
             body,
             record.indexes,
             record.deadlines,
-            record.dues,
+            record.due_times,
         )
         if body is None:
             block.is_torn = offset >= self._torn_from
@@ -215,7 +215,7 @@ class Replay:
                 for block in live_entries.isolate(first, last):
                     block.attempts += 1
                     # A start has messages in flight ready at once.
-                    block.dues = 0
+                    block.due_times = 0
 
     def _apply_deferred(self, record: DeferredRecord) -> None:
         ledger = self._ledger_of(record.queue_id)
@@ -223,7 +223,7 @@ class Replay:
             self._used(record.queue_id, last)
             if ledger.delivered(record.queue_id, [(first, last)]):
                 for block in ledger.queues[record.queue_id].isolate(first, last):
-                    block.dues = due_ms
+                    block.due_times = due_ms
 
     def _used(self, queue_id: int, last_entry_id: int) -> None:
         if last_entry_id >= self.next_entry_ids.get(queue_id, last_entry_id + 1):

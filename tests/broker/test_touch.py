@@ -398,5 +398,5 @@ def test_the_trace_says_until_when_a_message_was_touched(
     assert touched["queue"] == "q"
     assert f"which touched it and has time until {touched['until']}" in said
     assert explanation(tmp_path, capsys, 2)[-1] == (
-        "Confirmed, and obeyed as a command about a delivery."
+        "Confirmed, and carried out as a command about a delivery."
     )

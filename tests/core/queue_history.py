@@ -74,7 +74,7 @@ class History:
         self.journal: dict[int, Message] = {}
         self.attempts: Counter[int] = Counter()
         # Until when entries are deferred.
-        self.dues: dict[int, int] = {}
+        self.due_times: dict[int, int] = {}
         self.messages: dict[int, Message] = {}
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
@@ -102,7 +102,7 @@ class History:
                     each.entry,
                     self.attempts[each.entry],
                     each.deadline,
-                    self.dues.get(each.entry, 0),
+                    self.due_times.get(each.entry, 0),
                 )
                 for _, each in sorted(self.journal.items())
             ],
@@ -111,7 +111,7 @@ class History:
         if self.queue.deduplication is not None:
             rows = [RememberedRow(*each) for each in model.window if each[2].endswith(STORED_KIND)]
             self.queue.deduplication.window.restore(rows, model.now_ms)
-        model.restart(self.journal, self.attempts, self.dues)
+        model.restart(self.journal, self.attempts, self.due_times)
         effects = self.perform(self.queue.dispatch)
         model.dispatch()
         self.check(effects)
@@ -182,12 +182,12 @@ class History:
             indexes, entries = effects.appended
             several = effects.deadlines
             deadlines = [several] * len(entries) if isinstance(several, int) else several
-            several = effects.dues
-            dues = [several] * len(entries) if isinstance(several, int) else several
+            several = effects.due_times
+            due_times = [several] * len(entries) if isinstance(several, int) else several
             appended = {
                 index: (entry, deadline, due)
                 for index, entry, deadline, due in zip(
-                    indexes, entries, deadlines, dues, strict=True
+                    indexes, entries, deadlines, due_times, strict=True
                 )
             }
         assert appended == expected.appended
@@ -222,7 +222,7 @@ class History:
     def check_journal(self, effects: Effects, expected: Outcome) -> None:
         for entry, _, due in expected.appended.values():
             self.journal[entry] = self.messages[entry]
-            self.dues[entry] = due
+            self.due_times[entry] = due
         delivered = entries_in(effects.delivered_entries)
         settled = entries_in(effects.settled_entries)
         for found, all_of_them in (
@@ -241,8 +241,8 @@ class History:
         assert deferred <= expected.deferred_entries
         assert {entry for entry, _ in expected.deferred_entries - deferred}.isdisjoint(self.journal)
         for entry in delivered:
-            self.dues.pop(entry, None)
-        self.dues.update(deferred)
+            self.due_times.pop(entry, None)
+        self.due_times.update(deferred)
         # Dead letters are safe at once here.
         for entry in (*settled, *(entry for entry, _ in expected.left)):
             self.journal.pop(entry, None)

@@ -515,7 +515,7 @@ class NaiveQueue:
         self.dispatch()
 
     def restart(
-        self, journal: dict[int, Message], attempts: Counter[int], dues: dict[int, int]
+        self, journal: dict[int, Message], attempts: Counter[int], due_times: dict[int, int]
     ) -> None:
         """The broker starts anew, with what the journal has."""
         for name in self.channels:
@@ -529,6 +529,6 @@ class NaiveQueue:
         for entry, each in sorted(journal.items()):
             each.attempts, each.is_withdrawn = attempts[entry], False
             if self.stays(each):
-                self.wait_or_be_ready(each, max(0, dues.get(entry, 0) - self.now_ms))
+                self.wait_or_be_ready(each, max(0, due_times.get(entry, 0) - self.now_ms))
         # It is known of them.
         self.outcome.deferred.clear()

@@ -181,7 +181,7 @@ def test_new_messages_are_deferred_by_their_own_delays() -> None:
     assert ready(queue) == [1]
     assert effects.appended is not None
     assert list(effects.appended[1]) == [1, 2, 3, 4]
-    assert effects.dues == array("Q", [0, NOW_MS + 50, NOW_MS + 50, NOW_MS + 20])
+    assert effects.due_times == array("Q", [0, NOW_MS + 50, NOW_MS + 50, NOW_MS + 20])
     assert (queue.deferred_count, queue.wait_ms()) == (3, 20)
     at(queue, 20)
     assert ready(queue) == [1, 4]
@@ -191,7 +191,7 @@ def test_new_messages_are_deferred_by_their_own_delays() -> None:
 
 def test_one_delay_for_all_is_one_due_time_for_the_journal() -> None:
     effects = publish(queue_with(), 3, 40)
-    assert effects.dues == NOW_MS + 40
+    assert effects.due_times == NOW_MS + 40
 
 
 def test_a_due_message_goes_before_those_that_came_behind_it() -> None:
@@ -253,7 +253,7 @@ def test_a_full_queue_of_deferred_messages_rejects_publishes() -> None:
     queue = queue_with(x_max_length=2, x_overflow="reject-publish")
     effects = publish(queue, 3, 50)
     assert (list(effects.rejected or ()), queue.deferred_count) == ([2], 2)
-    assert effects.dues == NOW_MS + 50
+    assert effects.due_times == NOW_MS + 50
     assert list(publish(queue, 1).rejected or ()) == [0]
     at(queue, 50)
     assert list(publish(queue, 1).rejected or ()) == [0]
@@ -337,8 +337,8 @@ def test_after_a_restart_a_message_is_deferred_for_the_rest_of_its_time() -> Non
     queue = queue_with()
     queue.uptime_ms = 77
     batch = numbered(5)
-    dues = array("Q", [NOW_MS - 1, NOW_MS + HOUR_MS, 0])
-    runs = [(batch, range(3), 4, 2, 0, dues), (batch, range(3, 5), 7, 0, 0, NOW_MS + 50)]
+    due_times = array("Q", [NOW_MS - 1, NOW_MS + HOUR_MS, 0])
+    runs = [(batch, range(3), 4, 2, 0, due_times), (batch, range(3, 5), 7, 0, 0, NOW_MS + 50)]
     refill(queue, runs)  # type: ignore[arg-type]
     assert (ready(queue), queue.deferred_count) == ([4, 6], 3)
     assert queue.wait_ms() == 50

@@ -8,7 +8,7 @@ from leveret.amqp_frames.errors import AmqpError
 from leveret.amqp_frames.methods import BasicAck
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
-from leveret.core.channel.commanded import Commanded
+from leveret.core.channel.delivery_commands import DeliveryCommands
 from leveret.core.channel.outstanding import Outstanding
 from leveret.core.channel.transaction import Outcome
 from leveret.core.connection.channel_credit import ChannelCredit
@@ -38,9 +38,9 @@ class Bench:
 
     def __init__(self, commands) -> None:
         self.outstanding = Outstanding(1, ChannelCredit())
-        self.commanded = Commanded(self.outstanding)
+        self.commands = DeliveryCommands(self.outstanding)
         self.publisher: Publisher = publisher_of(commands)
-        self.publisher.deliveries = self.commanded
+        self.publisher.delivery_holder = self.commands
         self.publisher.confirm_mode = True
 
     def deliver(self, count: int, queue: str = "q") -> Delivery:
@@ -69,10 +69,10 @@ def test_commands_are_confirmed_in_order_with_the_messages_between_them(bench: B
     assert indexes_by_queue(routed) == {"q": [1]}
     # The cut-off is the message: its queue has not confirmed it.
     assert methods(bench.publisher.answers()) == [BasicAck(1, True), BasicAck(3, False)]
-    touched, returned = bench.commanded.drain()
+    touched, returned = bench.commands.drain()
     assert touched == [(delivery, 0, 1)]
     assert returned == {0: [(delivery, 2, 3)]}
-    assert bench.commanded.is_empty
+    assert bench.commands.is_empty
 
 
 def test_a_batch_of_commands_takes_nothing_of_the_publish_window(bench: Bench) -> None:
@@ -89,7 +89,7 @@ def test_neighbours_are_told_as_one_part_and_delays_apart(bench: Bench) -> None:
         *(command("requeue", delivery_tag=tag, delay_ms=50) for tag in (1, 2)),
         command("requeue", delivery_tag=5),
     )
-    touched, returned = bench.commanded.drain()
+    touched, returned = bench.commands.drain()
     assert touched == [(first, 0, 2), (first, 3, 4), (second, 0, 2)]
     assert returned == {50: [(first, 0, 2)], 0: [(second, 0, 1)]}
 
@@ -97,7 +97,7 @@ def test_neighbours_are_told_as_one_part_and_delays_apart(bench: Bench) -> None:
 def test_requeues_free_credit_as_a_nack_does(bench: Bench) -> None:
     bench.deliver(3)
     bench.route(command("requeue", delivery_tag=2))
-    parts = bench.commanded.drain().returned[0]
+    parts = bench.commands.drain().returned[0]
     settled = bench.outstanding.settle_removed(Outcome.RETURNED, parts, 0)
     assert list(settled.returned.by_queue) == ["q"]
     assert len(bench.outstanding) == 2
@@ -116,7 +116,7 @@ def test_a_touch_behind_the_time_out_is_no_mistake_and_touches_nothing(bench: Be
     delivery = bench.deliver(2)
     bench.outstanding.time_out([(delivery, 0, 2)])
     assert bench.route(command("touch", delivery_tag=1)).error is None
-    assert bench.commanded.is_empty
+    assert bench.commands.is_empty
     # The tag is held still: a requeue is the late answer, and gives credit back.
     assert bench.route(command("requeue", delivery_tag=1)).error is None
     assert len(bench.outstanding) == 1
@@ -168,7 +168,7 @@ def test_a_command_that_is_none_is_refused_with_the_reason(
     routed = bench.route(publish("q"), sent, publish("q"))
     assert_refused(routed, 1, f"command for {NAMED}: {reason}")
     assert indexes_by_queue(routed) == {"q": [0]}
-    assert bench.commanded.is_empty
+    assert bench.commands.is_empty
 
 
 @pytest.mark.parametrize("tag", [0, 2, -1, 2**62])
@@ -184,7 +184,7 @@ def test_a_tag_that_is_not_held_is_unknown_as_in_an_ack(bench: Bench, tag: int) 
 def test_a_delay_may_be_digits_or_a_float(bench: Bench, delay: Field) -> None:
     delivery = bench.deliver(1)
     bench.route(command("requeue", delivery_tag=1, delay_ms=delay))
-    assert bench.commanded.drain().returned == {70: [(delivery, 0, 1)]}
+    assert bench.commands.drain().returned == {70: [(delivery, 0, 1)]}
 
 
 def test_further_routing_keys_of_a_command_lead_nowhere(bench: Bench) -> None:
@@ -193,7 +193,7 @@ def test_further_routing_keys_of_a_command_lead_nowhere(bench: Bench) -> None:
         command("touch", delivery_tag=1, CC=Field("array", [Field("longstr", "q")]))
     )
     assert (routed.error, routed.by_queue) == (None, {})
-    assert bench.commanded.drain().touched == [(delivery, 0, 1)]
+    assert bench.commands.drain().touched == [(delivery, 0, 1)]
 
 
 def test_a_message_that_comes_to_the_exchange_in_another_way_is_no_command(
@@ -207,7 +207,7 @@ def test_a_message_that_comes_to_the_exchange_in_another_way_is_no_command(
     # It is unroutable, and comes back.
     routed = bench.route(touch, command("touch", delivery_tag=1))
     assert routed.frames
-    assert bench.commanded.drain().touched == [(delivery, 0, 1)]
+    assert bench.commands.drain().touched == [(delivery, 0, 1)]
     assert commands.route(EXCHANGE, "touch") == []
 
 
@@ -218,10 +218,10 @@ def test_in_a_transaction_commands_are_read_at_once_and_go_nowhere_at_the_commit
     bench.publisher.transactional = True
     delivery = bench.deliver(1)
     held = bench.publisher.hold(batch_of(command("touch", delivery_tag=1), publish("q")))
-    assert bench.commanded.drain().touched == [(delivery, 0, 1)]
+    assert bench.commands.drain().touched == [(delivery, 0, 1)]
     routed = carry_out(bench.publisher.route_held(held))
     assert indexes_by_queue(routed) == {"q": [1]}
-    assert bench.commanded.is_empty
+    assert bench.commands.is_empty
 
 
 def test_the_exchange_is_there_and_takes_no_bindings(commands, refused) -> None:

@@ -8,7 +8,7 @@ from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.methods import TxCommitOk, TxRollbackOk
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.channel.commanded import Commanded
+from leveret.core.channel.delivery_commands import DeliveryCommands
 from leveret.core.channel.outstanding import Outstanding
 from leveret.core.channel.transaction import BATCH_BYTES, HeldAcks, Outcome, TransactionMemory
 from leveret.core.channel.tx_mode import TxMode
@@ -84,14 +84,14 @@ def test_a_commit_ends_when_every_queue_has_confirmed(bench: Bench) -> None:
 
 
 def test_commands_about_deliveries_are_no_publishes_of_a_transaction(bench: Bench) -> None:
-    bench.publisher.deliveries = commanded = Commanded(bench.outstanding)
+    bench.publisher.delivery_holder = commands = DeliveryCommands(bench.outstanding)
     delivery = bench.deliver(2)
     headers = table_of({"delivery-tag": 2})
     touch = publish("touch", b"", Properties(headers=headers), exchange="amq.leveret.delivery")
     bench.tx_mode.publish(batch_of(touch * 2))
     assert (bench.tx_mode.is_told(), bench.memory.used_bytes) == (True, 0)
     bench.tx_mode.publish(batch_of(touch, publish("q")))
-    assert commanded.drain().touched == [(delivery, 1, 2), (delivery, 1, 2), (delivery, 1, 2)]
+    assert commands.drain().touched == [(delivery, 1, 2), (delivery, 1, 2), (delivery, 1, 2)]
     [routed] = bench.commit()
     assert indexes_by_queue(routed) == {"q": [1]}
     confirm_all(bench.publisher, routed.batch, routed)

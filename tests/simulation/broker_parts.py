@@ -158,7 +158,7 @@ class SimulatedQueue:
                 row.batch,
                 *effects.appended,
                 effects.deadlines,
-                dues=effects.dues,
+                due_times=effects.due_times,
             )
             self._stage.loop.tell(self._stage.journal, append)
         if effects.confirmed is not None:
@@ -306,11 +306,19 @@ class SimulatedJournal:
 
     def _append(self, append: Append) -> None:
         indexes, ids = append.indexes, append.entry_ids
-        deadlines, dues = each_of(append.deadlines, indexes), each_of(append.dues, indexes)
-        rows = zip(indexes, ids, deadlines, dues, strict=True)
+        deadlines, due_times = (
+            each_of(append.deadlines, indexes),
+            each_of(append.due_times, indexes),
+        )
+        rows = zip(indexes, ids, deadlines, due_times, strict=True)
         self._stage.judge.append(self._books[append.queue_id], append.batch, rows)
         self.journal.append(
-            append.queue_id, append.batch, indexes, ids, append.deadlines, dues=append.dues
+            append.queue_id,
+            append.batch,
+            indexes,
+            ids,
+            append.deadlines,
+            due_times=append.due_times,
         )
 
     def on_idle(self) -> None:

@@ -37,7 +37,7 @@ from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.methods import BasicAck, BasicNack, decode_method
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.channel.commanded import Commanded
+from leveret.core.channel.delivery_commands import DeliveryCommands
 from leveret.core.channel.outstanding import Settled
 from leveret.core.channel.transaction import Outcome
 from leveret.core.connection.reading_time import ReadingTime
@@ -192,7 +192,7 @@ class SimulatedChannel:
             routes, next_batch_number, 1, FRAME_BYTES, "guest", False, lambda: False
         )
         self._publisher.confirm_mode = True
-        self._publisher.deliveries = self._commanded = Commanded(self._outstanding)
+        self._publisher.delivery_holder = self._commands = DeliveryCommands(self._outstanding)
         self._used: dict[QueueDefinition, None] = {}
         # The basic.get that is not answered; until then the client's commands wait.
         self._asked: Ask | None = None
@@ -235,14 +235,14 @@ class SimulatedChannel:
             told = Publish(self, routed.batch, indexes, delays_ms)  # type: ignore[arg-type]
             self._tell(queue, told)
 
-    def _obey(self, message: Command) -> None:
+    def _carry_out_commands(self, message: Command) -> None:
         judge = self._stage.judge
         if message.is_touch:
             judged = judge.touched(self, message.tag)
         else:
             judged = judge.answered(self, [message.tag])
         self._publish(message.send)
-        touched, returned = self._commanded.drain()
+        touched, returned = self._commands.drain()
         for part in touched:
             queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
             self._tell(queue, Touched(self, [part], judged[queue.name]))
@@ -318,7 +318,7 @@ class SimulatedChannel:
         elif isinstance(message, (Answer, AnswerRow, Recover)):
             self._answer(message)
         elif isinstance(message, Command):
-            self._obey(message)
+            self._carry_out_commands(message)
         elif isinstance(message, Consume):
             consumer = self._kit.consumer(
                 self,

@@ -222,8 +222,8 @@ class Judge:
         """What the queue made of these."""
         if effects.appended is not None:
             indexes, entries = effects.appended
-            dues = each_of(effects.dues, indexes)
-            for index, entry, due_ms in zip(indexes, entries, dues, strict=True):
+            due_times = each_of(effects.due_times, indexes)
+            for index, entry, due_ms in zip(indexes, entries, due_times, strict=True):
                 copy = self._copy(book, entry, batch, index)
                 expected_ms = self.wall_ms + copy.due_ms - self.uptime_ms if copy.due_ms else 0
                 demand(due_ms == expected_ms, book.name, "entry", entry, "is due", due_ms)
@@ -614,7 +614,7 @@ class Judge:
                 for position, index in enumerate(run.indexes):
                     entry = run.first_entry_id + position
                     deadline = each_of(run.deadlines, run.indexes)[position]
-                    due_ms = each_of(run.dues, run.indexes)[position]
+                    due_ms = each_of(run.due_times, run.indexes)[position]
                     batch = run.batch
                     wire = bytes(batch.wire[batch.starts[index] : batch.ends[index]])
                     found[entry] = wire, run.attempts, deadline

@@ -19,7 +19,7 @@ class Entry:
     # Deliveries of which a full disk may have left fewer.
     doubted: int = 0
     # Until when it was deferred, one time after the other: 0 for not at all, as by a delivery.
-    dues: list[tuple[int, int]] = field(default_factory=lambda: [(0, BUFFERED)])
+    due_times: list[tuple[int, int]] = field(default_factory=lambda: [(0, BUFFERED)])
 
     def reach(self, level: int) -> None:
         """All that was done so far has got to the level, or was further."""
@@ -27,12 +27,12 @@ class Entry:
         if self.settled is not None:
             self.settled = max(self.settled, level)
         self.delivered = [max(each, level) for each in self.delivered]
-        self.dues = [(due_ms, max(each, level)) for due_ms, each in self.dues]
+        self.due_times = [(due_ms, max(each, level)) for due_ms, each in self.due_times]
 
     def may_be_due(self, certain: int) -> set[int]:
         """The due times that a start may find: the last certain one, and all behind it."""
-        sure = [at for at, (_, level) in enumerate(self.dues) if level >= certain]
-        return {due_ms for due_ms, _ in self.dues[max(sure, default=0) :]}
+        sure = [at for at, (_, level) in enumerate(self.due_times) if level >= certain]
+        return {due_ms for due_ms, _ in self.due_times[max(sure, default=0) :]}
 
     def doubt(self) -> None:
         """Of the deliveries that are on no disk, one may be left."""

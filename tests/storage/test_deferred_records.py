@@ -35,7 +35,7 @@ def found_in(recovered: Recovered, queue_id: int = 1) -> dict[int, tuple[int, in
     found = {}
     for run in recovered.queues.get(queue_id, ()):
         for position in range(len(run.indexes)):
-            due_ms = run.dues if isinstance(run.dues, int) else run.dues[position]
+            due_ms = run.due_times if isinstance(run.due_times, int) else run.due_times[position]
             found[run.first_entry_id + position] = (run.attempts, due_ms)
     return found
 
@@ -57,9 +57,9 @@ def verified(record: bytes) -> bytes:
 def test_due_times_come_back_with_attempts(is_closed: bool) -> None:
     files = CrashingFiles()
     journal, _ = opened(files)
-    dues = array("Q", [0, DUE_MS, DUE_MS + 1])
-    journal.append(1, batch_of([b"x"] * 3, 1), range(3), range(1, 4), dues=dues)
-    journal.append(1, batch_of([b"y"] * 2, 2), range(2), range(4, 6), dues=DUE_MS + 5)
+    due_times = array("Q", [0, DUE_MS, DUE_MS + 1])
+    journal.append(1, batch_of([b"x"] * 3, 1), range(3), range(1, 4), due_times=due_times)
+    journal.append(1, batch_of([b"y"] * 2, 2), range(2), range(4, 6), due_times=DUE_MS + 5)
     journal.append(1, batch_of([b"z"] * 3, 3), range(3), range(6, 9))
     journal.delivered(1, [(6, 8)])
     journal.deferred(1, [(6, 6, DUE_MS + 7), (8, 8, DUE_MS + 8)])
@@ -81,7 +81,7 @@ def test_due_times_come_back_with_attempts(is_closed: bool) -> None:
 def test_a_delivered_entry_is_deferred_no_more_and_the_last_due_time_counts() -> None:
     files = CrashingFiles()
     journal, _ = opened(files)
-    journal.append(1, batch_of([b"x"] * 3, 1), range(3), range(1, 4), dues=DUE_MS)
+    journal.append(1, batch_of([b"x"] * 3, 1), range(3), range(1, 4), due_times=DUE_MS)
     journal.delivered(1, [(1, 2)])
     journal.deferred(1, [(2, 2, DUE_MS + 1)])
     journal.deferred(1, [(2, 2, DUE_MS + 2)])
@@ -92,7 +92,7 @@ def test_a_delivered_entry_is_deferred_no_more_and_the_last_due_time_counts() ->
 def test_a_settled_entry_s_due_time_goes_with_it() -> None:
     files = CrashingFiles()
     journal, _ = opened(files)
-    journal.append(1, batch_of([b"x"] * 4, 1), range(4), range(1, 5), dues=DUE_MS)
+    journal.append(1, batch_of([b"x"] * 4, 1), range(4), range(1, 5), due_times=DUE_MS)
     journal.settle(1, [(2, 3)])
     # Of entries that are gone nothing is written.
     size = journal.commit().bytes
@@ -164,7 +164,7 @@ def test_deferrals_while_the_disk_is_full_are_written_when_there_is_room() -> No
     files.capacity_bytes = files.used_bytes
     journal.delivered(1, [(1, 4)])
     journal.deferred(1, [(1, 4, DUE_MS)])
-    journal.append(1, batch_of([b"y" * 300_000], 2), range(1), range(5, 6), dues=DUE_MS)
+    journal.append(1, batch_of([b"y" * 300_000], 2), range(1), range(5, 6), due_times=DUE_MS)
     with pytest.raises(NoSpaceError):
         journal.commit()
     # One is delivered again, one besides is deferred again, one is acked.
@@ -215,11 +215,13 @@ def test_due_times_of_entries_come_back_one_for_all_or_one_for_each(
     each: list[int], deadline: int
 ) -> None:
     count = len(each)
-    for dues in (array("Q", each), each[0]):
+    for due_times in (array("Q", each), each[0]):
         ids = range(1, 1 + count)
-        record = encode_entries(Seal(b"", 1, 1, 0), 1, 2, range(count), ids, deadline, None, dues)
-        assert len(record) <= entries_bytes_at_most(count, deadline, None, dues)
+        record = encode_entries(
+            Seal(b"", 1, 1, 0), 1, 2, range(count), ids, deadline, None, due_times
+        )
+        assert len(record) <= entries_bytes_at_most(count, deadline, None, due_times)
         covered = verified(record)
         decoded = decode_record(covered, 0, len(covered))
         assert isinstance(decoded, EntriesRecord)
-        assert (decoded.dues, decoded.deadlines) == (dues, deadline)
+        assert (decoded.due_times, decoded.deadlines) == (due_times, deadline)

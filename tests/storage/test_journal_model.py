@@ -99,13 +99,15 @@ class JournalAgainstModel(RuleBasedStateMachine):
         identities = identities_of(ids) if queue_id % 2 else None
         due_ms = random.choice((0, 0, 7))
         later = array("Q", [random.choice((0, 8, 2**50)) for _ in ids])
-        dues = later if random.random() < 0.2 else due_ms
-        self.journal.append(queue_id, batch, indexes, ids, deadlines, identities, dues)
+        due_times = later if random.random() < 0.2 else due_ms
+        self.journal.append(queue_id, batch, indexes, ids, deadlines, identities, due_times)
         self.must_sync = True
         for position, (index, entry_id) in enumerate(zip(indexes, ids, strict=True)):
             deadline = each[position] if expiring is None else expiring
             entry = self.queues[queue_id][entry_id] = Entry(message(batch, index), deadline)
-            entry.dues = [(dues if isinstance(dues, int) else dues[position], BUFFERED)]
+            entry.due_times = [
+                (due_times if isinstance(due_times, int) else due_times[position], BUFFERED)
+            ]
         if identities is not None:
             self.windows.remember(queue_id, {key: self.queues[queue_id][key] for key in ids})
 
@@ -135,7 +137,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
             for first, last in ranges:
                 if entry.settled is None and first <= entry_id <= last:
                     entry.delivered.append(BUFFERED)
-                    entry.dues.append((0, BUFFERED))
+                    entry.due_times.append((0, BUFFERED))
 
     @rule(random=randoms, oldest=st.booleans())
     def defer(self, random: Random, oldest: bool) -> None:
@@ -147,7 +149,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         for entry_id, entry in self.queues[queue_id].items():
             for first, last, due_ms in ranges:
                 if entry.settled is None and first <= entry_id <= last:
-                    entry.dues.append((due_ms, BUFFERED))
+                    entry.due_times.append((due_ms, BUFFERED))
 
     @rule(random=randoms)
     def drop_queue(self, random: Random) -> None:
@@ -312,11 +314,11 @@ class JournalAgainstModel(RuleBasedStateMachine):
             next_id = again.next_entry_ids[queue_id]
             assert next_id > max(entries, default=0)
             self.next_ids[queue_id] = next_id
-            dues = dues_in(again, queue_id)
+            due_times = due_times_in(again, queue_id)
             live = self.queues[queue_id] = {
                 entry_id: Entry(
                     *(wire, deadline, SYNCED, None, [SYNCED] * attempts),
-                    dues=[(dues[entry_id], SYNCED)],
+                    due_times=[(due_times[entry_id], SYNCED)],
                 )
                 for entry_id, (wire, attempts, deadline) in entries.items()
             }
@@ -336,16 +338,18 @@ class JournalAgainstModel(RuleBasedStateMachine):
                     found[queue_id][entry_id] = message(run.batch, index), run.attempts, deadline
         for queue_id, entries in self.queues.items():
             check_queue(entries, found[queue_id], certain)
-            for entry_id, due_ms in dues_in(recovered, queue_id).items():
+            for entry_id, due_ms in due_times_in(recovered, queue_id).items():
                 assert due_ms in entries[entry_id].may_be_due(certain)
             self.windows.check(queue_id, recovered, set(found[queue_id]), certain)
         return found
 
 
-def dues_in(recovered: Recovered, queue_id: int) -> dict[int, int]:
+def due_times_in(recovered: Recovered, queue_id: int) -> dict[int, int]:
     """Until when a start finds the entries of a queue deferred, by their ids."""
     return {
-        run.first_entry_id + position: run.dues if isinstance(run.dues, int) else run.dues[position]
+        run.first_entry_id + position: run.due_times
+        if isinstance(run.due_times, int)
+        else run.due_times[position]
         for run in recovered.queues.get(queue_id, ())
         for position in range(len(run.indexes))
     }

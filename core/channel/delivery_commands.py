@@ -17,15 +17,15 @@ from .outstanding import Outstanding
 from .transaction import Part
 
 
-class Commands(NamedTuple):
-    """What the queues are to be told: parts whose time begins anew, and parts that come back."""
+class CommandEffects(NamedTuple):
+    """The parts of deliveries whose time begins anew, and those that come back."""
 
     touched: list[Part]
     # By delay in milliseconds.
     returned: dict[int, list[Part]]
 
 
-class Commanded:
+class DeliveryCommands:
     """Carries out commands about the deliveries in `outstanding`, and collects what they touch."""
 
     __slots__ = ("_outstanding", "_returned", "_touched", "is_empty")
@@ -39,7 +39,7 @@ class Commanded:
         self._touched: list[Part] = []
         self._returned: dict[int, list[Part]] = {}
 
-    def obey(self, command: DeliveryCommand) -> None:
+    def carry_out(self, command: DeliveryCommand) -> None:
         """Carry the command out; SoftError 406 for a tag that is not held.
 
         A delivery whose time-out has passed is not touched, which is no error: its client learns of
@@ -57,9 +57,9 @@ class Commanded:
         for part in parts:
             _append(collected, part)
 
-    def drain(self) -> Commands:
-        """Everything since the last call."""
-        commands = Commands(self._touched, self._returned)
+    def drain(self) -> CommandEffects:
+        """Return the parts since the last call, and forget them."""
+        commands = CommandEffects(self._touched, self._returned)
         self._begin()
         return commands
 
