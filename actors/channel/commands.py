@@ -79,6 +79,20 @@ class Commands:
     `connection` stands for the owner of exclusive queues.
     """
 
+    __slots__ = (
+        "_access",
+        "_channel",
+        "_client",
+        "_connection",
+        "_consuming",
+        "_context",
+        "_names",
+        "_publisher",
+        "_questions",
+        "_tracing",
+        "_waiting",
+    )
+
     def __init__(
         self,
         context: NodeContext,

@@ -75,6 +75,21 @@ GENERATED_TAG_BYTES: Final = 16
 class Consuming:
     """State of the consuming half of the actor that `questions` are asked for."""
 
+    __slots__ = (
+        "_channel",
+        "_client",
+        "_consumers",
+        "_context",
+        "_credit",
+        "_get_no_ack",
+        "_hears_cancels",
+        "_names",
+        "_questions",
+        "_tracing",
+        "deliveries",
+        "replies",
+    )
+
     def __init__(
         self,
         questions: Questions,

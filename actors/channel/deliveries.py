@@ -47,6 +47,18 @@ _MESSAGES: Final[Mapping[Outcome, type[Settle] | type[Discard]]] = {
 class Deliveries:
     """The channel's messages in flight."""
 
+    __slots__ = (
+        "_channel",
+        "_client",
+        "_context",
+        "_credit",
+        "_frame_max_bytes",
+        "_number",
+        "_tracing",
+        "commanded",
+        "outstanding",
+    )
+
     def __init__(
         self,
         channel: Ref,

@@ -406,6 +406,16 @@ class AckTimeouts:
     The caller calls `check` at each time that `wake_at` returns.
     """
 
+    __slots__ = (
+        "_channel_number",
+        "_lapsed",
+        "_noted",
+        "_noted_max",
+        "_unacked",
+        "_wakes_at",
+        "is_transactional",
+    )
+
     def __init__(self, channel_number: int, unacked: Unacked) -> None:
         self._channel_number = channel_number
         self._unacked = unacked
