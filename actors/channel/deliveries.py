@@ -55,7 +55,7 @@ class Deliveries:
         "_frame_max_bytes",
         "_number",
         "_tracing",
-        "commanded",
+        "commands",
         "outstanding",
     )
 
