@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import textwrap
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,13 +38,25 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Name the nearest command in place of all."""
+        """Name the nearest command in place of all, or the groups that have it as an action."""
         if action.choices is None or value in action.choices:
             return
         names = list(action.choices)
+        grouped = [f"{name} {value}" for name in names if value in _actions(action.choices, name)]
+        if grouped:
+            self.error(f"there is no command {value!r}; did you mean {' or '.join(grouped)}?")
         near = difflib.get_close_matches(str(value), names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
         self.error(f"there is no {str(action.metavar or 'choice').lower()} {value!r}; {hint}")
+
+
+def _actions(choices: Any, name: str) -> Container[str]:
+    """The actions of the group with this name among an argument's choices; empty if it is none."""
+    parser = choices[name] if isinstance(choices, dict) else None
+    for action in parser._actions if isinstance(parser, Parser) else ():
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return ()
 
 
 def add_group(commands: Any, name: str, text: str, description: str, shown: str) -> Any:

@@ -104,6 +104,12 @@ def test_settings_prints_the_documented_file(capsys: pytest.CaptureFixture[str])
     [
         (["statsu"], "leveret: there is no command 'statsu'; did you mean status?\n"),
         (["quues"], "leveret: there is no command 'quues'; did you mean queues?\n"),
+        (["pause", "orders"], "leveret: there is no command 'pause'; did you mean queue pause?\n"),
+        (["set"], "leveret: there is no command 'set'; did you mean permissions set?\n"),
+        (
+            ["delete"],
+            "leveret: there is no command 'delete'; did you mean user delete or vhost delete?\n",
+        ),
         (["user", "ad"], "leveret user: there is no action 'ad'; did you mean add?\n"),
         (
             ["vhost", "wipe"],
