@@ -165,7 +165,9 @@ def _credentials(header: bytes) -> tuple[str, str]:
         user, colon, password = decoded.partition(":")
         if colon:
             return user, password
-    raise HttpError(401, "who asks? The user of a broker, by basic authentication", **CHALLENGE)
+    raise HttpError(
+        401, "a user's name and password are needed, by basic authentication", **CHALLENGE
+    )
 
 
 # The header of every 401.

@@ -249,7 +249,7 @@ def test_the_command_says_what_is_wrong_in_one_line(
         assert capsys.readouterr().err == f"leveret: {said}\n"
     monkeypatch.setenv("LEVERET_PASSWORD", "\udcff")
     assert main(["trace", "status", "--url", url]) == 1
-    assert "401 who asks?" in capsys.readouterr().err
+    assert "401 a user's name and password are needed" in capsys.readouterr().err
     monkeypatch.setenv("LEVERET_PASSWORD", "guest")
     assert main(["trace", "on", "--url", url, "--queue", "missing"]) == 1
     assert capsys.readouterr().err == f"leveret: {url}: 400 there is no queue 'missing'\n"
