@@ -80,7 +80,7 @@ class _InQueue:
             reason = self.what[len(_READY_AGAIN) :] if self.what.startswith(_READY_AGAIN) else ""
             self.what = f"is deferred until {line['until']}{reason}"
         elif event == "message.due":
-            self.what = "is ready, for the time for which it was deferred is over"
+            self.what = "is ready (its delay is over)"
         elif event in _LEFT:
             self.what = f"{_LEFT[event]} ({line['reason']}) and is not settled yet"
         elif event == "message.settled":

@@ -255,6 +255,28 @@ def test_the_trace_says_why_a_message_came_back_and_when_it_will(
     assert f"deferred until {still['until']} (given back) after 1 delivery" in said
 
 
+def test_the_trace_says_of_a_stopped_broker_that_a_message_was_ready_after_its_delay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Beside that of the fixture's broker.
+    directory = tmp_path / "another"
+    with traced(directory) as broker, client_of(broker) as client:
+        clock = HeldClock(broker)
+        client.declare("q", durable=True, arguments=DELAYED)
+        client.publish_all("q", b"1", properties=PERSISTENT)
+        client.consume("q")
+        assert delivered(client) == (1, b"1", None)
+        client.send_methods(1, BasicCancel("c"), BasicNack(1, False, True))
+        client.expect(1, BasicCancelOk("c"))
+        client.nothing_more()
+        clock.advance(DELAY_MS / 1000)
+        wait_until(lambda: deferred_count(broker, "q") == 0)
+    [due] = [line for line in trace_of(directory) if line["event"] == "message.due"]
+    message_id = f"{due['boot']}-{due['batch']}-{due['messages'][0][0]}"
+    said = explained(directory, capsys, message_id)[-1]
+    assert "was ready (its delay is over) after 1 delivery when its broker stopped; " in said
+
+
 def test_the_trace_names_messages_that_are_deferred_still_after_a_start(tmp_path: Path) -> None:
     # Beside that of the fixture's broker.
     directory = tmp_path / "another"
