@@ -163,10 +163,13 @@ def main() -> int:
     """Print the trips that the command line asks for."""
     names = ["publish", "ack", "declare", "dead-letter"]
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("trips", nargs="*", help=", ".join(names))
+    parser.add_argument("trips", nargs="*", metavar="trip", help=", ".join(names))
     parser.add_argument("--summary", action="store_true", help="the counts only")
     options = parser.parse_args()
     wanted = options.trips or names
+    for name in wanted:
+        if name not in names:
+            parser.error(f"there is no trip {name!r}; there are {', '.join(names)}")
     recorder = Recorder()
     threading.setprofile(recorder.profile)
     try:

@@ -43,6 +43,8 @@ def main() -> int:
         print(found or "\n".join(run(asked.seed).history))
         print(f"seed {asked.seed}: {'a violation' if found else 'no violation'}")
         return 1 if found else 0
+    if asked.seeds < 1:
+        parser.error("at least 1 of --seeds is needed, or --seed")
     begun = time.perf_counter()
     failed = 0
     seen: Counter[str] = Counter()

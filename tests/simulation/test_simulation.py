@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from broken_parts import BROKEN
 from examples import examples
@@ -50,3 +54,10 @@ def test_a_broken_part_is_found(fault: str, seed: int) -> None:
             print(f"{fault}: seed {number + 1} of them: {violation}")
             return
     raise AssertionError(f"{SEEDS_MAX} seeds do not find: {fault}")
+
+
+def test_a_run_of_no_seeds_is_no_success() -> None:
+    command = [sys.executable, str(Path(__file__).parent), "--seeds", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("at least 1 of --seeds is needed, or --seed\n")
