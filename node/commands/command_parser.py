@@ -42,7 +42,9 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         names = list(action.choices)
-        grouped = [f"{name} {value}" for name in names if value in _actions(action.choices, name)]
+        grouped = [
+            f"{name} {value}" for name in names if value in _group_actions(action.choices, name)
+        ]
         if grouped:
             self.error(f"there is no command {value!r}; did you mean {' or '.join(grouped)}?")
         near = difflib.get_close_matches(str(value), names, n=1)
@@ -50,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"there is no {str(action.metavar or 'choice').lower()} {value!r}; {hint}")
 
 
-def _actions(choices: Any, name: str) -> Container[str]:
+def _group_actions(choices: Any, name: str) -> Container[str]:
     """The actions of the group with this name among an argument's choices; empty if it is none."""
     parser = choices[name] if isinstance(choices, dict) else None
     for action in parser._actions if isinstance(parser, Parser) else ():
