@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import time
+from contextlib import suppress
 from typing import Protocol
 
 import psutil
@@ -49,12 +50,16 @@ class BrokerCpu:
 
     def __init__(self, pid: int) -> None:
         root = psutil.Process(pid)
-        self._processes = [root, *root.children(recursive=True)]
+        # With their CPU seconds when they were last there.
+        self._seconds = dict.fromkeys([root, *root.children(recursive=True)], 0.0)
 
     def seconds(self) -> float:
-        """Give the sum since they were started."""
-        times = [each.cpu_times() for each in self._processes]
-        return sum(each.user + each.system for each in times)
+        """Give the sum since they were started; one that has ended keeps what it had used."""
+        for process in self._seconds:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                self._seconds[process] = times.user + times.system
+        return sum(self._seconds.values())
 
 
 class Stopwatch:
