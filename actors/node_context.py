@@ -70,6 +70,8 @@ class NodeContext:
     timed_out_ranges_max: int
     touched_timeout_ms_max: int
     reply_window_bytes_max: int
+    # Of what all queues hold, by the bytes that their messages take in memory.
+    memory_budget_bytes: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int
     handshake_timeout_seconds: float

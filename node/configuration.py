@@ -29,6 +29,7 @@ from .core.users.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
 from .logs.configure import FORMATS, LEVELS
 from .logs.secrets import SECRETS
+from .memory_limit import default_memory_budget_bytes, memory_limit_bytes
 from .memory_watch import MEMORY_HEADROOM_BYTES
 
 ENVIRONMENT_PREFIX = "LEVERET_"
@@ -48,6 +49,8 @@ Warn = Callable[[str], None]
 MIB = 1024 * 1024
 # Beside one message of the largest size: room for what other channels publish meanwhile.
 UNFINISHED_SPARE_BYTES = 128 * MIB
+# One read of a socket may hold so much, and a queue keeps reads whole.
+MEMORY_BUDGET_BYTES_MIN = 1 * MIB
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Configuration:
     timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX
     touched_timeout_ms_max: int = TOUCHED_TIMEOUT_MS_MAX
     reply_window_bytes_max: int = 16 * MIB
+    memory_budget_bytes: int = 0  # 0: default_memory_budget_bytes of memory_limit_bytes
     memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
     dedup_window_max: int = 10_000_000
@@ -156,11 +160,22 @@ class Configuration:
                 f"unfinished_publishes_bytes_max: {unfinished} is less than "
                 f"message_size_max_bytes, {largest}"
             )
+        if 0 < self.memory_budget_bytes < MEMORY_BUDGET_BYTES_MIN:
+            raise ConfigurationError(
+                f"memory_budget_bytes: {self.memory_budget_bytes} is less than "
+                f"{MEMORY_BUDGET_BYTES_MIN}"
+            )
 
     def unfinished_publishes_limit(self) -> int:
         """The setting unfinished_publishes_bytes_max, or the value that its 0 stands for."""
         default = self.message_size_max_bytes + UNFINISHED_SPARE_BYTES
         return self.unfinished_publishes_bytes_max or default
+
+    def memory_budget_limit(self) -> int:
+        """The setting memory_budget_bytes, or the value that its 0 stands for on this machine."""
+        if self.memory_budget_bytes:
+            return self.memory_budget_bytes
+        return max(MEMORY_BUDGET_BYTES_MIN, default_memory_budget_bytes(memory_limit_bytes()))
 
 
 # The least and the most a number may be, both allowed.
@@ -208,6 +223,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "disk_free_bytes_min": (0, 2**50),
     "disk_check_interval_ms": (10, 3_600_000),
     "disk_reserve_bytes": (0, 2**40),
+    "memory_budget_bytes": (0, 2**50),
     "memory_headroom_bytes": (0, 2**40),
     "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),

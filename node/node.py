@@ -224,6 +224,7 @@ class Node:
             timed_out_ranges_max=configuration.timed_out_ranges_max,
             touched_timeout_ms_max=configuration.touched_timeout_ms_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,
+            memory_budget_bytes=configuration.memory_budget_limit(),
             stranded_letters_max=configuration.stranded_letters_max,
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,
