@@ -26,6 +26,7 @@ from .errors import (
 )
 from .logs.configure import service_log
 from .logs.events import BROKER_FAILED
+from .machine import Machine
 from .memory_watch import MemoryWatch
 from .node import Node
 from .settings import Settings
@@ -209,7 +210,8 @@ class Broker:
         self._stopping = asyncio.Event()
         if self._is_to_stop:
             self._stopping.set()
-        node = self.node = Node(self.configuration, self._log, self._fatal, self._files)
+        machine = Machine() if self._files is None else Machine(self._files)
+        node = self.node = Node(self.configuration, self._log, self._fatal, machine)
         await node.start()
         self.host, self.port, self.tls_port = node.host, node.port, node.tls_port
         self.http_port = node.http.port

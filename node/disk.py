@@ -17,7 +17,7 @@ from .configuration import Configuration
 from .logs.events import DISK_NO_RESERVE
 from .storage.data_directory import DirectoryWatch
 from .storage.errors import NoSpaceError
-from .storage.files import Files, OperatingSystemFiles
+from .storage.files import Files
 from .storage.reserve import Purpose, Reserve
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class Disk:
     """Made before anything is opened in the directory."""
 
     def __init__(
-        self, configuration: Configuration, files: Files | None, log: FilteringBoundLogger
+        self, configuration: Configuration, files: Files, log: FilteringBoundLogger
     ) -> None:
         self._log = log
         # Why the reserve cannot be had, as the log was told.
         self._fault = ""
-        self.files = files or OperatingSystemFiles()
+        self.files = files
         self._directory = str(configuration.data_dir)
         self._free_bytes_min = configuration.disk_free_bytes_min
         self._interval_seconds = configuration.disk_check_interval_ms / 1000

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .actors.connection.listener import Listener
-from .actors.connection.logins import Logins, login_threads
+from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
 from .actors.runtime.routing_turns import RoutingTurns
-from .actors.runtime.runtime import Runtime, tell
+from .actors.runtime.runtime import Runtime, Scheduler, tell
 from .actors.runtime.thread_actor import stop_and_wait
 from .actors.runtime.ticker import Ticker
 from .actors.topology.broker import BrokerActor
@@ -46,6 +45,7 @@ from .listening.listening import Listening
 from .listening.tls import tls_context
 from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
+from .machine import Machine
 from .open_accounts import new_password_hash, open_accounts
 from .recovery_log import log_recovery
 from .stopping import OpenFiles, StopClock
@@ -57,6 +57,8 @@ from .tracing import start_trace
 from .version import VERSION
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from structlog.typing import FilteringBoundLogger
 
 # So many of the clients that hold a stop up are named.
@@ -75,12 +77,12 @@ class Node:
         configuration: Configuration,
         log: FilteringBoundLogger,
         on_fatal: OnFatal,
-        files: Files | None = None,
+        machine: Machine | None = None,
         stop_hint: str = "",
         *,
         drops_unmatched: bool = False,
     ) -> None:
-        """`files` is the disk under directory and journal; None is the machine's own.
+        """`machine` is all that it runs on; None is the machine at hand.
 
         `stop_hint` says how to end a stop that takes long, where a person may want to know.
         `drops_unmatched`: start also where catalog and journal do not belong together.
@@ -88,19 +90,19 @@ class Node:
         self._stop_hint = stop_hint
         self._drops_unmatched = drops_unmatched
         self._configuration = configuration
-        self._files = files
+        self._machine = Machine() if machine is None else machine
         self._log = log
         self._on_fatal = on_fatal
         self._drained = asyncio.Event()
         self.open_files = OpenFiles()
-        self._login_threads: ThreadPoolExecutor | None = None
+        self._login_threads: Executor | None = None
         self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
         self.http = HttpListening(configuration)
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
         self.trace = Trace(
-            os.urandom(4).hex(),
+            self._machine.random_bytes(4).hex(),
             configuration.trace_failures_per_second_max,
             configuration.trace_slow_ms * 1_000_000,
         )
@@ -111,23 +113,41 @@ class Node:
 
     async def start(self) -> None:
         """Recover and listen; StartError with one line if that cannot be."""
-        watch_event_loop(asyncio.get_running_loop(), self._on_fatal)
-        disk = Disk(self._configuration, self._files, self._log)
+        scheduler = asyncio.get_running_loop()
+        watch_event_loop(scheduler, self._on_fatal)
+        disk = self._disk()
         with disk.room_to_start():
-            directory = DataDirectory.open(disk.path, disk.files)
-            # Closed last: another broker may write to the directory from then on.
-            self.open_files.add("the lock", directory.close)
+            directory = self._locked(disk)
             try:
-                await self._start(directory, disk)
+                tls = tls_context(self._configuration)
+                listener = self._start_actors(scheduler, directory, disk)
+                await self._listen(listener, tls, directory)
             except BaseException as error:
                 if is_out_of_memory(error):
                     self._on_fatal("start", error)
                 await self.stop()
                 raise
 
-    async def _start(self, directory: DataDirectory, disk: Disk) -> None:
-        configuration = self._configuration
-        tls = tls_context(configuration)
+    def start_actors(self, scheduler: Scheduler) -> Listener:
+        """Recover, and start all actors, without a network: what a simulation runs.
+
+        The listener is returned for connections to be made to. An error leaves files open.
+        """
+        disk = self._disk()
+        with disk.room_to_start():
+            return self._start_actors(scheduler, self._locked(disk), disk)
+
+    def _disk(self) -> Disk:
+        return Disk(self._configuration, self._machine.files, self._log)
+
+    def _locked(self, disk: Disk) -> DataDirectory:
+        directory = DataDirectory.open(disk.path, disk.files)
+        # Closed last: another broker may write to the directory from then on.
+        self.open_files.add("the lock", directory.close)
+        return directory
+
+    def _start_actors(self, scheduler: Scheduler, directory: DataDirectory, disk: Disk) -> Listener:
+        configuration, machine = self._configuration, self._machine
         stores = disk.begin(partial(self._stores, directory, disk.files))
         boot_number = directory.begin(stores.boot_number_min)
         catalog = disk.begin(stores.open_catalog)
@@ -140,7 +160,7 @@ class Node:
         limits = TopologyLimits(
             configuration.dedup_window_max, configuration.topic_costly_words_max
         )
-        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, os.urandom, limits)
+        vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, machine.random_bytes, limits)
         restore(vhosts, contents)
         journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max)
         self.open_files.add("the journal", journal.close)
@@ -148,14 +168,16 @@ class Node:
         log_recovery(self._log, recovered, journal)
         self.open_files.add("the trace", self.trace.close)
         start_trace(self.trace, disk, configuration, self._log, self._on_fatal)
-        runtime = self._runtime = Runtime(asyncio.get_running_loop(), self._log, self._on_fatal)
+        runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
         next_number = recovered.next_batch_number
         context = self.context = self._context(runtime, vhosts, accounts, next_number)
-        context.journal = JournalActor.start_alone(
-            journal, self._log, self._on_fatal, self.trace, disk.room
+        context.journal = JournalActor.start_on(
+            machine.threads, journal, self._log, self._on_fatal, self.trace, disk.room
         )
         self.open_files.change("the journal", partial(stop_and_wait, context.journal))
-        context.catalog = CatalogActor.start_alone(catalog, self._log, self._on_fatal, disk.reserve)
+        context.catalog = CatalogActor.start_on(
+            machine.threads, catalog, self._log, self._on_fatal, disk.reserve
+        )
         self.open_files.change("the catalog", partial(stop_and_wait, context.catalog))
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)
@@ -165,6 +187,13 @@ class Node:
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
         disk.watch(context, self._listener)
+        return listener
+
+    async def _listen(
+        self, listener: Listener, tls: SSLContext | None, directory: DataDirectory
+    ) -> None:
+        configuration, context = self._configuration, self.context
+        assert context is not None
         listening = self.listening = Listening(configuration, self._log)
         # The AMQP port first, because the setting `port` moves the HTTP port with it: where another
         # broker has both, the advice of the message leads to a start.
@@ -179,7 +208,9 @@ class Node:
         await self.http.open()
 
     def _stores(self, directory: DataDirectory, files: Files) -> Stores:
-        return Stores(directory, files, os.urandom(DIRECTORY_ID_BYTES), self._drops_unmatched)
+        new_directory_id = self._machine.random_bytes(DIRECTORY_ID_BYTES)
+        catalogs = self._machine.catalogs
+        return Stores(directory, files, new_directory_id, self._drops_unmatched, catalogs)
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration
@@ -188,9 +219,11 @@ class Node:
             running_max=configuration.password_checks_max,
             waiting_max=configuration.password_checks_waiting_max,
             decoy_hash=new_password_hash("", configuration.password_hash_cost),
-            key=os.urandom(DIGEST_KEY_BYTES),
+            key=self._machine.random_bytes(DIGEST_KEY_BYTES),
         )
-        threads = self._login_threads = login_threads(configuration.password_checks_max)
+        threads = self._login_threads = self._machine.login_threads(
+            configuration.password_checks_max
+        )
         loopback_users = configuration.loopback_users
         return Logins.start_on(runtime, checks, threads, loopback_users, self._on_fatal)
 

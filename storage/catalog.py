@@ -22,7 +22,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
 from .belonging import CatalogClaims
@@ -669,3 +669,25 @@ def _claims(connection: sqlite3.Connection, path: Path) -> CatalogClaims:
         has_journal,
         newest_segment,
     )
+
+
+class Catalogs(Protocol):
+    """Finds and opens catalogs. A simulation, to which SQLite's files are closed, has its own."""
+
+    def read_claims(self, path: Path, *, may_be_new: bool) -> CatalogClaims:
+        """As the function of this name."""
+
+    def open(self, path: Path, *, may_be_new: bool, new_directory_id: bytes) -> Catalog:
+        """As `Catalog.open`."""
+
+
+class CatalogFiles:
+    """Those in files."""
+
+    def read_claims(self, path: Path, *, may_be_new: bool) -> CatalogClaims:
+        """Read what the file says."""
+        return read_claims(path, may_be_new=may_be_new)
+
+    def open(self, path: Path, *, may_be_new: bool, new_directory_id: bytes) -> Catalog:
+        """Open the file."""
+        return Catalog.open(path, may_be_new=may_be_new, new_directory_id=new_directory_id)

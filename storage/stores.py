@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ..amqp_frames.messages.publishes import decode_publishes
 from .belonging import CatalogClaims, JournalClaims, NotTogetherError, contradictions, refusal
-from .catalog import Catalog, read_claims
+from .catalog import Catalog, CatalogFiles, Catalogs, read_claims
 from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles
@@ -38,19 +38,21 @@ class Stores:
         files: Files | None,
         new_directory_id: bytes,
         drops_unmatched: bool = False,
+        catalogs: Catalogs | None = None,
     ) -> None:
         """Read both; nothing is written. StorageError if the directory cannot be started on.
 
         `new_directory_id`, random bytes, is for a directory that has none yet. NotTogetherError if
         catalog and journal do not belong together, unless messages of the journal that do not fit
-        are to be dropped.
+        are to be dropped. `catalogs` stands in for SQLite's files.
         """
         self._directory = directory
         self._files = OperatingSystemFiles() if files is None else files
         self._journal_path = str(directory.path / JOURNAL_DIRECTORY)
         self._catalog_path = directory.path / CATALOG_FILE
         self._may_be_new = not directory.has_journal()
-        claims = read_claims(self._catalog_path, may_be_new=self._may_be_new)
+        self._catalogs = CatalogFiles() if catalogs is None else catalogs
+        claims = self._catalogs.read_claims(self._catalog_path, may_be_new=self._may_be_new)
         self._claims = claims._replace(directory_id=claims.directory_id or new_directory_id)
         self._recovery = Recovery(self._files, self._journal_path, self._claims, decode_publishes)
         self._recovery.read()
@@ -71,7 +73,7 @@ class Stores:
 
     def open_catalog(self) -> Catalog:
         """Open it to be changed, at this broker's version; an error leaves it closed."""
-        catalog = Catalog.open(
+        catalog = self._catalogs.open(
             self._catalog_path,
             may_be_new=self._may_be_new,
             new_directory_id=self._claims.directory_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -46,7 +46,7 @@ class Logins(LoopActor):
     def __init__(
         self,
         checks: LoginChecks,
-        threads: ThreadPoolExecutor,
+        threads: Executor,
         loopback_users: tuple[str, ...],
         on_fatal: Callable[[str, BaseException], None],
     ) -> None:

@@ -30,7 +30,6 @@ from ..messages import (
 )
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
-from ..runtime.wall_clock import now_seconds
 from ..tracing.dead_letters import DeadLetterTracing
 
 # How often the actor looks whether the queue is still there.
@@ -243,7 +242,8 @@ class DeadLetterPublisher(LoopActor):
     def _publish(self, source: QueueDefinition, dead: list[Dead]) -> Steps[None]:
         # State before effects: what queues owe is noted before they are told.
         origins = self._tracing.wants_origins(dead) if self._context.trace.is_on else None
-        letters = yield from self._letters.publish(source, dead, now_seconds(), origins)
+        now_seconds = self.runtime.wall_clock.now_seconds()
+        letters = yield from self._letters.publish(source, dead, now_seconds, origins)
         if origins is not None:
             self._tracing.published(source, letters, origins)
         if letters is None:

@@ -276,8 +276,8 @@ class JournalActor(ThreadActor):
                 self._discard(commit)
             return
         if self._disk is None:
-            self._disk = DiskActor.start_alone(
-                self.actor_ref, self._log, self._on_fatal, self._trace
+            self._disk = DiskActor.start_on(
+                self.threads, self.actor_ref, self._log, self._on_fatal, self._trace
             )
         self._at_disk = work
         tell(self._disk, work)

@@ -79,7 +79,6 @@ from ..messages import (
 from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
-from ..runtime.wall_clock import now_ms
 from ..tracing.queue import QueueTracing
 
 Items = dict[Ref, list[tuple[Batch, Indexes]]]
@@ -302,7 +301,7 @@ class QueueClock:
 
     def read(self) -> None:
         """Tell the rules the time: of the wall, and of a clock that only goes forward."""
-        self._messages.now_ms = now_ms()
+        self._messages.now_ms = self._context.runtime.wall_clock.now_ms()
         self._messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
 
     def watch(self) -> None:
@@ -385,7 +384,7 @@ class Queue(LoopActor):
         if message.delays_ms and not messages.needs_clock:
             self._clock.read()
         elif batch.ttls_ms is not None:
-            messages.now_ms = now_ms()
+            messages.now_ms = self._context.runtime.wall_clock.now_ms()
         if not messages.ready.priority_max:
             self._publish_row(message)
             return

@@ -8,8 +8,8 @@ The actors of a broker are in no registry: only their parents reach them, becaus
 `pykka.ActorRegistry.stop_all()` must not stop a broker. Whatever a handler raises stops that
 actor alone, and `on_failure` of the actor tells its parent; what `on_failure` raises ends the node.
 
-`Scheduler` says what the runtime needs of an event loop: asyncio's have it, and a simulation can
-pass its own.
+`Scheduler` says what the runtime needs of an event loop: asyncio's have it, and a simulation
+passes its own. It also passes its own `RunQueue`, which draws whose turn is next, and wall clock.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pykka
 
 from .out_of_memory import OnFatal, is_out_of_memory
 from .pykka_inside import PYKKA_ATTRIBUTES, ActorStop, Envelope, UnlistedActor, refuse
+from .wall_clock import WallClock
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,6 +67,18 @@ class Scheduler(Protocol):
         """Seconds on a monotonic clock."""
 
 
+class RunQueue(Protocol):
+    """The actors that are to have turns. Each has one after the other; the order is the queue's."""
+
+    def append(self, actor: LoopActor, /) -> None:
+        """Add an actor, which is not in it."""
+
+    def popleft(self) -> LoopActor:
+        """Remove the actor that is next."""
+
+    def __len__(self) -> int: ...
+
+
 # An actor with more messages than this waits for its next turn: no actor starves the others.
 TURN_MESSAGES_MAX = 100
 # So many turns are given before the event loop looks at its sockets again.
@@ -82,17 +95,24 @@ class Runtime:
         scheduler: Scheduler,
         log: FilteringBoundLogger,
         on_fatal: OnFatal | None = None,
+        *,
+        wall_clock: WallClock | None = None,
+        run_queue: RunQueue | None = None,
+        turns_per_round_max: int = TURNS_PER_ROUND_MAX,
     ) -> None:
         """Make a runtime for the event loop of the calling thread.
 
         `on_fatal` is told when an actor has run out of memory, or has failed and its parent could
-        not be told.
+        not be told. Without a wall clock it is the machine's, and without a run queue actors have
+        turns in the order in which they became runnable.
         """
         self.scheduler = scheduler
         self.log = log
         self.on_fatal = on_fatal
+        self.wall_clock = WallClock() if wall_clock is None else wall_clock
+        self._turns_per_round_max = turns_per_round_max
         self._thread = threading.get_ident()
-        self._runnable: deque[LoopActor] = deque()
+        self._runnable: RunQueue = deque() if run_queue is None else run_queue
         # Will the event loop give turns? Are turns being given?
         self._scheduled = False
         self._in_round = False
@@ -154,7 +174,7 @@ class Runtime:
         runnable = self._runnable
         self._in_round = True
         try:
-            for _turn in range(TURNS_PER_ROUND_MAX):
+            for _turn in range(self._turns_per_round_max):
                 if not runnable:
                     break
                 runnable.popleft().run_turn()

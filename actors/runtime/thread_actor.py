@@ -1,4 +1,8 @@
-"""The actor type with a thread of its own, for work that blocks: of journal and catalog."""
+"""The actor type with a thread of its own, for work that blocks: of journal and catalog.
+
+`Threads` says how such actors are driven: by a thread each (`OwnThreads`), or step by
+step, in the order that a simulation draws.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
@@ -25,17 +29,46 @@ if TYPE_CHECKING:
 _thread_numbers = count()
 
 
+class Threads(Protocol):
+    """Drives thread actors."""
+
+    def start(self, actor: ThreadActor) -> None:
+        """Have the actor's steps called from now on, one after the other, until one is the last."""
+
+
+class OwnThreads:
+    """Gives each actor a thread; it does not keep a process alive that ends without its broker."""
+
+    def start(self, actor: ThreadActor) -> None:
+        """Start its thread."""
+        name = f"{type(actor).__name__}-{next(_thread_numbers)}"
+        threading.Thread(target=_run, args=(actor,), name=name, daemon=True).start()
+
+
+def _run(actor: ThreadActor) -> None:
+    while actor.step():
+        pass
+
+
 class ThreadActor(UnlistedActor, inbox_type=queue.SimpleQueue):
     """An actor with a thread of its own, for work that blocks. Any error ends the node."""
 
     actor_inbox: queue.SimpleQueue[Any]
+    # Drives this actor, and is for its children.
+    threads: Threads
+
+    @classmethod
+    def start_on(cls, threads: Threads, *args: Any, **kwargs: Any) -> pykka.ActorRef[Self]:
+        """Start an actor; `args` go to its constructor."""
+        actor = cls(*args, **kwargs)
+        actor.threads = threads
+        actor.begin()
+        return actor.actor_ref
 
     @classmethod
     def start_alone(cls, *args: Any, **kwargs: Any) -> pykka.ActorRef[Self]:
-        """Start an actor; `args` go to its constructor."""
-        actor = cls(*args, **kwargs)
-        actor.begin()
-        return actor.actor_ref
+        """Start an actor on a thread of its own."""
+        return cls.start_on(OwnThreads(), *args, **kwargs)
 
     def __init__(
         self, log: FilteringBoundLogger, on_fatal: Callable[[str, BaseException], None]
@@ -43,48 +76,70 @@ class ThreadActor(UnlistedActor, inbox_type=queue.SimpleQueue):
         super().__init__()
         self._log = log
         self._on_fatal = on_fatal
+        self._has_begun = False
+        # Taken out of the inbox, and neither handled nor answered.
+        self._envelope: Envelope[Any] | None = None
         # Its files are closed: an actor that fails is stopped some time before.
         self.closed = threading.Event()
         self.actor_ref.closed = self.closed  # type: ignore[attr-defined]
 
     def begin(self) -> None:
-        """Start the thread. It does not keep a process alive that ends without its broker."""
-        name = f"{type(self).__name__}-{next(_thread_numbers)}"
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        """Have it driven."""
+        self.threads.start(self)
 
-    def _run(self) -> None:
-        inbox = self.actor_inbox
-        # Taken out of the inbox, and neither handled nor answered.
-        envelope: Envelope[Any] | None = None
+    def step(self) -> bool:
+        """The first time, begin; then wait for a message, and handle what the inbox holds.
+
+        A step ends with the inbox's last message, an ask or a stop. False: it was the last step.
+        """
         try:
-            self.on_start()
-            while not self.actor_stopped.is_set():
-                gathered: list[object] = []
-                envelope = inbox.get()
-                while envelope is not None:
-                    message = envelope.message
-                    if envelope.reply_to is not None or message.__class__ is ActorStop:
-                        break
-                    gathered.append(message)
-                    envelope = None if inbox.empty() else inbox.get()
-                if gathered:
-                    self.on_gathered(gathered)
-                if envelope is not None and not self.actor_stopped.is_set():
-                    asked, envelope = envelope, None
-                    self.answer(asked)
+            if self._has_begun:
+                self._handle_some()
+            else:
+                self._has_begun = True
+                self.on_start()
         except BaseException as error:
             # Also outside of any handler, as where there is no memory to take the next message.
-            self.handle_failure(type(error), error, error.__traceback__)
             try:
-                self.on_failure(type(error), error, error.__traceback__)
+                self.handle_failure(type(error), error, error.__traceback__)
+                self._fail(error)
             except BaseException:
-                self.handle_failure(*sys.exc_info())
-        finally:
-            self.closed.set()
-            if envelope is not None:
-                refuse(envelope)
-            while not inbox.empty():
-                refuse(inbox.get())
+                self._end()
+                raise
+        if not self.actor_stopped.is_set():
+            return True
+        self._end()
+        return False
+
+    def _handle_some(self) -> None:
+        inbox = self.actor_inbox
+        gathered: list[object] = []
+        envelope = self._envelope = inbox.get()
+        while envelope is not None:
+            message = envelope.message
+            if envelope.reply_to is not None or message.__class__ is ActorStop:
+                break
+            gathered.append(message)
+            envelope = self._envelope = None if inbox.empty() else inbox.get()
+        if gathered:
+            self.on_gathered(gathered)
+        if envelope is not None and not self.actor_stopped.is_set():
+            self._envelope = None
+            self.answer(envelope)
+
+    def _fail(self, error: BaseException) -> None:
+        try:
+            self.on_failure(type(error), error, error.__traceback__)
+        except BaseException:
+            self.handle_failure(*sys.exc_info())
+
+    def _end(self) -> None:
+        inbox = self.actor_inbox
+        self.closed.set()
+        if self._envelope is not None:
+            refuse(self._envelope)
+        while not inbox.empty():
+            refuse(inbox.get())
 
     def handle_failure(
         self,

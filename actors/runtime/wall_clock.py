@@ -9,13 +9,24 @@ message expires whose time has come.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Final
 
 
-def now_ms() -> int:
-    """Milliseconds since the epoch; never 0, which as a deadline means never."""
-    return max(time.time_ns() // 1_000_000, 1)
+class WallClock:
+    """`time_ns` says how many nanoseconds have passed since the epoch."""
+
+    def __init__(self, time_ns: Callable[[], int] = time.time_ns) -> None:
+        self._time_ns = time_ns
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; never 0, which as a deadline means never."""
+        return max(self._time_ns() // 1_000_000, 1)
+
+    def now_seconds(self) -> int:
+        """Seconds since the epoch."""
+        return max(self._time_ns() // 1_000_000_000, 0)
 
 
-def now_seconds() -> int:
-    """Seconds since the epoch."""
-    return max(int(time.time()), 0)
+# The trace's times are always the machine's.
+MACHINE_CLOCK: Final = WallClock()

@@ -55,7 +55,6 @@ from ..messages import (
 from ..node_context import NodeContext
 from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
-from ..runtime.wall_clock import now_ms
 from ..tracing.queue import queue_declared, recovered_deferrals, recovered_run
 
 # Yields (actor, question), gets the answer; returns what to tell the channel.
@@ -86,7 +85,7 @@ class BrokerActor(LoopActor):
             runs = recovered.queues.get(queue.queue_id, ())
             messages = self._new_messages(queue)
             # Deferred messages wait for the rest of their time.
-            messages.now_ms = now_ms()
+            messages.now_ms = self._context.runtime.wall_clock.now_ms()
             messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
             refill(messages, runs)
             if self._context.trace.is_on:
@@ -99,7 +98,7 @@ class BrokerActor(LoopActor):
             rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
             messages.sweep_all()
             if messages.deduplication is not None:
-                messages.deduplication.window.restore(rows, now_ms())
+                messages.deduplication.window.restore(rows, messages.now_ms)
             elif kept:
                 # It has lost deduplication, and the broker died before the journal heard of it.
                 below = messages.next_entry_id

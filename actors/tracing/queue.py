@@ -21,7 +21,7 @@ from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
 from ...storage.journal.replay import JournalPlace
 from ..messages import Append, Publish
-from ..runtime.wall_clock import now_ms
+from ..runtime.wall_clock import MACHINE_CLOCK
 from .marks import mark, mark_late
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class QueueTracing:
 
     def touched(self, touched: Iterable[tuple[Delivery, int, int, int]], uptime_ms: int) -> None:
         """The time of these parts has begun anew, up to a moment on the clock of `uptime_ms`."""
-        ahead_ms = now_ms() - uptime_ms
+        ahead_ms = MACHINE_CLOCK.now_ms() - uptime_ms
         for delivery, low, high, due_ms in touched:
             span = delivery.span
             until = moment(due_ms + ahead_ms)

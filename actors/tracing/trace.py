@@ -18,7 +18,7 @@ from ...core.queue.span import Span
 from ...logs.secrets import masked
 from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
-from ..runtime.wall_clock import now_ms
+from ..runtime.wall_clock import MACHINE_CLOCK
 from .answers import AnswerTracing
 from .channel import ChannelEvents
 from .marks import mark, mark_late
@@ -233,7 +233,9 @@ class ChannelTracing(ChannelEvents):
             return
         at = positions(span.batch.traced, span.indexes)
         if at:
-            until = {} if timeout_ms is None else {"until": moment(now_ms() + timeout_ms)}
+            until = (
+                {} if timeout_ms is None else {"until": moment(MACHINE_CLOCK.now_ms() + timeout_ms)}
+            )
             self.write_about(
                 "message.delivered",
                 span.batch,
