@@ -20,5 +20,5 @@ def log_recovery(log: FilteringBoundLogger, recovered: Recovered, journal: Journ
         log.warning(event, report=line.text, **cost)
     for undiscarded in journal.undiscarded:
         log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=str(undiscarded.error))
-    messages = sum(len(run.indexes) for runs in recovered.queues.values() for run in runs)
+    messages = sum(entries.entries for entries in recovered.queues.values())
     log.info(JOURNAL_RECOVERED, queues=len(recovered.queues), messages=messages)

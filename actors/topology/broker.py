@@ -82,7 +82,7 @@ class BrokerActor(LoopActor):
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
         for queue in self._vhosts.queues():
-            runs = recovered.queues.get(queue.queue_id, ())
+            runs = list(recovered.messages(queue.queue_id))
             messages = self._new_messages(queue)
             # Deferred messages wait for the rest of their time.
             messages.now_ms = self._context.runtime.wall_clock.now_ms()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...core.queue.in_flight import Delivery
     from ...core.queue.span import Span
     from ...storage.journal.journal import Commit
-    from ...storage.journal.loading import RecoveredRun
+    from ...storage.journal.loading import MessageRun
 
 
 _LEAVING = {EXPIRED: "message.expired", REJECTED: "message.rejected"}
@@ -251,7 +251,7 @@ def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[A
         )
 
 
-def recovered_run(trace: Trace, queue: QueueDefinition, run: RecoveredRun) -> None:
+def recovered_run(trace: Trace, queue: QueueDefinition, run: MessageRun) -> None:
     """The journal gave messages back at the start; no client is known any more."""
     batch = run.batch
     # All messages of the batch, or those in this queue if the filter names queues.

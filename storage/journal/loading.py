@@ -5,13 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ..belonging import CatalogClaims
 from .ledger import Deadlines, EntryIds, EntryRange
+from .recovered_entries import RecoveredEntries, stretches
 from .replay import RecoveredBlock, Replay, StoredBody
 from .report import Report, entries_words
 
@@ -23,8 +24,10 @@ ReadSegment = Callable[[int, int, int], bytes]
 _RANGES_MAX: Final = 8
 
 
-class RecoveredRun(NamedTuple):
-    """Entries with ids without gaps, from `first_entry_id` on, that were delivered as often.
+class MessageRun(NamedTuple):
+    """Entries with ids without gaps, from `first_entry_id` on, with their messages.
+
+    They were delivered as often.
 
     `deadlines`: when they expire, aligned with them if not all expire at once. `due_times`: until
     when they are deferred, likewise.
@@ -58,15 +61,15 @@ class Loading:
         # Per queue the ids of entries without their message, ascending.
         self.dropped_entries: dict[int, list[EntryRange]] = {}
 
-    def load(self, last_segment: int) -> dict[int, list[RecoveredRun]]:
+    def load(self, last_segment: int) -> dict[int, list[MessageRun]]:
         """The runs of every queue that has entries.
 
         What a crash tore is reported at the start after the crash: if it is in the last segment.
         """
         self._load_bodies()
-        queues: dict[int, list[RecoveredRun]] = {}
+        queues: dict[int, list[MessageRun]] = {}
         for queue_id, live_entries in self._replay.ledger.queues.items():
-            runs: list[RecoveredRun] = []
+            runs: list[MessageRun] = []
             kept: list[RecoveredBlock] = []
             lost: list[RecoveredBlock] = []
             for block in live_entries:
@@ -88,7 +91,7 @@ class Loading:
         for block in lost:
             ids = block.entry_ids
             self.dropped_entries.setdefault(queue_id, []).extend(
-                (ids[start], ids[end - 1]) for start, end in _stretches(ids)
+                (ids[start], ids[end - 1]) for start, end in stretches(ids)
             )
             # No identity is remembered whose message is lost: its publisher, which got no answer,
             # publishes it again, and must not get a confirm for the lost one.
@@ -139,7 +142,7 @@ class Loading:
         body.batch = batch
 
 
-def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
+def _runs(block: RecoveredBlock) -> list[MessageRun] | None:
     """The block's entries with their messages; None if it has no body that holds them."""
     body = block.body
     if body is None or body.batch is None:
@@ -150,9 +153,9 @@ def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
         return None
     ids, deadlines, due_times = block.entry_ids, block.deadlines, block.due_times
     if ids[-1] - ids[0] + 1 == len(ids):
-        return [RecoveredRun(batch, indexes, ids[0], block.attempts, deadlines, due_times)]
+        return [MessageRun(batch, indexes, ids[0], block.attempts, deadlines, due_times)]
     return [
-        RecoveredRun(
+        MessageRun(
             batch,
             indexes[start:end],
             ids[start],
@@ -160,7 +163,7 @@ def _runs(block: RecoveredBlock) -> list[RecoveredRun] | None:
             deadlines if isinstance(deadlines, int) else deadlines[start:end],
             due_times if isinstance(due_times, int) else due_times[start:end],
         )
-        for start, end in _stretches(ids)
+        for start, end in stretches(ids)
     ]
 
 
@@ -169,7 +172,7 @@ def _described(several: Iterable[EntryIds]) -> str:
     ranges = [
         f"{ids[start]} to {ids[end - 1]}" if end - start > 1 else f"{ids[start]}"
         for ids in several
-        for start, end in _stretches(ids)
+        for start, end in stretches(ids)
     ]
     further = f" and {len(ranges) - _RANGES_MAX} ranges more" if len(ranges) > _RANGES_MAX else ""
     return "ids " + ", ".join(ranges[:_RANGES_MAX]) + further
@@ -199,14 +202,21 @@ def _positions(wanted: Indexes, received: Indexes | None, count: int) -> Indexes
     return positions
 
 
-def _stretches(ids: Indexes) -> Iterator[tuple[int, int]]:
-    """Positions from where to where the numbers are without gaps."""
-    if ids[-1] - ids[0] + 1 == len(ids):
-        yield 0, len(ids)
-        return
-    start = 0
-    for position in range(1, len(ids)):
-        if ids[position] != ids[position - 1] + 1:
-            yield start, position
-            start = position
-    yield start, len(ids)
+def without_bodies(runs: Iterable[MessageRun]) -> RecoveredEntries:
+    """The entries of these runs, which ascend."""
+    entries = RecoveredEntries()
+    for run in runs:
+        deadlines, due_times = run.deadlines, run.due_times
+        count = len(run.indexes)
+        if isinstance(deadlines, int) and isinstance(due_times, int):
+            entries.append(run.first_entry_id, count, run.attempts, deadlines, due_times)
+            continue
+        for position in range(count):
+            entries.append(
+                run.first_entry_id + position,
+                1,
+                run.attempts,
+                deadlines if isinstance(deadlines, int) else deadlines[position],
+                due_times if isinstance(due_times, int) else due_times[position],
+            )
+    return entries

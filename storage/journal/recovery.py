@@ -18,6 +18,7 @@ verify, and a second start reads what this one read. docs/JOURNAL.md has the rul
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -26,8 +27,9 @@ from ..belonging import CatalogClaims, JournalClaims
 from ..files import Files
 from .identity_runs import IdentityRun
 from .ledger import EntryRange, RunningLedger
-from .loading import Decode, Loading, RecoveredRun
+from .loading import Decode, Loading, MessageRun, without_bodies
 from .presence import Presence
+from .recovered_entries import RecoveredEntries
 from .replay import Replay
 from .report import Report, ReportLine
 from .segment_header import SegmentEnd, Stretch
@@ -43,14 +45,16 @@ TORN_STRETCHES_MAX: Final = 256
 class Recovered(NamedTuple):
     """The contents of the journal: all that its queues still hold."""
 
-    # Per known queue that has entries: runs ascending by entry id.
-    queues: dict[int, list[RecoveredRun]]
+    # Per known queue that has entries: these, without bodies.
+    queues: dict[int, RecoveredEntries]
     next_batch_number: int
     # Per known queue: above every entry id that the journal speaks of.
     next_entry_ids: dict[int, int]
     report: list[ReportLine]
     # Per queue with a dedup window: what it is to remember, in the order of entry ids.
     identities: dict[int, list[IdentityRun]]
+    # The queue's entries again, with their messages, ascending by entry id.
+    messages: Callable[[int], Iterator[MessageRun]]
 
 
 class Recovery:
@@ -116,15 +120,16 @@ class Recovery:
             text = f"queue {queue_id} is not in the catalog: {count} entries"
             self._report.note("dropped", text, count)
         loading = Loading(replay, self._read_bytes, self._decode, self._catalog, self._report)
-        queues = loading.load(self._last)
+        loaded = loading.load(self._last)
         self.dropped_entries = loading.dropped_entries
         self.ledger = replay.running_ledger()
         self.recovered = Recovered(
-            queues,
+            {queue_id: without_bodies(runs) for queue_id, runs in loaded.items()},
             replay.next_batch_number,
             replay.next_entry_ids,
             self._report.lines(),
             self.ledger.remembered.lists(),
+            lambda queue_id: iter(loaded.get(queue_id, ())),
         )
 
     @property

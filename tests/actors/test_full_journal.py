@@ -98,8 +98,10 @@ class Bench:
 def found_in(directory: Path) -> dict[int, list[int]]:
     _, recovered = Journal.open(str(directory / "journal"), known_queue_ids={1, 2})
     assert recovered.report == []
-    queues = recovered.queues.items()
-    return {each: [run.first_entry_id for run in runs] for each, runs in queues if runs}
+    return {
+        queue_id: [run.first_entry_id for run in recovered.messages(queue_id)]
+        for queue_id in recovered.queues
+    }
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_a_stop_syncs_what_was_told_before(bench: Bench, tmp_path: Path) -> None
     bench.journal.stop()
     assert bench.received(0) == [Persisted([append])]
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
-    [run] = recovered.queues[1]
+    [run] = recovered.messages(1)
     assert (run.first_entry_id, len(run.indexes)) == (2, 1)
 
 
@@ -195,7 +195,7 @@ def test_a_stop_waits_for_a_large_commit_and_syncs_what_came_behind_it(
     stopping.join(TIMEOUT_SECONDS)
     assert [len(persisted.appends) for persisted in bench.received(0)] == [1, 1]
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
-    assert sum(len(run.indexes) for run in recovered.queues[1]) == 82
+    assert recovered.queues[1].entries == 82
 
 
 @pytest.mark.parametrize("operation", ["write", "sync_data"])
@@ -228,7 +228,7 @@ def test_a_mistake_of_ours_leaves_what_was_not_committed_unwritten(
     assert bench.has_failed.wait(TIMEOUT_SECONDS)
     assert stop_and_wait(bench.journal, TIMEOUT_SECONDS)
     _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
-    assert [len(run.indexes) for run in recovered.queues[1]] == [1]
+    assert [run.entries for run in recovered.queues[1]] == [1]
 
 
 def test_a_stop_of_a_failed_journal_waits_until_its_files_are_closed(

@@ -22,9 +22,9 @@ def kept_attempts(data: Path, copy: Path) -> dict[str, dict[int, int]]:
     journal, recovered = Journal.open(str(copy / "journal"), known_queue_ids=set(names))
     journal.close()
     attempts: dict[str, dict[int, int]] = {}
-    for queue_id, runs in recovered.queues.items():
+    for queue_id in recovered.queues:
         kept = attempts.setdefault(names[queue_id], {})
-        for run in runs:
+        for run in recovered.messages(queue_id):
             for index in run.indexes:
                 body = _body(run.batch, index)
                 if body.startswith(b"LVRT"):

@@ -610,7 +610,7 @@ class Judge:
                 for entry, copy in entries.items()
             }
             copies: dict[int, Copy] = {}
-            for run in recovered.queues.get(queue_id, ()):
+            for run in recovered.messages(queue_id):
                 for position, index in enumerate(run.indexes):
                     entry = run.first_entry_id + position
                     deadline = each_of(run.deadlines, run.indexes)[position]

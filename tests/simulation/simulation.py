@@ -174,7 +174,7 @@ class Simulation:
             rules.in_flight = self._kit.in_flight()
             equip(rules, queue.arguments, self._window_bytes_max, self._kit.part_makers)
             rules.now_ms, rules.uptime_ms = loop.wall_ms, loop.uptime_ms
-            refill(rules, recovered.queues.get(queue.queue_id, ()))
+            refill(rules, recovered.messages(queue.queue_id))
             next_entry_id = recovered.next_entry_ids.get(queue.queue_id, 1)
             rules.next_entry_id = max(rules.next_entry_id, next_entry_id)
             queue.handle = SimulatedQueue(stage, queue, rules)

@@ -62,8 +62,8 @@ class Started:
     def contents(self) -> Contents:
         return {
             (queue_id, run.first_entry_id + position): message(run.batch, index)
-            for queue_id, runs in self.recovered.queues.items()
-            for run in runs
+            for queue_id in self.recovered.queues
+            for run in self.recovered.messages(queue_id)
             for position, index in enumerate(run.indexes)
         }
 

@@ -21,9 +21,9 @@ def queue_names(data: Path) -> dict[int, str]:
 def described(recovered: Recovered, names: dict[int, str]) -> dict[str, Any]:
     """As make_directories.py describes what the earlier version recovers."""
     queues = {}
-    for queue_id, runs in recovered.queues.items():
+    for queue_id in recovered.queues:
         entries = queues[names[queue_id]] = []
-        for run in runs:
+        for run in recovered.messages(queue_id):
             for position, index in enumerate(run.indexes):
                 several = run.deadlines
                 deadline = several if isinstance(several, int) else several[position]

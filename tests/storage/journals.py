@@ -35,8 +35,8 @@ def opened(
 def contents(recovered: Recovered) -> Contents:
     return {
         (queue_id, run.first_entry_id + position): message(run.batch, index)
-        for queue_id, runs in recovered.queues.items()
-        for run in runs
+        for queue_id in recovered.queues
+        for run in recovered.messages(queue_id)
         for position, index in enumerate(run.indexes)
     }
 

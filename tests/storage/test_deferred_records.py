@@ -33,7 +33,7 @@ DUE_MS = 1_700_000_000_000
 def found_in(recovered: Recovered, queue_id: int = 1) -> dict[int, tuple[int, int]]:
     """By entry id: how often it was delivered, and when it is due."""
     found = {}
-    for run in recovered.queues.get(queue_id, ()):
+    for run in recovered.messages(queue_id):
         for position in range(len(run.indexes)):
             due_ms = run.due_times if isinstance(run.due_times, int) else run.due_times[position]
             found[run.first_entry_id + position] = (run.attempts, due_ms)

@@ -125,7 +125,7 @@ def test_a_journal_of_many_segments_comes_back_from_the_disk(tmp_path: Path) -> 
     for _ in range(2):
         journal, recovered = Journal.open(directory, known_queue_ids={1})
         assert recovered.report == []
-        found = [message(run.batch, i) for run in recovered.queues[1] for i in run.indexes]
+        found = [message(run.batch, i) for run in recovered.messages(1) for i in run.indexes]
         assert found == sent[60:]
         journal.close()
     sizes = [file.stat().st_size for file in (tmp_path / "journal").iterdir()]

@@ -28,10 +28,10 @@ def contents(recovered: Recovered) -> dict[int, list[tuple[int, bytes, int]]]:
     return {
         queue_id: [
             (run.first_entry_id + position, message(run.batch, index), run.attempts)
-            for run in runs
+            for run in recovered.messages(queue_id)
             for position, index in enumerate(run.indexes)
         ]
-        for queue_id, runs in recovered.queues.items()
+        for queue_id in recovered.queues
     }
 
 
@@ -49,7 +49,8 @@ def restarted(files: CrashingFiles, *queue_ids: int) -> dict[int, list[tuple[int
 
 def test_a_new_journal_is_empty(files: CrashingFiles) -> None:
     _, recovered = opened(files, 1)
-    assert recovered == Recovered({}, 1, {1: 1}, [], {})
+    assert recovered == Recovered({}, 1, {1: 1}, [], {}, recovered.messages)
+    assert list(recovered.messages(1)) == []
 
 
 def test_an_appended_batch_comes_back_after_its_commit(files: CrashingFiles) -> None:
@@ -65,7 +66,7 @@ def test_an_appended_batch_comes_back_after_its_commit(files: CrashingFiles) -> 
     }
     assert recovered.next_batch_number == 8
     assert recovered.next_entry_ids == {1: 13}
-    assert [run.batch.number for run in recovered.queues[1]] == [7]
+    assert [run.batch.number for run in recovered.messages(1)] == [7]
 
 
 def test_a_commit_is_one_write_and_one_sync(files: CrashingFiles) -> None:
@@ -142,7 +143,7 @@ def test_only_durable_messages_are_stored(
     wanted = [publish(b"%d" % index) for index in durable]
     assert [wire for _, wire, _ in contents(recovered)[1]] == wanted
     assert [wire for _, wire, _ in contents(recovered)[2]] == wanted[:1]
-    assert recovered.queues[1][0].batch.wire == b"".join(wanted)
+    assert next(recovered.messages(1)).batch.wire == b"".join(wanted)
 
 
 def test_messages_with_gaps_between_them_are_gathered(files: CrashingFiles) -> None:
@@ -164,7 +165,7 @@ def test_entry_ids_with_gaps_come_back_as_runs_without(files: CrashingFiles) -> 
     journal.commit()
     files.kill()
     _, recovered = opened(files, 1)
-    assert [(run.first_entry_id, list(run.indexes)) for run in recovered.queues[1]] == [
+    assert [(run.first_entry_id, list(run.indexes)) for run in recovered.messages(1)] == [
         (1, [0, 1]),
         (5, [2]),
         (7, [3, 4]),
@@ -226,7 +227,7 @@ def test_a_recovered_batch_can_be_appended_again(files: CrashingFiles) -> None:
     journal.commit()
     files.kill()
     journal, recovered = opened(files, 1, 2)
-    run = recovered.queues[1][0]
+    run = next(recovered.messages(1))
     journal.append(2, run.batch, array("I", [0, 2]), range(1, 3))
     assert journal.commit().records == 1
     assert restarted(files, 1, 2)[2] == [(1, publish(b"1"), 0), (2, publish(b"4"), 0)]

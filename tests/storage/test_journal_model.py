@@ -327,8 +327,8 @@ class JournalAgainstModel(RuleBasedStateMachine):
     def check(self, recovered: Recovered, certain: int) -> dict[int, dict[int, Found]]:
         assert recovered.next_batch_number >= self.next_batch_number_synced
         found: dict[int, dict[int, Found]] = {queue_id: {} for queue_id in self.queues}
-        for queue_id, runs in recovered.queues.items():
-            for run in runs:
+        for queue_id in recovered.queues:
+            for run in recovered.messages(queue_id):
                 assert run.batch.number < recovered.next_batch_number
                 for position, index in enumerate(run.indexes):
                     entry_id = run.first_entry_id + position
@@ -350,7 +350,7 @@ def due_times_in(recovered: Recovered, queue_id: int) -> dict[int, int]:
         run.first_entry_id + position: run.due_times
         if isinstance(run.due_times, int)
         else run.due_times[position]
-        for run in recovered.queues.get(queue_id, ())
+        for run in recovered.messages(queue_id)
         for position in range(len(run.indexes))
     }
 
