@@ -31,6 +31,7 @@ from ..core.users.access import Access
 from ..core.users.login_checks import PasswordCheck
 from ..core.users.login_results import LoginResult
 from ..storage.journal.identity_runs import Identities
+from ..storage.journal.reading import ReadRow
 
 Ref = ActorRef[Any]
 
@@ -157,6 +158,72 @@ class Unstored(NamedTuple):
     """
 
     appends: Sequence[Append]
+
+
+# --- Messages that a queue does not hold in memory: read back from the journal, or from spill files
+
+
+class ReadEntries(NamedTuple):
+    """Queue -> Journal: read these entries back; answered with EntriesRead by the PageReader.
+
+    `ranges` ascend, and Persisted has told of the entries. About `bytes_max` of messages are read
+    at once, one at least.
+    """
+
+    queue: Ref
+    queue_id: int
+    ranges: Sequence[tuple[int, int]]
+    bytes_max: int
+
+
+class EntriesRead(NamedTuple):
+    """PageReader -> Queue: of the entries asked for, those up to the id `through`.
+
+    `rows` ascend. `lost`: these are live, and no record that verifies holds them. Entries asked for
+    that are in neither, up to `through`, are not there: they were settled before.
+    """
+
+    rows: Sequence[ReadRow]
+    lost: Sequence[tuple[int, int]]
+    through: int
+
+
+class SpillEntries(NamedTuple):
+    """Queue -> PageReader: write these messages to spill files; answered with EntriesSpilled.
+
+    The rows ascend, above all entries that the queue has spilled before. Nothing is synced: a start
+    removes the files.
+    """
+
+    queue: Ref
+    queue_id: int
+    rows: Sequence[ReadRow]
+
+
+class EntriesSpilled(NamedTuple):
+    """PageReader -> Queue: the answer to one SpillEntries, in order; `ranges` are all its entries.
+
+    `failed`: they are in no file, so the queue goes on to hold them.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    failed: bool
+
+
+class ReadSpilled(NamedTuple):
+    """Queue -> PageReader: as ReadEntries, of spilled entries; answered with EntriesRead."""
+
+    queue: Ref
+    queue_id: int
+    ranges: Sequence[tuple[int, int]]
+    bytes_max: int
+
+
+class DropSpilled(NamedTuple):
+    """Queue -> PageReader: these entries are settled; None: the queue is no more."""
+
+    queue_id: int
+    ranges: Sequence[tuple[int, int]] | None
 
 
 # --- Room on the disk

@@ -633,6 +633,8 @@ class Commit:
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 # Identities that are written anew go to the open segment if they are no more than this part of one.
 FEW_IDENTITIES = 16
+# An entries record refers to a body in its own segment, or so many segments before.
+BODY_SEGMENTS_BEFORE: Final = 1
 # An open segment that is smaller is not worth a new one.
 LEFT_BYTES_MIN = 64 * 1024
 
@@ -748,6 +750,9 @@ class Journal:
         if isinstance(place, JournalPlace) and place.segment_number in self._ledger.live:
             writer.make_room(size)
         else:
+            place = None
+        # So a reader has to remember the bodies of one segment for the next one only.
+        if place is None or place.segment_number < writer.number - BODY_SEGMENTS_BEFORE:
             # The body and the first entries record go to the same segment.
             writer.make_room(size + body_bytes_at_most(batch))
             place = self._append_body(batch)
@@ -765,7 +770,14 @@ class Journal:
             identities,
             due_times,
         )
-        self._ledger.extend(queue_id, entry_ids, place.segment_number, writer.number)
+        self._ledger.extend(
+            queue_id,
+            entry_ids,
+            place.segment_number,
+            writer.number,
+            place.offset,
+            writer.offset,
+        )
         if identities is not None:
             self._ledger.remembered.append(queue_id, writer.number, entry_ids, identities)
         writer.add(record)
@@ -1078,10 +1090,11 @@ class Journal:
     def _append_body(self, batch: Batch) -> JournalPlace:
         writer = self._writer
         head, wire = encode_body(writer.seal, batch)
+        offset = writer.offset
         writer.add(head)
         start = writer.offset
         writer.add_payload(wire)
-        place = JournalPlace(writer.number, start, writer.offset, None)
+        place = JournalPlace(writer.number, start, writer.offset, None, offset)
         batch.journal_place = place
         if batch.number >= self._next_batch_number:
             self._next_batch_number = batch.number + 1

@@ -16,8 +16,11 @@ one from the records at start.
 The live entries of a queue are kept as blocks, ascending by entry id. A block is a range of ids, or
 an array where the ids have gaps, whose body records lie in one segment and whose entries records
 lie in one segment. Blocks that continue each other are joined, so a queue that is filled and
-emptied in order costs one block at any depth. Recovery keeps its blocks, which know their messages
-too, in the same structure.
+emptied in order costs a block a segment at any depth. Recovery keeps its blocks, which know their
+messages too, in the same structure.
+
+A block also knows about where its records lie: a row for each stretch of its segment, so that a
+message is found by reading a stretch and not the segment (`locating.py`).
 """
 
 from __future__ import annotations
@@ -39,15 +42,38 @@ Deadlines = int | array  # type: ignore[type-arg]
 BLOCKS_PER_LIST_MAX: Final = 512
 
 
+# The records of the entries of one row of places begin within so many bytes: entries records and
+# body records, each by themselves. So much is read at most to find one; and so many bytes of a
+# segment with messages of one queue cost a row of 24.
+PLACES_STRIDE_BYTES: Final = 256 * 1024
+# The numbers of a row: first entry id, offset of a body record, offset of an entries record.
+PLACES_WIDTH: Final = 3
+
+
 class Block:
-    """Entries with their body records in one segment and their entries records in one."""
+    """Entries with their body records in one segment and their entries records in one.
 
-    __slots__ = ("body_segment", "entries_segment", "entry_ids")
+    `places` are rows of three numbers, of which the blocks that a block was split into share one
+    array: from the entry with the first number on, the body records begin at the second one or up
+    to PLACES_STRIDE_BYTES behind it, each in its segment, and the entries records at the third one
+    or up to as many bytes behind that. A row may be of entries that are gone.
+    """
 
-    def __init__(self, entry_ids: EntryIds, body_segment: int, entries_segment: int) -> None:
+    __slots__ = ("body_segment", "entries_segment", "entry_ids", "places")
+
+    def __init__(
+        self,
+        entry_ids: EntryIds,
+        body_segment: int,
+        entries_segment: int,
+        body_offset: int,
+        entries_offset: int,
+    ) -> None:
+        """The offsets are those of the records, each in its segment."""
         self.entry_ids = entry_ids
         self.body_segment = body_segment
         self.entries_segment = entries_segment
+        self.places = array("Q", (entry_ids[0], body_offset, entries_offset))
 
     def split(self, position: int) -> Self:
         """Keep the entries before the position; the others come back as a block of their own."""
@@ -55,8 +81,26 @@ class Block:
         rest.entry_ids = self.entry_ids[position:]
         rest.body_segment = self.body_segment
         rest.entries_segment = self.entries_segment
+        rest.places = self.places
         self.entry_ids = self.entry_ids[:position]
         return rest
+
+    def join(self, entry_ids: range, body_offset: int, entries_offset: int) -> None:
+        """Entries with the next ids, in records of the same segments that were written later."""
+        places = self.places
+        _, body, entries = places[-PLACES_WIDTH:]
+        if not (
+            entries <= entries_offset <= entries + PLACES_STRIDE_BYTES
+            and body <= body_offset <= body + PLACES_STRIDE_BYTES
+        ):
+            places.extend((entry_ids[0], body_offset, entries_offset))
+        self.entry_ids = range(self.entry_ids[0], entry_ids.stop)
+
+    def forget_places_behind(self) -> None:
+        """The entries behind this block's were never written, and others take their places."""
+        last = self.entry_ids[-1]
+        while self.places[-PLACES_WIDTH] > last:
+            del self.places[-PLACES_WIDTH:]
 
 
 BlockType = TypeVar("BlockType", bound=Block)
@@ -305,6 +349,9 @@ class SegmentLedger(Generic[BlockType]):
             return
         for block in live_entries.cut(entry_ids[0], entry_ids[-1]):
             self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
+        tail = live_entries.tail()
+        if tail is not None:
+            tail.forget_places_behind()
 
     def roll_back(self, number: int) -> None:
         """Segments behind this one do not come to be, and what they spoke of it will speak of."""
@@ -378,9 +425,18 @@ class RunningLedger(SegmentLedger[Block]):
     """The ledger while the broker runs: an append continues the block before if it can."""
 
     def extend(
-        self, queue_id: int, entry_ids: EntryIds, body_segment: int, entries_segment: int
+        self,
+        queue_id: int,
+        entry_ids: EntryIds,
+        body_segment: int,
+        entries_segment: int,
+        body_offset: int,
+        entries_offset: int,
     ) -> None:
-        """Entries above all others of their queue are live."""
+        """Entries above all others of their queue are live.
+
+        The offsets are those of their body record and of their entries record.
+        """
         live_entries = self.queues.get(queue_id)
         tail = None if live_entries is None else live_entries.tail()
         if tail is not None and isinstance(entry_ids, range):
@@ -391,7 +447,8 @@ class RunningLedger(SegmentLedger[Block]):
                 and isinstance(tail_ids, range)
                 and tail_ids.stop == entry_ids.start
             ):
-                tail.entry_ids = range(tail_ids.start, entry_ids.stop)
+                tail.join(entry_ids, body_offset, entries_offset)
                 self.count(body_segment, entries_segment, len(entry_ids))
                 return
-        self.append(queue_id, Block(entry_ids, body_segment, entries_segment))
+        block = Block(entry_ids, body_segment, entries_segment, body_offset, entries_offset)
+        self.append(queue_id, block)

@@ -35,6 +35,8 @@ class JournalPlace(NamedTuple):
     # Which messages of the batch as it was received these are, if the batch was read back and
     # holds only these; None if its indexes are those that records speak of.
     received_indexes: Indexes | None
+    # Where its record begins.
+    offset: int
 
 
 class StoredBody:
@@ -77,9 +79,14 @@ class RecoveredBlock(Block):
         indexes: Indexes,
         deadlines: Deadlines,
         due_times: Deadlines,
+        offset: int,
     ) -> None:
-        body_segment = body.place.segment_number if body else entries_segment
-        super().__init__(entry_ids, body_segment, entries_segment)
+        """The offset is that of the entries record."""
+        if body is None:
+            super().__init__(entry_ids, entries_segment, entries_segment, offset, offset)
+        else:
+            place = body.place
+            super().__init__(entry_ids, place.segment_number, entries_segment, place.offset, offset)
         self.batch_number = batch_number
         self.body = body
         self.indexes = indexes
@@ -152,7 +159,11 @@ class Replay:
             self._with_messages.add(self.ledger.open_segment)
             number = record.batch_number
             place = JournalPlace(
-                self.ledger.open_segment, record.wire_start, record.wire_end, record.indexes
+                self.ledger.open_segment,
+                record.wire_start,
+                record.wire_end,
+                record.indexes,
+                offset,
             )
             # A body written again, because its first segment was gone, replaces the first.
             self._bodies[number] = StoredBody(number, place)
@@ -180,6 +191,7 @@ class Replay:
             record.indexes,
             record.deadlines,
             record.due_times,
+            offset,
         )
         if body is None:
             block.is_torn = offset >= self._torn_from
@@ -250,5 +262,15 @@ class Replay:
         remembered.made = {number: remembered.bytes_in[number] for number in identities_alone}
         for queue_id, live_entries in self.ledger.queues.items():
             for block in live_entries:
-                running.extend(queue_id, block.entry_ids, block.body_segment, block.entries_segment)
+                # An entries record made one block, and the blocks that were split off it share its
+                # places.
+                _, body_offset, entries_offset = block.places
+                running.extend(
+                    queue_id,
+                    block.entry_ids,
+                    block.body_segment,
+                    block.entries_segment,
+                    body_offset,
+                    entries_offset,
+                )
         return running

@@ -146,6 +146,25 @@ def test_only_durable_messages_are_stored(
     assert next(recovered.messages(1)).batch.wire == b"".join(wanted)
 
 
+def test_a_body_is_written_again_for_a_segment_that_does_not_follow_its_own(
+    files: CrashingFiles,
+) -> None:
+    journal, _ = opened(files, 1, 2, 3, 4, segment_bytes_max=4096)
+    batch = batch_of([b"early" * 200], 1)
+    journal.append(1, batch, range(1), range(1, 2))
+    filler = [batch_of([b"x" * 3000], number) for number in (2, 3)]
+    journal.append(4, filler[0], range(1), range(1, 2))
+    journal.append(2, batch, range(1), range(1, 2))
+    # The two fillers, the early body once, and an entries record of each.
+    assert journal.commit().records == 5
+    journal.append(4, filler[1], range(1), range(2, 3))
+    journal.append(3, batch, range(1), range(1, 2))
+    assert journal.commit().records == 4
+    entry = [(1, publish(b"early" * 200), 0)]
+    others = {4: [(1, publish(b"x" * 3000), 0), (2, publish(b"x" * 3000), 0)]}
+    assert restarted(files, 1, 2, 3, 4) == {1: entry, 2: entry, 3: entry} | others
+
+
 def test_messages_with_gaps_between_them_are_gathered(files: CrashingFiles) -> None:
     journal, _ = opened(files, 1)
     batch = batch_of([b"0", b"other channel", b"2"], 1)

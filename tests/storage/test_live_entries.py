@@ -18,7 +18,7 @@ def ids_of(blocks: list[Block]) -> list[int]:
 def filled(*many: range | array[int]) -> LiveEntries[Block]:
     live_entries: LiveEntries[Block] = LiveEntries()
     for number, entry_ids in enumerate(many):
-        live_entries.append(Block(entry_ids, number, number + 100))
+        live_entries.append(Block(entry_ids, number, number + 100, 0, 0))
     return live_entries
 
 
@@ -71,7 +71,7 @@ def test_cuts_do_what_sets_do(
             next_id = ids[-1] + 1
         contiguous = ids[-1] - ids[0] + 1 == len(ids)
         entry_ids = range(ids[0], ids[-1] + 1) if contiguous else ids
-        live_entries.append(Block(entry_ids, number, number))
+        live_entries.append(Block(entry_ids, number, number, 0, 0))
         wanted.update(ids)
     for first, length in cuts:
         last = first + length
