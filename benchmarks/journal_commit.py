@@ -22,6 +22,7 @@ from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.files import Buffer, OperatingSystemFiles
 from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 
 ROUNDS = 5
 
@@ -95,7 +96,7 @@ def measure(directory: str, count: int, messages: int, per_commit: int) -> tuple
     for _ in range(ROUNDS):
         work = batches(count, messages)
         bare.append(bare_seconds(os.path.join(directory, "bare"), work, per_commit))
-        journal, _ = Journal.open(path, known_queue_ids={1})
+        journal, _ = open_journal(path, known_queue_ids={1})
         journalled.append(journal_seconds(journal, work, per_commit, settle=True))
         journal.close()
         shutil.rmtree(path)
@@ -108,7 +109,7 @@ def python_nanoseconds(directory: str, messages: int, settle: bool) -> float:
     path = os.path.join(directory, "nothing")
     for _ in range(ROUNDS):
         work = batches(4000, messages)
-        journal, _ = Journal.open(path, NoDisk(), {1}, segment_bytes_max=1 << 40)
+        journal, _ = open_journal(path, NoDisk(), {1}, segment_bytes_max=1 << 40)
         figures.append(journal_seconds(journal, work, 8, settle) / len(work) * 1e9)
         shutil.rmtree(path)
     return statistics.median(figures)

@@ -16,6 +16,7 @@ from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles
 from .journal.journal import Journal
+from .journal.opening import begin_journal
 from .journal.records import CommitRecord
 from .journal.recovery import Recovered, Recovery
 from .journal.report import Report
@@ -99,7 +100,7 @@ class Stores:
         When it returns, all recovered records are on the disk; an error leaves the journal closed.
         """
         self._files.make_directory(self._journal_path)
-        journal = Journal(
+        journal = begin_journal(
             self._journal_path,
             self._files,
             segment_bytes_max,

@@ -1,9 +1,9 @@
 """The journal: one append-only log for the whole node, so that one sync serves all queues.
 
 It belongs to one caller, which hands it what queues want kept, then calls `commit` once for all of
-it, then tells the queues: group commit without a timer. It has no thread and no clock, and touches
-the disk through `Files` only. Another thread may run a commit, as
-actors/disk/journal.py does with large ones. docs/JOURNAL.md draws the files.
+it, then tells the queues: group commit without a timer. It has no thread and no clock, and its
+records go to a `Log` (log.py), of which it knows no more than that. Another thread may run a
+commit, as actors/disk/journal.py does with large ones. docs/JOURNAL.md draws the files.
 
 - A batch's wire bytes are written once, with the first `append` of it; each queue's entries are a
   short record that refers to the batch by number.
@@ -23,49 +23,38 @@ nothing needs. Such a file may fail to be removed; because nobody needs it, that
 tried again with the next files, and at the next start. Damaged files are renamed and kept for a
 person. Recovery is `recovery.py`.
 
-A commit, with the records gathered by then, is written and synced as a whole. It touches the open
-segment's file and no other part of the journal, so that a large one can go to the disk on a thread
+A commit, with the records gathered by then, is written and synced as a whole. It touches the log's
+open segment and no other part of the journal, so that a large one can go to the disk on a thread
 of its own while the journal accepts further records. There is one at a time.
 
-`SegmentWriter` places and buffers records, `OpenSegment` writes them. A record gets its place and
-its head when it is buffered, on the journal's thread, so a full segment is known at once, without
-the disk. `begin` hands out the buffered records as a `Writing`; one is written after the other.
-
-A write that meets a full disk is cut back: the file then ends where the last commit, or the header,
+A commit that meets a full disk is cut back: the log then ends where the last commit, or the header,
 ended, and that is on the disk. A segment that such a commit has filled to its end stays as it is.
 """
 
 from __future__ import annotations
 
-import os
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...amqp_frames.messages.publishes import decode_publishes
-from ..belonging import CatalogClaims
 from ..errors import NoSpaceError
-from ..files import Buffer, Files, OperatingSystemFiles, write_all
 from ..shortage import Shortage
 from .identity_runs import Identities, IdentityRun
-from .ledger import Deadlines, EntryIds, EntryRange, ranges_without
-from .loading import Decode
+from .ledger import Deadlines, EntryIds, EntryRange, RunningLedger, ranges_without
+from .log import Log, Undropped
 from .records import (
     DEFERRED_RANGE_BYTES,
     DELIVERED,
-    DIRECTORY_ID_BYTES,
     RANGE_BYTES,
     RANGES_BYTES_MIN,
     SETTLE,
     DeferredRange,
-    Seal,
     body_bytes_at_most,
     encode_body,
-    encode_commit,
     encode_deferred,
     encode_entries,
     encode_ranges,
@@ -75,434 +64,9 @@ from .records import (
     in_records,
     removed_covered,
 )
-from .recovery import Recovered, Recovery
 from .replay import JournalPlace
-from .segment_files import ASIDE, create_segment, segment_path, set_aside
-from .segment_header import SegmentEnd, SegmentHeader, encode_header
-from .survey import directory_id_in
-from .synced_file import Synced, SyncedFile
-
-# A small commit that makes the file longer writes zeros behind itself, so that those after it
-# change no metadata: their fdatasync then takes half the time (docs/JOURNAL.md has the figures).
-# Large ones go without, for it would double what they write.
-SMALL_COMMIT_BYTES_MAX = 128 * 1024
-_ZEROS = memoryview(bytes(256 * 1024))
-
-
-class Mark(NamedTuple):
-    """Where the writer was when it had buffered so much: what it needs to go on from there."""
-
-    number: int
-    offset: int
-    first_record: int
-    # Of the last record before it.
-    seal: Seal
-    checksum: int
-    # Of its segment's begin.
-    begin: Synced
-    # Both as in a commit record.
-    entries: int
-    catalog_change: int
-
-
-class NextSegment(NamedTuple):
-    """A segment to be created: its header, and what `synced` is to say when it is there."""
-
-    header: bytes
-    synced: Synced
-    # Behind the header.
-    mark: Mark
-
-
-class Writing(NamedTuple):
-    """The bytes to write: through as many segments as were filled."""
-
-    # Where it begins.
-    before: Mark
-
-    # The last buffers of each full segment, then the next segment.
-    full: list[tuple[list[Buffer], NextSegment]]
-    # The bytes behind that.
-    buffers: list[Buffer]
-    # Without the one that ends the commit.
-    records: int
-
-    def size_bytes(self) -> int:
-        """All records to write, without the headers of new segments."""
-        behind = sum(map(len, self.buffers))
-        return behind + sum(sum(map(len, buffers)) for buffers, _ in self.full)
-
-    def mark_in(self, number: int) -> Mark:
-        """Where it begins in this segment, to which it has been cut back."""
-        marks = [segment.mark for _, segment in self.full]
-        [mark] = [each for each in (self.before, *marks) if each.number == number]
-        return mark
-
-
-class OpenSegment:
-    """The file that is written to. For one thread at a time."""
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        segment_bytes_max: int,
-        known_before: Synced | None,
-        first: NextSegment,
-    ) -> None:
-        self._files = files
-        self._directory = directory
-        self._segment_bytes_max = segment_bytes_max
-        # Are there bytes in the file that no sync has covered?
-        self._unsynced = False
-        # Why every further call is refused; empty while none is.
-        self.unusable = ""
-        # The open file: its number, how far it is written, how long it is.
-        self._number = 0
-        self._end = self._file_bytes = 0
-        # Up to where all is synced.
-        self.synced_number = self.synced_end = 0
-        self._handle = -1
-        self._synced_file: SyncedFile | None = None
-        # To be created before anything is written; the one before it is done with.
-        self._next: NextSegment | None = None
-        # May zeros be written ahead? Not while every byte is needed.
-        self.writes_ahead = True
-        try:
-            if known_before is not None:
-                # The file is there before the segment: should a crash come between the two, it is
-                # not missed.
-                self._synced_file = SyncedFile(files, directory, known_before)
-            self._create(first)
-        except BaseException:
-            self.abandon("it could not be begun")
-            raise
-
-    @property
-    def number(self) -> int:
-        """The segment that the next write goes to."""
-        return self._number if self._next is None else self._next.synced.segment
-
-    def _create(self, segment: NextSegment) -> None:
-        self._next = segment
-        number = segment.synced.segment
-        self._handle = create_segment(self._files, self._directory, number, segment.header)
-        self._number = number
-        self._end = self._file_bytes = len(segment.header)
-        self.synced_number, self.synced_end = number, self._end
-        try:
-            # Before any record follows the header: a newest segment that is not named here holds
-            # nothing.
-            self._name(segment.synced)
-        except NoSpaceError:
-            handle, self._handle = self._handle, -1
-            self._files.close(handle)
-            self._files.remove(segment_path(self._directory, number))
-            raise
-        self._next = None
-
-    def _name(self, synced: Synced) -> None:
-        if self._synced_file is None:
-            self._synced_file = SyncedFile(self._files, self._directory, synced)
-        else:
-            self._synced_file.write(synced)
-
-    def write(self, writing: Writing, sync: bool) -> int:
-        """Write all of it, with one sync of the last segment if asked; returns the bytes.
-
-        NoSpaceError if the disk is full: then it is cut back to where `number` was begun, or to
-        where the last writing ended in it. After any other error every later call is refused: the
-        state of the disk is unknown after a failed sync, and the next one would only seem to
-        succeed.
-        """
-        written = 0
-        try:
-            try:
-                if self._next is not None:
-                    self._create(self._next)
-                for buffers, segment in writing.full:
-                    written += self._write_behind(buffers)
-                    self._finish()
-                    self._create(segment)
-                written += self._write_behind(writing.buffers)
-            except NoSpaceError:
-                if self._handle >= 0:
-                    self._cut_back()
-                raise
-            self._unsynced = True
-            if sync:
-                self._files.sync_data(self._handle)
-                self._unsynced = False
-                self.synced_number, self.synced_end = self._number, self._end
-        except NoSpaceError:
-            raise
-        except BaseException as error:
-            self.unusable = f"an earlier write failed: {error!r}"
-            raise
-        return written
-
-    def _write_behind(self, buffers: list[Buffer]) -> int:
-        """Write behind the end of the open file; returns the bytes of the buffers."""
-        size = sum(map(len, buffers))
-        end = self._end + size
-        is_small = self._file_bytes < end < self._segment_bytes_max and (
-            size <= SMALL_COMMIT_BYTES_MAX
-        )
-        if is_small and self.writes_ahead:
-            zeros = _ZEROS[: self._segment_bytes_max - end]
-            try:
-                written = write_all(self._files, self._handle, self._end, [*buffers, zeros])
-            except NoSpaceError:
-                # There may be room for the rest. Some zeros may be there.
-                written = write_all(self._files, self._handle, self._end, buffers) + len(zeros)
-        else:
-            written = write_all(self._files, self._handle, self._end, buffers)
-        self._file_bytes = max(self._file_bytes, self._end + written)
-        self._end = end
-        return size
-
-    def _cut_back(self) -> None:
-        """Cut the file back to its end before the write; and that on the disk.
-
-        A start cannot read bytes that are cut off: neither the part that the write has left,
-        nor, behind the next write, the rest of it.
-        """
-        self._files.truncate(segment_path(self._directory, self._number), self._end)
-        self._file_bytes = self._end
-        self._unsynced = False
-        self.synced_number, self.synced_end = self._number, self._end
-
-    def _finish(self) -> None:
-        """Cut off the zeros behind the open file, sync it and close it.
-
-        This is before the next one is created: only the last segment can have a torn tail.
-        """
-        self._files.truncate(segment_path(self._directory, self._number), self._end)
-        # Forgotten first: should the next one not come to be, `close` must not close it again.
-        handle, self._handle = self._handle, -1
-        self._files.close(handle)
-
-    def close(self, end: Synced) -> None:
-        """Sync the rest, record its end in `synced`, and close.
-
-        After an error: close only.
-        """
-        try:
-            if self._handle >= 0 and not self.unusable:
-                if self._unsynced or self._file_bytes > self._end:
-                    path = segment_path(self._directory, self._number)
-                    self._files.truncate(path, self._end)
-                # After the sync: whatever does not verify from now on is damage.
-                self._name(end)
-        finally:
-            self.abandon("closed")
-
-    def abandon(self, why: str) -> None:
-        """Close the files as they are."""
-        self.unusable = self.unusable or why
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            self._files.close(handle)
-        if self._synced_file is not None:
-            self._synced_file.close()
-
-
-class JournalUnusableError(Exception):
-    """The journal was closed, or failed before: the state of the disk is unknown."""
-
-
-class SegmentWriter:
-    """Buffers records for segments. `header_of` makes the header of the segment of that number.
-
-    `header_of` is given the number and the end of the segment before.
-    """
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        segment_bytes_max: int,
-        first_number: int,
-        before: SegmentEnd,
-        known_before: Synced | None,
-        header_of: Callable[[int, SegmentEnd], SegmentHeader],
-    ) -> None:
-        """`known_before` is what the file `synced` says until the first segment is there."""
-        self._segment_bytes_max = segment_bytes_max
-        self._header_of = header_of
-        # Buffered, and not yet handed out.
-        self.records = 0
-        self._buffers: list[Buffer] = []
-        self._full: list[tuple[list[Buffer], NextSegment]] = []
-        first = self._open(first_number, before)
-        # Where the buffered records begin.
-        self._begun = first.mark
-        self.segment = OpenSegment(files, directory, segment_bytes_max, known_before, first)
-
-    def _open(self, number: int, before: SegmentEnd) -> NextSegment:
-        """The next buffered record goes to this segment."""
-        header = self._header_of(number, before)
-        # The segment of the next buffered record, and its place in it.
-        self.number = number
-        # Its records are sealed in the order in which they are taken.
-        encoded, self.seal = encode_header(header)
-        self.offset = self._first_record = len(encoded)
-        self._begin = Synced(
-            header.directory_id,
-            number,
-            self.offset,
-            header.entries,
-            header.entries,
-            header.catalog_change,
-        )
-        return NextSegment(encoded, self._begin, self._mark(header.entries, header.catalog_change))
-
-    def _mark(self, entries: int, catalog_change: int) -> Mark:
-        seal = self.seal
-        return Mark(
-            self.number,
-            self.offset,
-            self._first_record,
-            seal,
-            seal.checksum,
-            self._begin,
-            entries,
-            catalog_change,
-        )
-
-    def roll_back(self, mark: Mark) -> None:
-        """Discard the buffered records; later records follow those written up to the mark."""
-        self.number, self.offset, self._first_record = mark[:3]
-        self.seal, self.seal.checksum = mark.seal, mark.checksum
-        self._begin = mark.begin
-        self._begun = mark
-        self._full, self._buffers, self.records = [], [], 0
-
-    def check(self) -> None:
-        """Raise if an earlier error, or `close`, was the last thing that happened."""
-        if self.segment.unusable:
-            raise JournalUnusableError(self.segment.unusable)
-
-    def make_room(self, size: int) -> None:
-        """Go on in a new segment if a record of this size would make the open one too large.
-
-        A segment without records accepts any record, so one larger than a segment has a segment of
-        its own.
-        """
-        self.check()
-        if self.offset + size > self._segment_bytes_max:
-            self.roll()
-
-    def roll(self) -> None:
-        """Go on in a new segment, unless the open one has no records yet."""
-        if self.offset > self._first_record:
-            entries = self._begin.entries
-            end = SegmentEnd(self.number, self.offset, self.seal.checksum, entries)
-            buffers, self._buffers = self._buffers, []
-            self._full.append((buffers, self._open(self.number + 1, end)))
-
-    def add(self, record: bytes) -> None:
-        """Buffer a record, sealed with `seal`; it is within the room that was made."""
-        self._buffers.append(record)
-        self.offset += len(record)
-        self.records += 1
-
-    def add_payload(self, payload: Buffer) -> None:
-        """Buffer the rest of the record before, as it lies."""
-        self._buffers.append(payload)
-        self.offset += len(payload)
-
-    def begin(self, entries: int, catalog_change: int) -> Writing:
-        """Hand out the buffered records, with the state of the journal by then; later records go
-        with the next.
-
-        Its last record says up to where all was synced before.
-        """
-        segment = self.segment
-        record = encode_commit(
-            self.seal, segment.synced_number, segment.synced_end, entries, catalog_change
-        )
-        self._buffers.append(record)
-        self.offset += len(record)
-        writing = Writing(self._begun, self._full, self._buffers, self.records)
-        self._full, self._buffers, self.records = [], [], 0
-        self._begun = self._mark(entries, catalog_change)
-        return writing
-
-    def close(self, entries: int, catalog_change: int) -> None:
-        """Say where the last segment ends, and close. After an error: close only."""
-        end = self._begin._replace(end=self.offset, entries=entries, catalog_change=catalog_change)
-        self.segment.close(end)
-
-
-# So many damaged segments are kept; of more, the oldest are removed.
-ASIDE_FILES_MAX: Final = 16
-
-
-class Undiscarded(NamedTuple):
-    """A file that nobody needs any more and that could not be removed."""
-
-    name: str
-    error: OSError
-
-
-class Discarding:
-    """The files of one directory that go."""
-
-    def __init__(
-        self, files: Files, directory: str, found: Mapping[int, str], damaged: Set[int]
-    ) -> None:
-        """`found` says how files are called that were there at the start; some are `damaged`."""
-        self._files = files
-        self._directory = directory
-        self._found = found
-        self._damaged = damaged
-        # Segments whose removal failed.
-        self._failed: list[int] = []
-
-    def failed(self) -> list[int]:
-        """The segments to be tried again, which is up to the caller from now on."""
-        failed, self._failed = self._failed, []
-        return failed
-
-    def put_back(self, numbers: Iterable[int]) -> None:
-        """These are to be tried again: the commit with which they were to go has failed."""
-        self._failed += numbers
-
-    def discard(self, numbers: Iterable[int]) -> list[Undiscarded]:
-        """Remove the files of these segments, or set them aside; returns those that stay."""
-        undiscarded = []
-        for number in numbers:
-            name = self._found.get(number) or os.path.basename(segment_path("", number))
-            error = self._remove_file(name, is_to_stay=number in self._damaged)
-            if error is not None:
-                self._failed.append(number)
-                undiscarded.append(Undiscarded(name, error))
-        return undiscarded
-
-    def clear(self, leftovers: Iterable[str], in_the_way: Iterable[str]) -> list[Undiscarded]:
-        """At the start: remove files that do not count, and set those aside that are in the way."""
-        going = [(name, False) for name in leftovers] + [(name, True) for name in in_the_way]
-        results = [(name, self._remove_file(name, is_to_stay)) for name, is_to_stay in going]
-        results += [(name, self._remove_file(name, False)) for name in self._too_old()]
-        return [Undiscarded(name, error) for name, error in results if error is not None]
-
-    def _too_old(self) -> list[str]:
-        names = self._files.list_directory(self._directory)
-        return sorted(name for name in names if ASIDE in name)[:-ASIDE_FILES_MAX]
-
-    def _remove_file(self, name: str, is_to_stay: bool) -> OSError | None:
-        try:
-            if is_to_stay:
-                set_aside(self._files, self._directory, name)
-            else:
-                self._files.remove(os.path.join(self._directory, name))
-        except FileNotFoundError:
-            # Somebody else has removed it.
-            return None
-        except OSError as error:
-            return error
-        return None
+from .segment_header import SegmentEnd, SegmentHeader, Stretch
+from .segment_writer import Mark, SegmentWriter, Writing
 
 
 class HandedAppend(NamedTuple):
@@ -574,8 +138,7 @@ class Commit:
     """Made by `Journal.begin_commit`. `run`, then tell of it, then `discard`."""
 
     __slots__ = (
-        "_discarding",
-        "_segment",
+        "_log",
         "_sync",
         "_writing",
         "going",
@@ -586,19 +149,17 @@ class Commit:
 
     def __init__(
         self,
-        segment: OpenSegment,
+        log: Log,
         writing: Writing,
         sync: bool,
         going: Sequence[int],
-        discarding: Discarding,
         handed: Sequence[Handed],
     ) -> None:
-        self._segment = segment
+        self._log = log
         self._writing = writing
         self._sync = sync
-        # Segments that nothing needs, once this is on the disk, and what removes them.
+        # Segments that nothing needs, once this is on the disk.
         self.going = going
-        self._discarding = discarding
         # What it is made of, should it be taken back.
         self.handed = handed
         # What it has met, if it has run and was cut back.
@@ -612,7 +173,7 @@ class Commit:
         nothing of it may be confirmed.
         """
         try:
-            written = self._segment.write(self._writing, self._sync)
+            written = self._writing.write(self._log, self._sync)
         except NoSpaceError as error:
             self.no_space = error
             raise
@@ -622,12 +183,12 @@ class Commit:
         """Where it begins in this segment, to which it has been cut back."""
         return self._writing.mark_in(number)
 
-    def discard(self) -> list[Undiscarded]:
-        """Remove the segments that nothing needs any more; returns those that could not be.
+    def discard(self) -> list[Undropped]:
+        """Drop the segments that nothing needs any more; returns those that could not be.
 
         After `run`, and after its confirms are told: removing takes its time.
         """
-        return self._discarding.discard(self.going)
+        return self._log.drop(self.going)
 
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -641,38 +202,48 @@ LEFT_BYTES_MIN = 64 * 1024
 _NOTHING = CommitResult(False, 0, 0)
 
 
+class Found(NamedTuple):
+    """The state that a recovery has found, to go on from."""
+
+    directory_id: bytes
+    ledger: RunningLedger
+    next_segment_number: int
+    # Of the last segment.
+    before: SegmentEnd
+    torn: list[Stretch]
+    # Per queue the ids of entries whose message is lost.
+    dropped_entries: Mapping[int, Sequence[EntryRange]]
+    next_batch_number: int
+    # Entries that have ever been appended.
+    entries: int
+
+
 class Journal:
     """An open journal. Not to be shared between threads."""
 
     def __init__(
         self,
-        directory: str,
-        files: Files,
+        log: Log,
+        found: Found,
         segment_bytes_max: int,
-        recovery: Recovery,
-        directory_id: bytes,
         catalog_change: Callable[[], int],
         epoch: int,
     ) -> None:
-        """Go on behind what `recovery` has read, in a new segment.
+        """Go on behind what was recovered, which is on the disk, in a new segment.
 
-        When it returns, all recovered records are on the disk. `catalog_change` gives the number of
-        the last change that the catalog has on the disk; a change is there before anything that
-        depends on it is appended. `epoch` is the boot number, above that of every broker before. An
-        OSError may leave a segment behind, which the next start ignores.
+        `catalog_change` gives the number of the last change that the catalog has on the disk; a
+        change is there before anything that depends on it is appended. `epoch` is the boot number,
+        above that of every broker before. An OSError may leave a segment behind, which the next
+        start ignores.
         """
-        recovery.make_safe()
-        self._directory = directory
-        self._files = files
-        self._directory_id = directory_id
+        self._directory_id = found.directory_id
         self._epoch = epoch
-        self._ledger = recovery.ledger
+        self._ledger = found.ledger
         self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
-        self._discarding = Discarding(files, directory, recovery.names(), recovery.damaged)
-        self._torn = recovery.torn
-        self._dropped = recovery.dropped_entries
-        self._next_batch_number = recovery.recovered.next_batch_number
-        self._entries = recovery.entries
+        self._torn = found.torn
+        self._dropped = found.dropped_entries
+        self._next_batch_number = found.next_batch_number
+        self._entries = found.entries
         self._catalog_change = catalog_change
         # The last change that a commit has named. Is one due to name another, without records?
         self._named_change = catalog_change()
@@ -683,47 +254,15 @@ class Journal:
         # While the disk is full.
         self._shortage: Shortage | None = None
         self._writer = SegmentWriter(
-            files,
-            directory,
-            segment_bytes_max,
-            recovery.next_segment_number,
-            recovery.before,
-            recovery.known_before,
-            self._open_segment,
+            log, segment_bytes_max, found.next_segment_number, found.before, self._open_segment
         )
         # Only now that a header does not list them: should the removal not survive a crash, they
         # are leftovers again, and one that lay above all others does not pass for the last.
-        self.undiscarded = self._discarding.clear(recovery.leftovers, recovery.in_the_way)
+        self.undiscarded = log.drop_leftovers()
         commit = self.begin_commit(reclaim=True)
         if commit is not None:
             commit.run()
             self.undiscarded += commit.discard()
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        files: Files | None = None,
-        known_queue_ids: Set[int] = frozenset(),
-        segment_bytes_max: int = SEGMENT_BYTES_MAX,
-        decode: Decode = decode_publishes,
-        epoch: int | None = None,
-    ) -> tuple[Journal, Recovered]:
-        """Recover what the directory holds, whatever catalog it belongs to, and go on.
-
-        For tests and measurements; a broker first makes sure that both belong together
-        (`stores.py`). Entries of queues that are not known are dropped. JournalVersionError if a
-        segment is of another format version.
-        """
-        files = OperatingSystemFiles() if files is None else files
-        files.make_directory(directory)
-        directory_id = directory_id_in(files, directory) or bytes(DIRECTORY_ID_BYTES)
-        catalog = CatalogClaims(known_queue_ids, directory_id=directory_id)
-        recovery = Recovery(files, directory, catalog, decode)
-        recovery.read()
-        epoch = recovery.epoch_max + 1 if epoch is None else epoch
-        journal = cls(directory, files, segment_bytes_max, recovery, directory_id, lambda: 0, epoch)
-        return journal, recovery.recovered
 
     def append(
         self,
@@ -872,12 +411,12 @@ class Journal:
         self._must_name_change = False
         writing = writer.begin(self._entries, self._named_change)
         handed, self._handed = self._handed, []
-        return Commit(writer.segment, writing, sync, going, self._discarding, handed)
+        return Commit(writer.log, writing, sync, going, handed)
 
     @property
     def is_usable(self) -> bool:
         """Has nothing failed, and is it open?"""
-        return not self._writer.segment.unusable
+        return not self._writer.log.unusable
 
     def commit(self) -> CommitResult:
         """Write all records handed over since the last commit, and sync them if required.
@@ -900,7 +439,8 @@ class Journal:
         if commit is None:
             return 0
         commit.run()
-        return len(commit.going) - len(commit.discard())
+        stayed = {undropped.segment for undropped in commit.discard()}
+        return len(set(commit.going) - stayed)
 
     def _record_removal(self) -> Sequence[int]:
         """Write down which segments can go. It costs next to nothing while there are none.
@@ -929,8 +469,6 @@ class Journal:
             writer.add(writer.seal.record(removed_covered(ranges)))
             self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
             self._must_sync = True
-            # With them those whose files could not be removed before.
-            going += self._discarding.failed()
         return going
 
     # --- While the disk is full
@@ -952,10 +490,10 @@ class Journal:
         But for settles and the like, which are kept for `write_held`. Returns the appends that are
         lost, each by queue id and first entry id; the other appends are on the disk.
         """
-        number = self._writer.segment.number
+        number = self._writer.log.number
         mark = commit.mark_in(number)
         shortage = self._shortage = self._shortage or Shortage()
-        self._writer.segment.writes_ahead = False
+        self._writer.log.writes_ahead = False
         undone = [each for each in (*commit.handed, *self._handed) if each.segment >= number]
         lost = set()
         for each in undone:
@@ -971,20 +509,17 @@ class Journal:
                 # Of several of one queue the last says all.
                 shortage.forgotten[each.queue_id] = each.below
         self._ledger.roll_back(number)
-        going = set(commit.going)
         for each in undone:
             if isinstance(each, HandedRemoval):
                 # Segments behind are no more, and this one goes on.
                 shortage.removed += [gone for gone in each.segments if gone < number]
                 self._ledger.speaks_of[number] |= each.spoke_of.get(number, set())
-                going.difference_update(each.segments)
             elif isinstance(each, HandedRun):
                 self._ledger.remembered.undo_rewrite(each.queue_id, each.run, number)
                 shortage.runs.append((each.queue_id, each.run))
         if not shortage.removed:
             # Their segment is not removed after all, so the identities are still where they were.
             shortage.runs.clear()
-        self._discarding.put_back(going)
         spoken_of = shortage.speaks_of | self._ledger.speaks_of[number]
         shortage.speaks_of = {each for each in spoken_of if each <= number}
         self._writer.roll_back(mark)
@@ -1032,7 +567,7 @@ class Journal:
         shortage = self._shortage
         assert shortage is None or shortage.is_over, "a segment would stay until the next start"
         self._shortage = None
-        self._writer.segment.writes_ahead = True
+        self._writer.log.writes_ahead = True
 
     def _withdraw(self, append: HandedAppend) -> None:
         self._ledger.withdraw(append.queue_id, append.entry_ids)
@@ -1058,7 +593,7 @@ class Journal:
 
     def abandon(self) -> None:
         """Close the files as they are: the rest may be half of a record."""
-        self._writer.segment.abandon("abandoned")
+        self._writer.log.abandon("abandoned")
 
     def _carry(self, segments: set[int]) -> None:
         """Write the identities that lie in these segments anew; many, to segments of their own."""

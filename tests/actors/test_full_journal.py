@@ -29,7 +29,7 @@ from leveret.actors.messages import (
 )
 from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.reserve import STEPS, Purpose, Reserve
 from recorders import TIMEOUT_SECONDS, RecordingReference
 
@@ -44,7 +44,7 @@ class Bench:
         self.files = FullFiles()
         self.directory = directory
         self.failures: list[BaseException] = []
-        journal, _ = Journal.open(
+        journal, _ = open_journal(
             str(directory / "journal"), self.files, {1, 2}, segment_bytes_max=segment_bytes_max
         )
         self.reserve = Reserve(self.files, str(directory), STEPS * STEP_BYTES)
@@ -96,7 +96,7 @@ class Bench:
 
 
 def found_in(directory: Path) -> dict[int, list[int]]:
-    _, recovered = Journal.open(str(directory / "journal"), known_queue_ids={1, 2})
+    _, recovered = open_journal(str(directory / "journal"), known_queue_ids={1, 2})
     assert recovered.report == []
     return {
         queue_id: [run.first_entry_id for run in recovered.messages(queue_id)]

@@ -18,6 +18,7 @@ from leveret.actors.messages import Append, DropQueue, Persisted, RecordDeliveri
 from leveret.actors.runtime.thread_actor import stop_and_wait
 from leveret.amqp_frames.decoder import Decoder
 from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from timeouts import TIMEOUT_SECONDS
 
 
@@ -40,7 +41,7 @@ class Bench:
         self.files = files
         self.failures: list[BaseException] = []
         self.has_failed = threading.Event()
-        journal, _ = Journal.open(str(directory), files)
+        journal, _ = open_journal(str(directory), files)
         self.journal: Ref = JournalActor.start_alone(
             journal, structlog.get_logger("test"), self._failed
         )
@@ -154,7 +155,7 @@ def test_a_stop_syncs_what_was_told_before(bench: Bench, tmp_path: Path) -> None
     bench.journal.tell(RecordDeliveries(1, [], [(1, 1)]))
     bench.journal.stop()
     assert bench.received(0) == [Persisted([append])]
-    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    _, recovered = open_journal(str(tmp_path / "journal"), known_queue_ids={1})
     [run] = recovered.messages(1)
     assert (run.first_entry_id, len(run.indexes)) == (2, 1)
 
@@ -194,7 +195,7 @@ def test_a_stop_waits_for_a_large_commit_and_syncs_what_came_behind_it(
     bench.files.release()
     stopping.join(TIMEOUT_SECONDS)
     assert [len(persisted.appends) for persisted in bench.received(0)] == [1, 1]
-    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    _, recovered = open_journal(str(tmp_path / "journal"), known_queue_ids={1})
     assert recovered.queues[1].entries == 82
 
 
@@ -227,7 +228,7 @@ def test_a_mistake_of_ours_leaves_what_was_not_committed_unwritten(
     bench.files.release()
     assert bench.has_failed.wait(TIMEOUT_SECONDS)
     assert stop_and_wait(bench.journal, TIMEOUT_SECONDS)
-    _, recovered = Journal.open(str(tmp_path / "journal"), known_queue_ids={1})
+    _, recovered = open_journal(str(tmp_path / "journal"), known_queue_ids={1})
     assert [run.entries for run in recovered.queues[1]] == [1]
 
 

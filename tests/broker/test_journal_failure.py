@@ -14,7 +14,7 @@ from insides import TIMEOUT_SECONDS, channel_actor, context_of, failure_of, insi
 from leveret.actors.messages import Input
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import BasicAck
-from leveret.storage.journal.journal import JournalUnusableError
+from leveret.storage.journal.log import JournalUnusableError
 from served import Served
 from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 

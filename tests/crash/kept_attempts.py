@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from leveret.amqp_frames.messages.batch import Batch
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from numbered_messages import key_in
 
 
@@ -19,7 +19,7 @@ def kept_attempts(data: Path, copy: Path) -> dict[str, dict[int, int]]:
     with sqlite3.connect(copy / "catalog.sqlite") as catalog:
         names = dict(catalog.execute("SELECT queue_id, name FROM queues"))
     catalog.close()
-    journal, recovered = Journal.open(str(copy / "journal"), known_queue_ids=set(names))
+    journal, recovered = open_journal(str(copy / "journal"), known_queue_ids=set(names))
     journal.close()
     attempts: dict[str, dict[int, int]] = {}
     for queue_id in recovered.queues:

@@ -35,7 +35,7 @@ from leveret.core.definitions import (
 )
 from leveret.core.exchanges.table import ExchangeTable
 from leveret.core.queue.construction import equip, refill
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from model_entry import WRITTEN
 
 DIRECTORY: Final = "/journal"
@@ -155,7 +155,7 @@ class Simulation:
         chosen = self._random
         loop = self._loop = EventLoop(chosen, chosen.randrange(1_000_000), self._wall_ms)
         stage = Stage(loop, self._judge, self._table, self._touched_ms_max)
-        journal, recovered = Journal.open(
+        journal, recovered = open_journal(
             DIRECTORY, self._files, self._books.keys(), self._segment_bytes_max
         )
         self._judge.set_clock(loop.uptime_ms, loop.wall_ms)

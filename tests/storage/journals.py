@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from crashing_files import CrashingFiles
 from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.records import (
     COMMIT_BYTES,
     SETTLE,
@@ -29,7 +30,7 @@ def opened(
     segment_bytes_max: int = 1 << 20,
     epoch: int | None = None,
 ) -> tuple[Journal, Recovered]:
-    return Journal.open(DIRECTORY, files, known or {1, 2}, segment_bytes_max, epoch=epoch)
+    return open_journal(DIRECTORY, files, known or {1, 2}, segment_bytes_max, epoch=epoch)
 
 
 def contents(recovered: Recovered) -> Contents:

@@ -13,7 +13,7 @@ from directories import QuickFiles, Started, snapshot
 from earlier_contents import described, queue_names
 from earlier_directories import FORMAT_VERSIONS, held, unpack
 from journals import DIRECTORY, new_file
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 
 # The catalog is SQLite's to write, so these files change by other means.
 CATALOG = ("catalog.sqlite", "catalog.sqlite-wal")
@@ -121,12 +121,12 @@ def test_a_power_cut_at_any_step_of_the_journal_s_conversion_loses_nothing(
         files.sync_directory(DIRECTORY)
         files.operations_left = operations
         try:
-            Journal.open(DIRECTORY, files, names.keys())
+            open_journal(DIRECTORY, files, names.keys())
         except PowerCut:
             is_cut = True
         files.cut_power(Random(operations))
         for _ in range(2):
-            _, recovered = Journal.open(DIRECTORY, files, names.keys())
+            _, recovered = open_journal(DIRECTORY, files, names.keys())
             assert described(recovered, names) == expected, f"at operation {operations}"
             files.cut_power(Random(operations + 1))
         operations += 1

@@ -21,7 +21,7 @@ from leveret.storage.files import (
     OperatingSystemFiles,
     write_all,
 )
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from publishes import batch_of, message
 
 
@@ -112,7 +112,7 @@ def test_a_write_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
 
 def test_a_journal_of_many_segments_comes_back_from_the_disk(tmp_path: Path) -> None:
     directory = str(tmp_path / "journal")
-    journal, _ = Journal.open(directory, known_queue_ids={1}, segment_bytes_max=5_000)
+    journal, _ = open_journal(directory, known_queue_ids={1}, segment_bytes_max=5_000)
     sent = []
     for number in range(1, 60):
         batch = batch_of([b"%d" % number * 50, b"second"], number)
@@ -123,7 +123,7 @@ def test_a_journal_of_many_segments_comes_back_from_the_disk(tmp_path: Path) -> 
     journal.settle(1, [(2, 61)])
     journal.close()
     for _ in range(2):
-        journal, recovered = Journal.open(directory, known_queue_ids={1})
+        journal, recovered = open_journal(directory, known_queue_ids={1})
         assert recovered.report == []
         found = [message(run.batch, i) for run in recovered.messages(1) for i in run.indexes]
         assert found == sent[60:]
@@ -138,9 +138,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from publishes import batch_of
 from leveret.storage.catalog import AddQueue, Catalog, QueueRow
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 directory = Path(sys.argv[1])
-journal, _ = Journal.open(str(directory / "journal"), known_queue_ids={1})
+journal, _ = open_journal(str(directory / "journal"), known_queue_ids={1})
 catalog = Catalog.open(directory / "catalog.sqlite")
 os.write(2, b"confirm")
 for number in range(1, 201):

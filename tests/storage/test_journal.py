@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from crashing_files import CrashingFiles
 from leveret.storage.journal.journal import CommitResult, Journal
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.recovery import Recovered
 from publishes import batch_of, message, publish
 
@@ -20,7 +21,7 @@ def files() -> CrashingFiles:
 
 
 def opened(files: CrashingFiles, *queue_ids: int, **settings: int) -> tuple[Journal, Recovered]:
-    return Journal.open(DIRECTORY, files, set(queue_ids), **settings)
+    return open_journal(DIRECTORY, files, set(queue_ids), **settings)
 
 
 def contents(recovered: Recovered) -> dict[int, list[tuple[int, bytes, int]]]:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from crashing_files import CrashingFiles
 from journals import contents, opened
-from leveret.storage.journal.journal import JournalUnusableError
+from leveret.storage.journal.log import JournalUnusableError
 from publishes import batch_of
 
 

@@ -33,6 +33,7 @@ from hypothesis.stateful import (
 )
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.recovery import Recovered
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from model_entry import BUFFERED, SYNCED, WRITTEN, Entry, Found, check_queue
@@ -219,7 +220,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
             self.files.capacity_bytes = None
             self.files.operations_left = again
             with suppress(PowerCut):
-                Journal.open(DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max)
+                open_journal(DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max)
             self.files.cut_power(random)
         self.recover(SYNCED)
 
@@ -292,7 +293,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
                 entry.reach(level)
 
     def open(self) -> Recovered:
-        self.journal, recovered = Journal.open(
+        self.journal, recovered = open_journal(
             DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max
         )
         self.next_batch_number = recovered.next_batch_number
