@@ -291,7 +291,8 @@ class Reject(NamedTuple):
 
 
 class Absorbed(NamedTuple):
-    """Channel -> Reader: the publish window has room again; after a burst, from the event loop."""
+    """Channel, LeftPublishes -> Reader: a publish window has room again, the connection's or the
+    node's; after a burst, from the event loop."""
 
 
 # --- Queue -> Channel -> Writer, and the ack back
@@ -542,8 +543,22 @@ class SettleSynced(NamedTuple):
     answer: object
 
 
+class ChannelLeft(NamedTuple):
+    """Channel -> LeftPublishes: it has ended; so many bytes that it was handed may be on their way
+    to the disk."""
+
+    unabsorbed_bytes: int
+
+
+class LeftAbsorbed(NamedTuple):
+    """Journal -> LeftPublishes: so many bytes of ended channels are on the disk."""
+
+    absorbed_bytes: int
+
+
 class AskJournal(NamedTuple):
-    """HttpConnection -> Journal: `answer` is told to `reply_to` behind the next commit."""
+    """HttpConnection, LeftPublishes -> Journal: tell `answer` to `reply_to` behind the next
+    commit."""
 
     reply_to: Ref
     answer: object

@@ -14,6 +14,7 @@ from ..amqp_frames.decoder import Decoder
 from ..core.connection.draining import Draining
 from ..core.connection.handshake import Handshake, Limits, ServerNames
 from ..core.connection.peer import Peer, Subject
+from ..core.connection.publish_window import NodeWindow
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
@@ -63,6 +64,8 @@ class NodeContext:
     message_size_max_bytes: int
     unfinished_publishes_bytes_max: int
     publish_window_bytes_max: int
+    # Of all connections together.
+    node_window: NodeWindow
     delivery_window_bytes_max: int
     sweep_interval_bytes: int
     write_buffer_bytes_max: int
@@ -96,6 +99,7 @@ class NodeContext:
     broker: Ref
     ticker: Ref
     dead_letters: Ref
+    left_publishes: Ref
     journal: Ref
     catalog: Ref
     logins: Ref

@@ -112,6 +112,7 @@ class Configuration:
 
     unfinished_publishes_bytes_max: int = 0  # 0: UNFINISHED_SPARE_BYTES above a message's size
     publish_window_bytes_max: int = 16 * MIB
+    node_publish_window_bytes_max: int = 0  # 0: as memory_budget_bytes
     delivery_window_bytes_max: int = 4 * MIB
     write_buffer_bytes_max: int = 1 * MIB
     sweep_interval_bytes: int = 1 * MIB
@@ -171,6 +172,10 @@ class Configuration:
         default = self.message_size_max_bytes + UNFINISHED_SPARE_BYTES
         return self.unfinished_publishes_bytes_max or default
 
+    def node_publish_window_limit(self) -> int:
+        """The setting node_publish_window_bytes_max, or the value that its 0 stands for."""
+        return self.node_publish_window_bytes_max or self.memory_budget_limit()
+
     def memory_budget_limit(self) -> int:
         """The setting memory_budget_bytes, or the value that its 0 stands for on this machine."""
         if self.memory_budget_bytes:
@@ -212,6 +217,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "file_descriptors_kept": (0, 2**31 - 1),
     "unfinished_publishes_bytes_max": (0, 2**40),
     "publish_window_bytes_max": (65_536, 2**40),
+    "node_publish_window_bytes_max": (0, 2**50),
     "delivery_window_bytes_max": (65_536, 2**40),
     "write_buffer_bytes_max": (65_536, 2**40),
     "sweep_interval_bytes": (0, 2**40),

@@ -18,6 +18,7 @@ from .actors.connection.listener import Listener
 from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
+from .actors.disk.left_publishes import LeftPublishes
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
@@ -31,6 +32,7 @@ from .configuration import Configuration
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
 from .core.connection.peer import common_name, distinguished_name
+from .core.connection.publish_window import NodeWindow
 from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
 from .core.publishing.reply_consumers import ReplyConsumers
@@ -181,6 +183,7 @@ class Node:
         self.open_files.change("the catalog", partial(stop_and_wait, context.catalog))
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)
+        context.left_publishes = LeftPublishes.start_on(runtime, context)
         broker = BrokerActor(context)
         context.broker = broker.start_prepared(runtime)
         broker.restore(recovered)
@@ -250,6 +253,7 @@ class Node:
             message_size_max_bytes=configuration.message_size_max_bytes,
             unfinished_publishes_bytes_max=configuration.unfinished_publishes_limit(),
             publish_window_bytes_max=configuration.publish_window_bytes_max,
+            node_window=NodeWindow(configuration.node_publish_window_limit()),
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
             sweep_interval_bytes=configuration.sweep_interval_bytes,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
@@ -277,6 +281,7 @@ class Node:
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             dead_letters=nobody,
+            left_publishes=nobody,
             journal=nobody,
             catalog=nobody,
             logins=self._start_logins(runtime, accounts),

@@ -58,6 +58,7 @@ class Settings(TypedDict, total=False):
     file_descriptors_kept: int
     unfinished_publishes_bytes_max: int
     publish_window_bytes_max: int
+    node_publish_window_bytes_max: int
     delivery_window_bytes_max: int
     write_buffer_bytes_max: int
     sweep_interval_bytes: int

@@ -45,6 +45,7 @@ from ..messages import (
     Absorbed,
     ChannelClosed,
     ChannelFailed,
+    ChannelLeft,
     ChannelReport,
     Command,
     CommitMore,
@@ -224,8 +225,8 @@ class Channel(LoopActor):
         released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
         if released_bytes:
             publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
-            if self._window.remove(released_bytes):
-                tell(self._reader, Absorbed())
+            for reader in self._window.remove(released_bytes):
+                tell(reader, Absorbed())
 
     def _finish_commit(self, tx_mode: TxMode) -> None:
         try:
@@ -489,8 +490,11 @@ class Channel(LoopActor):
             self._tx_mode.release()
         self._held_back.clear()
         self._routing = None
-        if self._window.release():
-            tell(self._reader, Absorbed())
+        released = self._window.release()
+        for reader in released.readers:
+            tell(reader, Absorbed())
+        if released.unabsorbed_bytes:
+            tell(self._context.left_publishes, ChannelLeft(released.unabsorbed_bytes))
 
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: queues take back what it held, the client gets 541."""

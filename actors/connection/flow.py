@@ -38,7 +38,8 @@ FULL_READ_BYTES_MIN = 128 * 1024
 class ReadingGate:
     """Pauses and resumes reading; part of the reader's actor.
 
-    An open connection is not read while too many of its publishes wait inside the broker, while the
+    An open connection is not read while too many publishes, its own or those of all connections
+    together, wait inside the broker, while the
     client does not read the bytes written to it, because it would only ask for more, and while it
     publishes in spite of an alarm. An opening or closing connection pauses for a round of the event
     loop at most, or for its login, because the close-ok must be heard.
@@ -71,6 +72,8 @@ class ReadingGate:
             return "there is an alarm"
         if self.is_write_blocked:
             return "its client does not read"
+        if self._window.waits_for_node:
+            return "the publishes of all connections wait inside the broker"
         return "its publishes wait inside the broker" if self._window.is_closed else ""
 
     def balance(self, is_running: bool, awaits_login: bool = False) -> None:

@@ -28,6 +28,9 @@ GONE = "it had gone again before it was accepted"
 # brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
 # event loop reads of its own accord halves the CPU that a message takes.
 READ_BYTES_MAX = 1024 * 1024
+# And while publishes wait for the disk: that a connection publishes is only known once it is read,
+# and the first publishes of all others together must not take much. About 200 acks.
+NARROW_READ_BYTES_MAX = 4096
 
 
 class Listener(LoopActor):
@@ -40,10 +43,17 @@ class Listener(LoopActor):
         self._readers: dict[Ref, None] = {}
         # All connections read into this, because each read's bytes are copied before the next read.
         self.read_memory = memoryview(bytearray(READ_BYTES_MAX))
+        self._narrow_memory = self.read_memory[:NARROW_READ_BYTES_MAX]
         self._is_stopping = False
         # Of all listeners: the TLS server has its handshakes here, too.
         self.crowds = context.crowds
         self.crowds.add(context.unopened, _abandon)
+
+    @property
+    def next_read_memory(self) -> memoryview:
+        """The part of `read_memory` that the next read may fill."""
+        is_full = self._context.node_window.is_closed
+        return self._narrow_memory if is_full else self.read_memory
 
     def connection_made(self, transport: asyncio.Transport) -> Ref | None:
         """Start a reader; called on the event loop, not through the mailbox. None: refused."""
@@ -151,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Where the next read goes; `buffer_updated` takes it from there at once."""
-        return self._listener.read_memory
+        return self._listener.next_read_memory
 
     def buffer_updated(self, nbytes: int) -> None:
         """One read."""

@@ -35,6 +35,7 @@ from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow, WindowShare
 from ...core.connection.reading_time import ReadingTime
+from ...core.publishing.delivery_commands import has_only_commands
 from ...core.publishing.properties import PUBLISH
 from ...core.users.login_results import LoginResult
 from ..channel.channel import Channel
@@ -86,7 +87,7 @@ class ConnectionChannels:
         self._context = context
         self._opening = opening
         self._decoder = decoder
-        self.window = PublishWindow(context.publish_window_bytes_max)
+        self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
         self._outlet = Outlet(context.delivery_window_bytes_max)
         # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
         self.reading = ReadingTime()
@@ -118,6 +119,8 @@ class ConnectionChannels:
                 if self._context.trace.is_on:
                     event.batch.received_ns = self._context.trace.now_ns()
                 self._shares[number].add(event.batch.wire_bytes)
+                if self.window.node.is_closed and not has_only_commands(event.batch):
+                    self.window.published()
             tell(channel, Input(event))
         elif isinstance(event, MethodFrame):
             window_bytes = COMMAND_BYTES_MIN + COMMAND_BYTES_FACTOR * event.frame_bytes
@@ -460,6 +463,7 @@ class Reader(LoopActor):
         if self._phase.now in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
             self._tell_broker()
         self._channels.release()
+        self._window.end()
         # One line, of the end that the broker has seen coming if there was one.
         phase = "handshake" if self._phase.is_handshake() else self._phase.now.value
         log = self._log.warning if self._end.reason else self._log.info
@@ -477,6 +481,7 @@ class Reader(LoopActor):
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: the client sees its socket close."""
         self._channels.release()
+        self._window.end()
         self._opening.release()
         self._tell_broker()
         self._end.is_over()

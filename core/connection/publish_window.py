@@ -1,43 +1,143 @@
-"""How much one connection has published that the broker has not yet absorbed."""
+"""How much clients have published that the broker has not yet absorbed, per connection and in all.
+
+The bytes between a socket and the disk are in memory, and no queue can page them out, because only
+the disk makes room for them. A bound for each connection is not enough: a thousand publishers would
+take a thousand times as much. So the node has a window, too. While it is closed, a connection that
+publishes is not read any more, in its turn, until half of the node's window is free; connections
+that do not publish go on, because their acks make room.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-class PublishWindow:
-    """Wire bytes between a connection's reader and the queues, or the disk.
 
-    Each channel has a share: the reader counts up what it hands to the channel, the channel counts
-    down what its queues have confirmed; both run on one thread. Past `bytes_max` the reader stops
-    reading, and reads again at half of it: `is_closed` says that it waits to be told.
+class NodeWindow:
+    """Wire bytes of all connections between their readers and the queues, or the disk.
+
+    It closes when they pass `bytes_max`, by no more than what one read brings and what the reads of
+    others bring until each has had one, and opens at half of it. All run on one thread.
     """
 
-    __slots__ = ("bytes_max", "is_closed", "used_bytes")
+    __slots__ = ("_waiting", "bytes_max", "is_closed", "used_bytes")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
         self.is_closed = False
+        # The connections that published while it was closed, longest first.
+        self._waiting: dict[PublishWindow, None] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        """How many connections wait for room."""
+        return len(self._waiting)
 
     def add(self, count: int) -> None:
-        """Count bytes that the reader hands to a channel."""
+        """Count bytes that a reader hands to a channel."""
         self.used_bytes += count
         if self.used_bytes > self.bytes_max:
             self.is_closed = True
 
-    def remove(self, count: int) -> bool:
-        """Count absorbed bytes; true if the reader waits for this and may go on."""
+    def remove(self, count: int) -> Sequence[Any]:
+        """Count absorbed bytes; gives the readers that wait for this and may go on."""
         self.used_bytes -= count
-        if self.is_closed and self.used_bytes <= self.bytes_max // 2:
-            self.is_closed = False
-            return True
-        return False
+        if not self.is_closed or self.used_bytes > self.bytes_max // 2:
+            return ()
+        self.is_closed = False
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return [window.reader for window in waiting if window.node_has_room()]
+
+    def wait(self, window: PublishWindow) -> None:
+        """This connection has published and waits until the window opens."""
+        self._waiting[window] = None
+
+    def forget(self, window: PublishWindow) -> None:
+        """The connection has ended."""
+        self._waiting.pop(window, None)
+
+
+class PublishWindow:
+    """Wire bytes between one connection's reader and the queues, or the disk.
+
+    Each channel has a share: the reader counts up what it hands to the channel, the channel counts
+    down what its queues have confirmed; both run on one thread. Past `bytes_max`, or while the
+    node's window is closed, the reader stops reading. It reads again at half of `bytes_max`, once
+    the node's has opened: `is_closed` says that it waits to be told.
+    """
+
+    __slots__ = ("_is_full", "_waits_for_node", "bytes_max", "node", "reader", "used_bytes")
+
+    def __init__(self, bytes_max: int, node: NodeWindow, reader: object) -> None:
+        self.bytes_max = bytes_max
+        self.node = node
+        # Whom `remove` names: the actor that reads the connection.
+        self.reader = reader
+        self.used_bytes = 0
+        self._is_full = False
+        self._waits_for_node = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Is the connection not to be read?"""
+        return self._is_full or self._waits_for_node
+
+    @property
+    def waits_for_node(self) -> bool:
+        """Is it so because of what all connections together have published?"""
+        return self._waits_for_node
+
+    def add(self, count: int) -> None:
+        """Count bytes that the reader hands to a channel."""
+        self.used_bytes += count
+        self.node.add(count)
+        if self.used_bytes > self.bytes_max:
+            self._is_full = True
+
+    def published(self) -> None:
+        """Among them were publishes: the connection takes part in what the node has to bear."""
+        if self.node.is_closed and not self._waits_for_node:
+            self._waits_for_node = True
+            self.node.wait(self)
+
+    def remove(self, count: int) -> Sequence[Any]:
+        """Count absorbed bytes; gives the readers that wait for this and may go on."""
+        return [*self.leave(count), *self.node.remove(count)]
+
+    def leave(self, count: int) -> Sequence[Any]:
+        """The connection answers for these bytes no more, but the node has not absorbed them."""
+        self.used_bytes -= count
+        if not self._is_full or self.used_bytes > self.bytes_max // 2:
+            return ()
+        self._is_full = False
+        return () if self._waits_for_node else (self.reader,)
+
+    def node_has_room(self) -> bool:
+        """The node's window has opened; may this connection go on?"""
+        self._waits_for_node = False
+        return not self._is_full
+
+    def end(self) -> None:
+        """The connection has ended, and waits for nothing."""
+        self._waits_for_node = False
+        self.node.forget(self)
+
+
+class Released(NamedTuple):
+    """The end of a channel's share: its readers as in `remove`, and what is not absorbed yet."""
+
+    readers: Sequence[Any]
+    unabsorbed_bytes: int
 
 
 class WindowShare:
     """One channel's part of its connection's window.
 
     A channel that ends gives back all it has, what it never looked at included, and what reaches it
-    afterwards is dropped and does not count.
+    afterwards is dropped and does not count. The node has those bytes all the same, until they are
+    on the disk: a client that ends its channels must not fill the memory.
     """
 
     __slots__ = ("_is_released", "_used_bytes", "_window")
@@ -53,15 +153,16 @@ class WindowShare:
             self._used_bytes += count
             self._window.add(count)
 
-    def remove(self, count: int) -> bool:
-        """Count absorbed bytes; true if the reader waits for this and may go on."""
+    def remove(self, count: int) -> Sequence[Any]:
+        """Count absorbed bytes; gives the readers that wait for this and may go on."""
         if self._is_released:
-            return False
+            return ()
         self._used_bytes -= count
         return self._window.remove(count)
 
-    def release(self) -> bool:
-        """The channel has ended; true as in `remove`."""
-        may_go_on = self.remove(self._used_bytes)
+    def release(self) -> Released:
+        """The channel has ended; the node's window keeps the bytes that were not absorbed."""
+        if self._is_released:
+            return Released((), 0)
         self._is_released = True
-        return may_go_on
+        return Released(self._window.leave(self._used_bytes), self._used_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from leveret.actors.connection.flow import BURST_BYTES_MAX, ReadingGate
-from leveret.core.connection.publish_window import PublishWindow
+from leveret.core.connection.publish_window import NodeWindow, PublishWindow
 
 FULL_READ_BYTES = 250_000
 
@@ -33,7 +33,7 @@ def transport() -> Socket:
 
 @pytest.fixture
 def gate(transport: Socket) -> ReadingGate:
-    return ReadingGate(transport, PublishWindow(1000))  # type: ignore[arg-type]
+    return ReadingGate(transport, PublishWindow(1000, NodeWindow(10_000), None))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_running", [True, False])
@@ -84,12 +84,15 @@ def test_a_closing_transport_is_neither_paused_nor_resumed(
 
 
 def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round() -> None:
-    window = PublishWindow(1000)
+    window = PublishWindow(1000, NodeWindow(2000), None)
     gate = ReadingGate(Socket(), window)  # type: ignore[arg-type]
     gate.is_resting = True
     assert gate.reason() == ""
     window.add(1001)
     assert gate.reason() == "its publishes wait inside the broker"
+    window.add(1000)
+    window.published()
+    assert gate.reason() == "the publishes of all connections wait inside the broker"
     gate.is_write_blocked = True
     assert gate.reason() == "its client does not read"
     gate.is_alarmed = True

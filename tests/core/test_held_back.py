@@ -5,7 +5,7 @@ from __future__ import annotations
 from batches import numbered
 from leveret.amqp_frames.decoder import Acks, ChannelInput
 from leveret.core.channel.held_back import ACK_BYTES, INPUT_BYTES, HeldBack, release_unused_bytes
-from leveret.core.connection.publish_window import PublishWindow, WindowShare
+from leveret.core.connection.publish_window import NodeWindow, PublishWindow, WindowShare
 
 
 def acked(count: int) -> ChannelInput:
@@ -16,7 +16,7 @@ def acked(count: int) -> ChannelInput:
 
 
 def test_messages_come_out_in_order_with_the_bytes_that_they_were_counted_with() -> None:
-    window = PublishWindow(1_000_000)
+    window = PublishWindow(1_000_000, NodeWindow(1_000_000), None)
     held: HeldBack[str] = HeldBack(WindowShare(window))
     held.put("publishes", ChannelInput(1))
     held.put("command", None)
@@ -30,7 +30,7 @@ def test_messages_come_out_in_order_with_the_bytes_that_they_were_counted_with()
 
 
 def test_held_back_acks_close_the_window_of_their_connection() -> None:
-    window = PublishWindow(10 * INPUT_BYTES)
+    window = PublishWindow(10 * INPUT_BYTES, NodeWindow(1_000_000), None)
     held: HeldBack[int] = HeldBack(WindowShare(window))
     for number in range(10):
         held.put(number, acked(1))
@@ -42,7 +42,8 @@ def test_few_messages_let_go_of_the_read_that_they_came_in() -> None:
     few.batch = numbered(1)
     few.batch.wire += bytes(10 * INPUT_BYTES)
     whole.batch = kept = numbered(3)
-    held: HeldBack[str] = HeldBack(WindowShare(PublishWindow(1_000_000)))
+    window = PublishWindow(1_000_000, NodeWindow(1_000_000), None)
+    held: HeldBack[str] = HeldBack(WindowShare(window))
     held.put("few", few)
     release_unused_bytes(whole)
     assert len(few.batch.wire) == few.batch.wire_bytes

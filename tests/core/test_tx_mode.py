@@ -14,7 +14,7 @@ from leveret.core.channel.transaction import BATCH_BYTES, HeldAcks, Outcome, Tra
 from leveret.core.channel.tx_mode import TxMode
 from leveret.core.channel.waiting import State, Waiting
 from leveret.core.connection.channel_credit import ChannelCredit
-from leveret.core.connection.publish_window import PublishWindow, WindowShare
+from leveret.core.connection.publish_window import NodeWindow, PublishWindow, WindowShare
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Routed
 from leveret.core.queue.in_flight import Delivery
@@ -30,7 +30,7 @@ class Bench:
         self.publisher = publisher_of(commands)
         self.outstanding = Outstanding(1, ChannelCredit())
         self.waiting = Waiting()
-        self.window = PublishWindow(1_000_000)
+        self.window = PublishWindow(1_000_000, NodeWindow(1_000_000), None)
         self.memory = TransactionMemory(memory_bytes)
         share = WindowShare(self.window)
         self.tx_mode = TxMode(self.publisher, self.outstanding, self.waiting, share, self.memory)
