@@ -14,6 +14,8 @@
 #                 python -m benchmarks.compare DIR_A DIR_B
 #   make simulate the broker's rules on one thread, with simulated clients, crashes, disk and clock,
 #                 from SEEDS=1000 seeds, or those from FIRST=4001 on; SEED=7: one, with its history
+#   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
+#                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
@@ -31,7 +33,11 @@ CHECKED := tests/core tests/amqp_frames tests/storage tests/logs tests/test_tidy
 SEEDS ?= 1000
 FIRST ?= 1
 
-.PHONY: run test check soak bench simulate trips lint types tools clean
+RUNS ?= 100000
+SECONDS ?= 0
+TARGETS ?=
+
+.PHONY: run test check soak bench simulate fuzz trips lint types tools clean
 .DELETE_ON_ERROR:
 
 run: $(INSTALLED)
@@ -60,6 +66,12 @@ bench: $(INSTALLED)
 
 simulate: $(INSTALLED)
 	@$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
+
+# Atheris is installed if it can be had: it has wheels for CPython on Linux. Else Hypothesis draws.
+fuzz: $(INSTALLED)
+	@[ '$(TOOLS)' = no ] || $(BIN)/python -c 'import atheris' 2>/dev/null || \
+	  $(BIN)/python -m pip install -q -e '.[fuzz]' || echo 'without Atheris: Hypothesis'
+	@$(BIN)/python tests/fuzz $(TARGETS) --runs $(RUNS) --seconds $(SECONDS)
 
 # The files that a publish, an ack, a declare and a dead letter pass through, in order.
 trips: $(INSTALLED)

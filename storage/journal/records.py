@@ -80,6 +80,11 @@ DEFERRED: Final = 9
 DIRECTORY_ID_BYTES: Final = 16
 EPOCH_MAX: Final = 0xFFFF_FFFF
 RECORD_BYTES_MAX: Final = 0xFFFF_FFFF
+# Above what any broker gives an entry, a batch or a segment: a record that says more is a fault,
+# and what counts on from there would not fit into the next one.
+NUMBER_MAX: Final = 10**18
+# In one record: 64 TiB in segments of the size that they have by default.
+SEGMENTS_LISTED_MAX: Final = 1 << 20
 # What zlib.crc32 takes without releasing the interpreter's lock (CPython's zlibmodule.c).
 CRC_PIECE_BYTES: Final = 5 * 1024
 
@@ -244,6 +249,7 @@ def decode_identities(data: bytes, start: int, end: int) -> IdentitiesRecord:
         octets = bytearray(data[octets_at:octets_end])
         runs.append(IdentityRun(0, first, last, until_ms, octets))
         octets_at = octets_end
+        check_numbers(queue_id, first, last)
     if octets_at != end or not count:
         msg = f"identities record of {end - start} bytes ends at {octets_at - start}"
         raise ValueError(msg)
@@ -392,6 +398,7 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
     if position != end or not count:
         msg = f"entries record of {end - start} bytes ends at {position - start}"
         raise ValueError(msg)
+    check_numbers(batch_number, queue_id, entry_ids[-1])
     return EntriesRecord(
         queue_id, batch_number, indexes, entry_ids, deadlines, identities, due_times
     )
@@ -561,14 +568,17 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
         if kind in (SETTLE, DELIVERED):
             _, count, queue_id = _ranges.unpack_from(data, start)
             ranges = read_ranges(data, start + _ranges.size, count, end)
+            check_numbers(queue_id, *(last for _, last in ranges))
             return RangesRecord(kind, queue_id, ranges)
         if kind == DEFERRED:
             return _decode_deferred(data, start, end)
         if kind == COMMIT and end - start == _commit.size:
-            return CommitRecord(*_commit.unpack_from(data, start)[1:])
+            numbers = _commit.unpack_from(data, start)[1:]
+            check_numbers(*numbers)
+            return CommitRecord(*numbers)
         if kind == REMOVED:
             _, count, _ = _ranges.unpack_from(data, start)
-            return RemovedRecord(read_ranges(data, start + _ranges.size, count, end))
+            return RemovedRecord(read_segments(data, start + _ranges.size, count, end))
         if kind == IDENTITIES:
             return decode_identities(data, start, end)
     except (IndexError, OverflowError, struct.error) as error:
@@ -579,6 +589,7 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
 
 def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
     _, form, count, batch_number, first = _body.unpack_from(data, start)
+    check_numbers(batch_number)
     position = start + _body.size
     if form & INDEXES_LISTED:
         return BodyRecord(
@@ -594,8 +605,16 @@ def _decode_deferred(data: bytes, start: int, end: int) -> DeferredRecord:
         msg = f"{count} ranges announced, {end - position} bytes there"
         raise ValueError(msg)
     numbers = read_array("Q", data, position, 3 * count)
+    check_numbers(queue_id, *numbers[1::3])
     ranges = list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
     return DeferredRecord(queue_id, ranges)
+
+
+def check_numbers(*numbers: int) -> None:
+    """ValueError if one is above NUMBER_MAX."""
+    if max(numbers) > NUMBER_MAX:
+        msg = f"{max(numbers)} is no number that a broker gives"
+        raise ValueError(msg)
 
 
 def listed(ranges: Sequence[EntryRange]) -> bytes:
@@ -610,3 +629,16 @@ def read_ranges(data: bytes, start: int, count: int, end: int) -> list[EntryRang
         raise ValueError(msg)
     numbers = read_array("Q", data, start, 2 * count)
     return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def read_segments(data: bytes, start: int, count: int, end: int) -> list[EntryRange]:
+    """So many ranges of segment numbers, as `read_ranges` reads them.
+
+    ValueError also if they are of more segments than a journal has: whoever reads them lists each.
+    """
+    ranges = read_ranges(data, start, count, end)
+    check_numbers(0, *(last for _, last in ranges))
+    if sum(max(last - first + 1, 0) for first, last in ranges) > SEGMENTS_LISTED_MAX:
+        msg = f"more than {SEGMENTS_LISTED_MAX} segments announced"
+        raise ValueError(msg)
+    return ranges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 # Further lines of one event are counted and not written: a disk may be damaged in many places.
@@ -28,19 +29,24 @@ class Report:
 
     def __init__(self) -> None:
         self._lines: list[ReportLine] = []
-        self._further: dict[str, list[int]] = {}
+        # How many lines there are of each event.
+        self._counts: Counter[str] = Counter()
+        # Per event with further findings: how many these are, and what they cost.
+        self._further: dict[str, tuple[int, int]] = {}
 
     def note(self, event: str, text: str, entries: int | None = None) -> None:
         """Add a finding; beyond LINES_MAX of one event only its cost is kept."""
-        if sum(line.event == event for line in self._lines) < LINES_MAX:
+        if self._counts[event] < LINES_MAX:
+            self._counts[event] += 1
             self._lines.append(ReportLine(event, text, entries))
         else:
-            self._further.setdefault(event, []).append(entries or 0)
+            count, cost = self._further.get(event, (0, 0))
+            self._further[event] = count + 1, cost + (entries or 0)
 
     def lines(self) -> list[ReportLine]:
         """All of them, in order, and a last one for each event of which there were too many."""
         further = [
-            ReportLine(event, f"and so {len(costs)} times more", sum(costs))
-            for event, costs in self._further.items()
+            ReportLine(event, f"and so {count} times more", cost)
+            for event, (count, cost) in self._further.items()
         ]
         return self._lines + further

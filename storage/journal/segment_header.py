@@ -27,11 +27,12 @@ from .ledger import EntryRange
 from .records import (
     HEAD_BYTES,
     Seal,
+    check_numbers,
     listed,
     little_endian,
     read_array,
     read_head,
-    read_ranges,
+    read_segments,
     salt_of,
 )
 
@@ -165,8 +166,9 @@ def decode_header(data: bytes) -> SegmentHeader | None:
         return None
     torn_at = start + _header.size + 16 * present
     try:
-        ranges = read_ranges(data, start + _header.size, present, torn_at)
+        ranges = read_segments(data, start + _header.size, present, torn_at)
         numbers = read_array("Q", data, torn_at, 3 * torn)
+        check_numbers(number, next_batch_number, *rest, *numbers)
     except (ValueError, OverflowError, struct.error):
         return None
     if torn_at + 24 * torn != head.end:

@@ -30,9 +30,10 @@ from .records import (
     IdentitiesRecord,
     RangesRecord,
     Record,
+    check_numbers,
     decode_record,
     read_head,
-    read_ranges,
+    read_segments,
     salt_of,
 )
 from .report import entries_words
@@ -79,7 +80,8 @@ def decode_earlier_header(data: bytes) -> SegmentHeader | None:
     if end is None:
         return None
     try:
-        present = read_ranges(data, start + _segment.size, count, end)
+        present = read_segments(data, start + _segment.size, count, end)
+        check_numbers(number, next_batch_number)
     except (ValueError, OverflowError, struct.error):
         return None
     return SegmentHeader(number, next_batch_number, present)

@@ -21,6 +21,7 @@ from isal.isal_zlib import crc32
 
 from ..errors import StorageError
 from ..files import Files, write_all
+from .records import NUMBER_MAX
 from .segment_files import names_in
 
 NAME: Final = "synced"
@@ -94,9 +95,9 @@ def _decode(slot: bytes) -> Synced | None:
         return None
     magic, *values = _slot.unpack_from(slot)
     (crc,) = _crc.unpack_from(slot, _slot.size)
-    if magic != MAGIC or crc != crc32(slot[: _slot.size]):
-        return None
-    return Synced(*values)
+    synced = Synced(*values)
+    is_possible = max(synced[1:]) <= NUMBER_MAX
+    return synced if magic == MAGIC and crc == crc32(slot[: _slot.size]) and is_possible else None
 
 
 class SyncedFile:

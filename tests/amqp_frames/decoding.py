@@ -203,9 +203,10 @@ def messages(batch: Batch) -> Iterator[Message]:
         is_flagged = index in (batch.flagged or ())
         must_look = values.expiration is not None or values.user_id is not None
         must_look = must_look or values.delivery_mode not in (None, 1, 2)
+        must_look = must_look or values.reply_to == "amq.rabbitmq.reply-to"
         if must_look or {"CC", "BCC"} & set(values.headers or ()):
             assert is_flagged
-        elif not values.headers:
+        elif not (values.headers or values.reply_to):
             assert not is_flagged
         largest = max(largest, *(len(payload) + 8 for payload in payloads[1:]))
         yield Message(key, properties, body)

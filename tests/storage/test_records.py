@@ -9,8 +9,10 @@ from leveret.storage.journal.records import (
     COMMIT_BYTES,
     DELIVERED,
     HEAD_BYTES,
+    NUMBER_MAX,
     RANGE_BYTES,
     RANGES_BYTES_MIN,
+    SEGMENTS_LISTED_MAX,
     SETTLE,
     BodyRecord,
     CommitRecord,
@@ -22,6 +24,7 @@ from leveret.storage.journal.records import (
     decode_record,
     encode_body,
     encode_commit,
+    encode_deferred,
     encode_entries,
     encode_ranges,
     entries_bytes_at_most,
@@ -29,9 +32,10 @@ from leveret.storage.journal.records import (
     removed_covered,
     salt_of,
 )
+from leveret.storage.journal.segment_header import SegmentHeader, decode_header, encode_header
 from publishes import batch_of, publish
 
-numbers = st.integers(0, 2**64 - 1)
+numbers = st.integers(0, NUMBER_MAX)
 ranges = st.lists(st.tuples(numbers, numbers), max_size=5)
 
 DIRECTORY_ID = b"0123456789abcdef"
@@ -119,10 +123,37 @@ def test_ranges_come_back(kind: int, queue_id: int, ranges: list[tuple[int, int]
     assert decode_record(covered, 0, len(covered)) == RangesRecord(kind, queue_id, ranges)
 
 
-@given(ranges=ranges)
-def test_a_removal_comes_back(ranges: list[tuple[int, int]]) -> None:
+@given(first=numbers, counts=st.lists(st.integers(1, SEGMENTS_LISTED_MAX // 5), max_size=5))
+def test_a_removal_comes_back(first: int, counts: list[int]) -> None:
+    ranges = [(first, min(first + count - 1, NUMBER_MAX)) for count in counts]
     covered = removed_covered(ranges)
     assert decode_record(covered, 0, len(covered)) == RemovedRecord(ranges)
+
+
+def test_a_number_that_no_broker_gives_makes_no_sense() -> None:
+    # Found by the fuzzer: the next one did not fit into a record, and the start ended with that.
+    for covered in (
+        removed_covered([(1, 2**64 - 1)]),
+        verified(encode_commit(new_seal(), 1, 2, 2**64 - 1, 3)),
+        verified(encode_ranges(new_seal(), SETTLE, 1, [(1, 2**64 - 1)])),
+        verified(encode_entries(new_seal(), 1, 2, range(2), range(2**64 - 3, 2**64 - 1))),
+        verified(encode_entries(new_seal(), 1, 2**64 - 1, range(2), range(2))),
+        verified(encode_deferred(new_seal(), 1, [(1, 2**64 - 1, 5)])),
+    ):
+        with pytest.raises(ValueError, match="no number that a broker gives"):
+            decode_record(covered, 0, len(covered))
+    header, _ = encode_header(SegmentHeader(2**64 - 1, 1, [(1, 1)], DIRECTORY_ID))
+    assert decode_header(header) is None
+
+
+def test_more_segments_than_a_journal_has_are_no_list_of_segments() -> None:
+    # Found by the fuzzer: a start listed each of them.
+    for ranges in ([(1, NUMBER_MAX)], [(1, SEGMENTS_LISTED_MAX), (3, 3)]):
+        covered = removed_covered(ranges)
+        with pytest.raises(ValueError, match="segments announced"):
+            decode_record(covered, 0, len(covered))
+        header, _ = encode_header(SegmentHeader(1, 1, ranges, DIRECTORY_ID))
+        assert decode_header(header) is None
 
 
 @given(record=st.builds(CommitRecord, numbers, numbers, numbers, numbers))
