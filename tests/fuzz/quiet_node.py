@@ -14,6 +14,7 @@ from unittest.mock import patch
 from hand_scheduler import HandScheduler
 from leveret.actors.connection.listener import Listener
 from leveret.actors.dead_letters.publisher import DeadLetterPublisher
+from leveret.actors.disk.left_publishes import LeftPublishes
 from leveret.actors.messages import (
     Append,
     AskJournal,
@@ -156,6 +157,7 @@ class QuietNode:
         context.catalog = Catalog.start_on(runtime)
         context.logins = Logins.start_on(runtime)
         context.dead_letters = DeadLetterPublisher.start_on(runtime, context)
+        context.left_publishes = LeftPublishes.start_on(runtime, context)
         context.broker = BrokerActor.start_on(runtime, context)
         self._runtime = runtime
         self._listener = Listener(context, lambda: None)
