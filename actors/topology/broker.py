@@ -26,6 +26,7 @@ from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_er
 from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
+from ...storage.journal.loading import MessageRun
 from ...storage.journal.recovery import Recovered
 from ..messages import (
     AccountRequest,
@@ -81,8 +82,11 @@ class BrokerActor(LoopActor):
 
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
+        loaded: dict[int, list[MessageRun]] = {}
+        for queue_id, run in recovered.messages_of(recovered.queues.keys()):
+            loaded.setdefault(queue_id, []).append(run)
         for queue in self._vhosts.queues():
-            runs = list(recovered.messages(queue.queue_id))
+            runs = loaded.pop(queue.queue_id, [])
             messages = self._new_messages(queue)
             # Deferred messages wait for the rest of their time.
             messages.now_ms = self._context.runtime.wall_clock.now_ms()

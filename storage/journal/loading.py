@@ -1,36 +1,34 @@
-"""From live entries to messages: the bodies of live entries, and the entries without one."""
+"""The messages of entries, read from the journal at a start, for queues that must look at them."""
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Set
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ..belonging import CatalogClaims
-from .ledger import Deadlines, EntryIds, EntryRange
-from .recovered_entries import RecoveredEntries, stretches
-from .replay import RecoveredBlock, Replay, StoredBody
-from .report import Report, entries_words
+from .ledger import Block, Deadlines, EntryIds, LiveEntries
+from .records import BodyRecord, EntriesRecord
+from .recovered_entries import stretches
+from .replay import JournalPlace, QueueValues, Replay
+from .report import Report
+from .segment_reader import SegmentReader
 
 Decode = Callable[[bytes], Batch]
-# Reads so many bytes of a segment from an offset on.
-ReadSegment = Callable[[int, int, int], bytes]
+# Reads the segment of that number.
+OpenSegmentReader = Callable[[int], SegmentReader]
 
-# So many ranges of entry ids are named in one line of a report.
-_RANGES_MAX: Final = 8
+# Batches that were decoded last are kept for entries of other queues, so many bytes of them.
+DECODED_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class MessageRun(NamedTuple):
     """Entries with ids without gaps, from `first_entry_id` on, with their messages.
 
-    They were delivered as often.
-
-    `deadlines`: when they expire, aligned with them if not all expire at once. `due_times`: until
-    when they are deferred, likewise.
+    They were delivered as often. `deadlines`: when they expire, aligned with them if not all expire
+    at once. `due_times`: until when they are deferred, likewise.
     """
 
     batch: Batch
@@ -41,141 +39,153 @@ class MessageRun(NamedTuple):
     due_times: Deadlines = 0
 
 
+class _Values:
+    """Attempts, deadlines and due times of one queue, asked for in the order of entry ids."""
+
+    def __init__(self, values: QueueValues) -> None:
+        self.attempts_of = values.attempts.cursor()
+        self._deadline_of = values.deadlines.cursor()
+        self._due_time_of = values.due_times.cursor()
+
+    def deadlines(self, first: int, last: int) -> Deadlines:
+        """One for all, or each one's."""
+        return _each(self._deadline_of, first, last)
+
+    def due_times(self, first: int, last: int) -> Deadlines:
+        """One for all, or each one's."""
+        return _each(self._due_time_of, first, last)
+
+
+def _each(number_of: Callable[[int], tuple[int, int]], first: int, last: int) -> Deadlines:
+    value, until = number_of(first)
+    if until >= last:
+        return value
+    return array("Q", [number_of(entry_id)[0] for entry_id in range(first, last + 1)])
+
+
 class Loading:
-    """Binds every live entry to its message; an entry without a body is lost, reported and
-    dropped."""
+    """Reads segments for the messages of live entries."""
 
     def __init__(
-        self,
-        replay: Replay,
-        read_segment: ReadSegment,
-        decode: Decode,
-        catalog: CatalogClaims,
-        report: Report,
+        self, replay: Replay, open_reader: OpenSegmentReader, decode: Decode, report: Report
     ) -> None:
         self._replay = replay
-        self._read_segment = read_segment
+        self._open_reader = open_reader
         self._decode = decode
-        self._catalog = catalog
         self._report = report
-        # Per queue the ids of entries without their message, ascending.
-        self.dropped_entries: dict[int, list[EntryRange]] = {}
+        # By batch number: where bodies lie, of one segment and of the one before it.
+        self._bodies: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
+        self._bodies_before: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
+        self._decoded: OrderedDict[int, Batch] = OrderedDict()
+        self._decoded_bytes = 0
 
-    def load(self, last_segment: int) -> dict[int, list[MessageRun]]:
-        """The runs of every queue that has entries.
+    def runs(self, queue_ids: Set[int]) -> Iterator[tuple[int, MessageRun]]:
+        """The entries of these queues; those of each queue ascend by entry id.
 
-        What a crash tore is reported at the start after the crash: if it is in the last segment.
+        Entries whose body does not verify any more, or makes no sense, are left out.
         """
-        self._load_bodies()
-        queues: dict[int, list[MessageRun]] = {}
-        for queue_id, live_entries in self._replay.ledger.queues.items():
-            runs: list[MessageRun] = []
-            kept: list[RecoveredBlock] = []
-            lost: list[RecoveredBlock] = []
-            for block in live_entries:
-                found = _runs(block)
-                if found is None:
-                    lost.append(block)
-                else:
-                    kept.append(block)
-                    runs += found
-            if lost:
-                self._drop_entries(queue_id, lost, last_segment)
-                live_entries.replace(kept)
-            if runs:
-                queues[queue_id] = runs
-        return queues
+        queues = self._replay.ledger.queues
+        wanted = {queue_id: queues[queue_id] for queue_id in queue_ids if queue_id in queues}
+        values = {queue_id: _Values(self._replay.values_of(queue_id)) for queue_id in wanted}
+        needed: dict[int, set[int]] = {}
+        for live in wanted.values():
+            for block in live:
+                needed.setdefault(block.entries_segment, set()).add(block.body_segment)
+        before = 0
+        for number in sorted(needed):
+            reader = self._open_reader(number)
+            self._bodies_before = self._bodies if before == number - 1 else {}
+            self._bodies = {}
+            for other in sorted(needed[number]):
+                if other != number and not (other == before == number - 1):
+                    self._add_bodies(other)
+            before = number
+            for offset, record in reader.records():
+                if isinstance(record, BodyRecord):
+                    self._bodies[record.batch_number] = reader, record, offset
+                elif isinstance(record, EntriesRecord) and record.queue_id in wanted:
+                    queue_id = record.queue_id
+                    for run in self._runs_of(record, wanted[queue_id], values[queue_id]):
+                        yield queue_id, run
 
-    def _drop_entries(self, queue_id: int, lost: list[RecoveredBlock], last_segment: int) -> None:
-        reported: dict[tuple[int, bool], list[EntryIds]] = defaultdict(list)
-        for block in lost:
-            ids = block.entry_ids
-            self.dropped_entries.setdefault(queue_id, []).extend(
-                (ids[start], ids[end - 1]) for start, end in stretches(ids)
-            )
-            # No identity is remembered whose message is lost: its publisher, which got no answer,
-            # publishes it again, and must not get a confirm for the lost one.
-            if block.identities:
-                remembered = self._replay.ledger.remembered
-                remembered.forget_these(queue_id, ids[0], ids[-1], block.identities)
-            if not block.is_torn or block.entries_segment == last_segment:
-                reported[block.batch_number, block.is_torn].append(ids)
-        name = self._catalog.name_of(queue_id)
-        for (batch_number, is_torn), several in reported.items():
-            count = sum(map(len, several))
-            ids_named = _described(several)
-            text = f"{entries_words(count)} of {name}, {ids_named}: no body of batch {batch_number}"
-            if is_torn:
-                self._report.note("torn", f"{text} was written", count)
-            else:
-                self._report.note("lost", f"{text} that verifies holds them", count)
+    def _add_bodies(self, number: int) -> None:
+        reader = self._open_reader(number)
+        for offset, record in reader.records():
+            if isinstance(record, BodyRecord):
+                self._bodies_before[record.batch_number] = reader, record, offset
 
-    def _load_bodies(self) -> None:
-        """Read the bodies that live entries refer to, a segment at a time."""
-        bodies = {
-            block.body
-            for live_entries in self._replay.ledger.queues.values()
-            for block in live_entries
-            if block.body is not None
-        }
-        in_order = sorted(bodies, key=lambda body: body.place[:2])
-        for number, group in groupby(in_order, lambda body: body.place.segment_number):
-            wanted = list(group)
-            first, last = wanted[0].place.wire_start, wanted[-1].place.wire_end
-            data = self._read_segment(number, first, last - first)
-            for body in wanted:
-                self._decode_body(
-                    body, data[body.place.wire_start - first : body.place.wire_end - first]
-                )
+    def _runs_of(
+        self, record: EntriesRecord, live: LiveEntries[Block], values: _Values
+    ) -> Iterator[MessageRun]:
+        ids = record.entry_ids
+        for block in live.within(ids[0], ids[-1]):
+            start, end = _common(ids, block.entry_ids)
+            parts = [(start, end)]
+            if end - start != ids[end - 1] - ids[start] + 1:
+                there = set(block.entry_ids)
+                positions = [at for at in range(start, end) if ids[at] in there]
+                of_block = array("Q", [ids[at] for at in positions])
+                parts = [(positions[at], positions[to - 1] + 1) for at, to in stretches(of_block)]
+            for part_start, part_end in parts:
+                yield from self._alike(record, part_start, part_end, values)
 
-    def _decode_body(self, body: StoredBody, wire: bytes) -> None:
-        place = body.place
-        try:
-            batch = self._decode(wire)
-        except ValueError as error:
-            self._report.note("damaged", f"batch {body.batch_number} verifies, but: {error}")
+    def _alike(
+        self, record: EntriesRecord, start: int, end: int, values: _Values
+    ) -> Iterator[MessageRun]:
+        """These entries of the record, whose ids have no gaps, divided by their attempts."""
+        found = self._message_positions(record)
+        if found is None:
             return
-        batch.number = body.batch_number
+        batch, positions = found
+        while start < end:
+            first = record.entry_ids[start]
+            attempts, until = values.attempts_of(first)
+            count = min(end - start, until - first + 1)
+            last = first + count - 1
+            indexes = positions[start : start + count]
+            deadlines, due_times = values.deadlines(first, last), values.due_times(first, last)
+            yield MessageRun(batch, indexes, first, attempts, deadlines, due_times)
+            start += count
+
+    def _message_positions(self, record: EntriesRecord) -> tuple[Batch, Indexes] | None:
+        """The record's batch, and where its messages are in it; None if they are not there."""
+        number = record.batch_number
+        found = self._bodies.get(number) or self._bodies_before.get(number)
+        if found is None:
+            return None
+        reader, body, offset = found
+        batch = self._decoded.get(number)
+        if batch is None:
+            batch = self._decode_body(reader, body, offset)
+            if batch is None:
+                return None
+        positions = _positions(record.indexes, body.indexes, len(batch))
+        return None if positions is None else (batch, positions)
+
+    def _decode_body(self, reader: SegmentReader, body: BodyRecord, offset: int) -> Batch | None:
+        number = body.batch_number
+        try:
+            batch = self._decode(reader.bytes_between(body.wire_start, body.wire_end))
+        except ValueError as error:
+            self._report.note("damaged", f"batch {number} verifies, but: {error}")
+            return None
+        batch.number = number
         # A batch that is whole needs no translation when it is appended again.
-        whole = place.received_indexes == range(len(batch))
-        batch.journal_place = place._replace(received_indexes=None) if whole else place
-        body.batch = batch
-
-
-def _runs(block: RecoveredBlock) -> list[MessageRun] | None:
-    """The block's entries with their messages; None if it has no body that holds them."""
-    body = block.body
-    if body is None or body.batch is None:
-        return None
-    batch = body.batch
-    indexes = _positions(block.indexes, body.place.received_indexes, len(batch))
-    if indexes is None:
-        return None
-    ids, deadlines, due_times = block.entry_ids, block.deadlines, block.due_times
-    if ids[-1] - ids[0] + 1 == len(ids):
-        return [MessageRun(batch, indexes, ids[0], block.attempts, deadlines, due_times)]
-    return [
-        MessageRun(
-            batch,
-            indexes[start:end],
-            ids[start],
-            block.attempts,
-            deadlines if isinstance(deadlines, int) else deadlines[start:end],
-            due_times if isinstance(due_times, int) else due_times[start:end],
+        received = None if body.indexes == range(len(batch)) else body.indexes
+        batch.journal_place = JournalPlace(
+            reader.number, body.wire_start, body.wire_end, received, offset
         )
-        for start, end in stretches(ids)
-    ]
+        self._decoded[number] = batch
+        self._decoded_bytes += len(batch.wire)
+        while self._decoded_bytes > DECODED_BYTES_MAX and len(self._decoded) > 1:
+            _, oldest = self._decoded.popitem(last=False)
+            self._decoded_bytes -= len(oldest.wire)
+        return batch
 
 
-def _described(several: Iterable[EntryIds]) -> str:
-    """Entry ids as ranges; the first ones, if they are many."""
-    ranges = [
-        f"{ids[start]} to {ids[end - 1]}" if end - start > 1 else f"{ids[start]}"
-        for ids in several
-        for start, end in stretches(ids)
-    ]
-    further = f" and {len(ranges) - _RANGES_MAX} ranges more" if len(ranges) > _RANGES_MAX else ""
-    return "ids " + ", ".join(ranges[:_RANGES_MAX]) + further
+def _common(ids: EntryIds, others: EntryIds) -> tuple[int, int]:
+    """From which to which position the ids lie within the others' first and last."""
+    return bisect_left(ids, others[0]), bisect_right(ids, others[-1])
 
 
 def _positions(wanted: Indexes, received: Indexes | None, count: int) -> Indexes | None:
@@ -200,23 +210,3 @@ def _positions(wanted: Indexes, received: Indexes | None, count: int) -> Indexes
         if position == count or received[position] != index:
             return None
     return positions
-
-
-def without_bodies(runs: Iterable[MessageRun]) -> RecoveredEntries:
-    """The entries of these runs, which ascend."""
-    entries = RecoveredEntries()
-    for run in runs:
-        deadlines, due_times = run.deadlines, run.due_times
-        count = len(run.indexes)
-        if isinstance(deadlines, int) and isinstance(due_times, int):
-            entries.append(run.first_entry_id, count, run.attempts, deadlines, due_times)
-            continue
-        for position in range(count):
-            entries.append(
-                run.first_entry_id + position,
-                1,
-                run.attempts,
-                deadlines if isinstance(deadlines, int) else deadlines[position],
-                due_times if isinstance(due_times, int) else due_times[position],
-            )
-    return entries

@@ -18,23 +18,27 @@ verify, and a second start reads what this one read. docs/JOURNAL.md has the rul
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Set
+from itertools import pairwise
 from sys import maxsize
 from typing import Final, NamedTuple
 
 from ..belonging import CatalogClaims, JournalClaims
 from ..files import Files
 from .identity_runs import IdentityRun
-from .ledger import EntryRange, RunningLedger
-from .loading import Decode, Loading, MessageRun, without_bodies
+from .ledger import EntryIds, EntryRange, RunningLedger
+from .loading import Decode, Loading, MessageRun
+from .log import Position
 from .presence import Presence
-from .recovered_entries import RecoveredEntries
+from .records import BodyRecord
+from .recovered_entries import RecoveredEntries, stretches
 from .replay import Replay
-from .report import Report, ReportLine
+from .report import Report, ReportLine, described, entries_words
+from .segment_facts import SegmentFacts, read_facts
 from .segment_header import SegmentEnd, Stretch
 from .segment_reader import SegmentReader
-from .segment_recovery import SegmentRecovery, Tail, read_tail
+from .segment_recovery import SegmentRecovery, Tail, tail_of
 from .survey import SegmentFile, Survey, errors_named
 from .synced_file import Synced, read_synced
 
@@ -53,8 +57,15 @@ class Recovered(NamedTuple):
     report: list[ReportLine]
     # Per queue with a dedup window: what it is to remember, in the order of entry ids.
     identities: dict[int, list[IdentityRun]]
-    # The queue's entries again, with their messages, ascending by entry id.
-    messages: Callable[[int], Iterator[MessageRun]]
+    # The entries of these queues again, with their messages, each with its queue's id, in one
+    # reading of the journal and in bounded memory; those of each queue ascend by entry id. For as
+    # long as no segment goes.
+    messages_of: Callable[[Set[int]], Iterator[tuple[int, MessageRun]]]
+
+    def messages(self, queue_id: int) -> Iterator[MessageRun]:
+        """The entries of one queue with their messages, as `messages_of`."""
+        for _, run in self.messages_of({queue_id}):
+            yield run
 
 
 class Recovery:
@@ -69,6 +80,8 @@ class Recovery:
         self._decode = decode
         self._report = Report()
         self._replay = Replay(catalog.queue_ids)
+        # Of segments that are read before others, for what they say of these.
+        self._facts: dict[int, SegmentFacts] = {}
         self._survey = Survey(files, directory, catalog.directory_id, self._report)
         synced, is_half_unreadable, self._is_synced_whole = read_synced(files, directory)
         self._foreign_synced = synced if self._is_foreign(synced) else None
@@ -103,7 +116,7 @@ class Recovery:
         self._catalog_change = 0
 
     def read(self) -> None:
-        """Read everything and load the live entries; nothing is written."""
+        """Read everything, and find the live entries; nothing is written."""
         presence, replay = self._presence, self._replay
         self._read_tail()
         for number in presence.choose(self._tail):
@@ -119,17 +132,16 @@ class Recovery:
         for queue_id, count in sorted(replay.dropped().items()):
             text = f"queue {queue_id} is not in the catalog: {count} entries"
             self._report.note("dropped", text, count)
-        loading = Loading(replay, self._read_bytes, self._decode, self._catalog, self._report)
-        loaded = loading.load(self._last)
-        self.dropped_entries = loading.dropped_entries
-        self.ledger = replay.running_ledger()
+        self._find_bodies()
+        replay.finish()
+        self.ledger = replay.ledger
         self.recovered = Recovered(
-            {queue_id: without_bodies(runs) for queue_id, runs in loaded.items()},
+            replay.entries(),
             replay.next_batch_number,
             replay.next_entry_ids,
             self._report.lines(),
             self.ledger.remembered.lists(),
-            lambda queue_id: iter(loaded.get(queue_id, ())),
+            self._messages_of,
         )
 
     @property
@@ -171,15 +183,11 @@ class Recovery:
         foreign = Replay(frozenset())
         for file in sorted(self._survey.foreign):
             assert file.header is not None
-            foreign.open(file.number, maxsize)
             path = os.path.join(self._directory, file.name)
             with errors_named(path):
                 data = self._files.read(path, 0, file.size)
-            reader = SegmentReader(data, file.number, b"", file.name)
-            for offset, record in reader.records():
-                # What contradicts itself is not counted.
-                with suppress(ValueError):
-                    foreign.apply(record, offset)
+            # What contradicts itself is not counted.
+            foreign.apply(read_facts(SegmentReader(data, file.number, b"", file.name)), maxsize)
         unknown, others = self._replay.dropped(), foreign.dropped()
         return (
             f"{unknown.total()} message{'s' * (unknown.total() != 1)} of {len(unknown)} "
@@ -205,9 +213,14 @@ class Recovery:
         with errors_named(path):
             return self._files.read(path, offset, length)
 
-    def _reader(self, file: SegmentFile) -> SegmentReader:
-        data = self._read_bytes(file.number, 0, file.size)
-        return SegmentReader(data, file.number, self._catalog.directory_id, file.name)
+    def _reader(self, number: int) -> SegmentReader:
+        file = self._survey.segments[number]
+        data = self._read_bytes(number, 0, file.size)
+        return SegmentReader(data, number, self._catalog.directory_id, file.name)
+
+    def _facts_of(self, number: int) -> SegmentFacts:
+        facts = self._facts.pop(number, None)
+        return read_facts(self._reader(number)) if facts is None else facts
 
     def _is_foreign(self, synced: Synced | None) -> bool:
         return synced is not None and synced.directory_id != self._catalog.directory_id
@@ -217,14 +230,15 @@ class Recovery:
         presence = self._presence
         for number in presence.numbers:
             if number >= presence.newest_headed:
-                reader = self._reader(self._survey.segments[number])
-                found = read_tail(reader, self._synced, number == self._last)
+                facts = self._facts[number] = self._facts_of(number)
+                found = tail_of(facts, self._synced, number == self._last)
                 removed = self._tail.removed | found.removed
                 in_doubt = self._tail.removed_in_doubt | found.removed_in_doubt
                 self._tail = found._replace(removed=removed, removed_in_doubt=in_doubt)
 
     def _read_segment(self, file: SegmentFile) -> None:
-        number, reader = file.number, self._reader(file)
+        number = file.number
+        facts = self._facts_of(number)
         is_last = number == self._last
         successor = self._presence.successors.get(number)
         accepted = self._presence.torn.get(number, set())
@@ -232,7 +246,7 @@ class Recovery:
         # The newest segment that is here may end where a missing one began.
         named = (number, number + 1) if is_last else (number,)
         segment = SegmentRecovery(
-            reader,
+            facts,
             self._replay,
             self._report,
             self._tail if is_last else None,
@@ -242,7 +256,7 @@ class Recovery:
         )
         segment.read()
         self._ends[number] = segment.end
-        self._catalog_change = max(self._catalog_change, segment.catalog_change)
+        self._catalog_change = max(self._catalog_change, facts.catalog_change)
         self.entries = max(self.entries, segment.entries or 0)
         if segment.is_damaged or segment.may_hide_records:
             self.damaged.add(number)
@@ -250,8 +264,67 @@ class Recovery:
         if is_last:
             self._last_at_begin = segment.entries_at_begin
             self._last_at_end = segment.entries
-            self._last_entries = segment.entries_read
-            self.before = SegmentEnd(number, segment.end, reader.checksum)
+            self._last_entries = facts.entries_read
+            self.before = SegmentEnd(number, segment.end, facts.checksum)
+
+    def _find_bodies(self) -> None:
+        """Search for bodies that are not where they should be; without them, entries are lost.
+
+        A journal of an earlier version refers to bodies that lie further back.
+        """
+        replay = self._replay
+        live = [(each, parts) for each in replay.bodiless if (parts := replay.live_parts(each))]
+        found = self._search({(each.segment, each.reference.batch_number) for each, _ in live})
+        lost: dict[tuple[int, int, bool], list[EntryIds]] = defaultdict(list)
+        for each, parts in live:
+            batch_number = each.reference.batch_number
+            place = found.get(batch_number)
+            if place is not None and place.segment < each.segment:
+                replay.bind(each, place.segment, place.offset)
+                continue
+            replay.let_go(each)
+            self.dropped_entries.setdefault(each.queue_id, []).extend(
+                (ids[start], ids[end - 1]) for ids in parts for start, end in stretches(ids)
+            )
+            # What a crash tore is reported at the start after the crash: if it is in the last
+            # segment.
+            if not each.is_torn or each.segment == self._last:
+                lost[each.queue_id, batch_number, each.is_torn] += parts
+        for (queue_id, batch_number, is_torn), several in lost.items():
+            count = sum(map(len, several))
+            name = self._catalog.name_of(queue_id)
+            what = f"{entries_words(count)} of {name}, {described(several)}"
+            text = f"{what}: no body of batch {batch_number}"
+            if is_torn:
+                self._report.note("torn", f"{text} was written", count)
+            else:
+                self._report.note("lost", f"{text} that verifies holds them", count)
+
+    def _search(self, wanted: set[tuple[int, int]]) -> dict[int, Position]:
+        """Where the bodies of batches lie, each referred to in a segment, and lie before that.
+
+        A segment's header says which batch numbers may have been used before it, so that a body
+        that a crash tore is not searched for.
+        """
+        found: dict[int, Position] = {}
+        numbers = sorted(self._ends)
+        for number, after in reversed(list(pairwise(numbers))):
+            header = self._survey.segments[after].header
+            below = maxsize if header is None else header.next_batch_number
+            missing = {
+                batch_number
+                for segment, batch_number in wanted
+                if batch_number < below and number < segment and batch_number not in found
+            }
+            if missing:
+                for offset, record in self._reader(number).records():
+                    if isinstance(record, BodyRecord) and record.batch_number in missing:
+                        found[record.batch_number] = Position(number, offset)
+        return found
+
+    def _messages_of(self, queue_ids: Set[int]) -> Iterator[tuple[int, MessageRun]]:
+        loading = Loading(self._replay, self._reader, self._decode, self._report)
+        return loading.runs(queue_ids)
 
 
 def _few(stretches: list[Stretch]) -> list[Stretch]:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+from .ledger import EntryIds
+from .recovered_entries import stretches
 
 # Further lines of one event are counted and not written: a disk may be damaged in many places.
 LINES_MAX: Final = 200
+# So many ranges of entry ids are named in one line.
+_RANGES_MAX: Final = 8
 
 
 def entries_words(count: int) -> str:
     """So many entries, for people."""
     return "1 entry" if count == 1 else f"{count} entries"
+
+
+def described(several: Iterable[EntryIds]) -> str:
+    """Entry ids as ranges, for people; the first ones, if they are many."""
+    ranges = [
+        f"{ids[start]} to {ids[end - 1]}" if end - start > 1 else f"{ids[start]}"
+        for ids in several
+        for start, end in stretches(ids)
+    ]
+    further = f" and {len(ranges) - _RANGES_MAX} ranges more" if len(ranges) > _RANGES_MAX else ""
+    return "ids " + ", ".join(ranges[:_RANGES_MAX]) + further
 
 
 class ReportLine(NamedTuple):

@@ -292,6 +292,10 @@ class SegmentReader:
                 self.holes.append(Hole(offset, record_end, [f"verifies, but: {error}"]))
             offset = record_end
 
+    def bytes_between(self, start: int, end: int) -> bytes:
+        """These bytes of the segment."""
+        return self._data[start:end]
+
     def has_zeros(self, offset: int) -> bool:
         """Is there nothing but zeros from the offset on?"""
         return not self._data[offset:].strip(b"\0")

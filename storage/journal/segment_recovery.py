@@ -17,11 +17,11 @@ from collections.abc import Set
 from sys import maxsize
 from typing import NamedTuple
 
-from .records import CommitRecord, EntriesRecord, RemovedRecord
 from .replay import Replay
 from .report import Report, entries_words
+from .segment_facts import SegmentFacts
 from .segment_header import SegmentEnd, Stretch, numbers_in
-from .segment_reader import Hole, SegmentReader
+from .segment_reader import Hole
 from .synced_file import Synced
 
 
@@ -38,30 +38,26 @@ class Tail(NamedTuple):
     removed_in_doubt: frozenset[int] = frozenset()
 
 
-def read_tail(reader: SegmentReader, synced: Synced | None, is_newest: bool) -> Tail:
-    """Read the segment for what its records say of segments.
+def tail_of(facts: SegmentFacts, synced: Synced | None, is_newest: bool) -> Tail:
+    """The segment's facts about segments.
 
     A record of removal behind a torn hole is in doubt, because the records that made the removal
     possible, settles and identities that were written anew, may have been in the hole. Files are
     removed after the sync that covers both; so if the hole is a crash's, the files are there.
     """
     positions = [] if synced is None else [(synced.segment, synced.end)]
-    removals: list[tuple[int, set[int]]] = []
-    for offset, record in reader.records():
-        if isinstance(record, CommitRecord):
-            positions.append((record.segment, record.end))
-        elif isinstance(record, RemovedRecord):
-            removals.append((offset, set(numbers_in(record.segments))))
-    segment, end = max(positions, default=(0, 0))
-    if not is_newest or segment > reader.number:
+    segment, end = max([*positions, facts.synced])
+    if not is_newest or segment > facts.number:
         synced_end = maxsize
     else:
-        synced_end = end if segment == reader.number else 0
-    torn = (hole.start for hole in reader.holes if 0 < hole.start >= synced_end)
+        synced_end = end if segment == facts.number else 0
+    torn = (hole.start for hole in facts.holes if 0 < hole.start >= synced_end)
     torn_from = min(torn, default=maxsize)
-    sure = (numbers for offset, numbers in removals if offset < torn_from)
-    in_doubt = (numbers for offset, numbers in removals if offset >= torn_from)
-    return Tail(synced_end, torn_from, frozenset().union(*sure), frozenset().union(*in_doubt))
+    sure: set[int] = set()
+    in_doubt: set[int] = set()
+    for offset, segments in facts.removals:
+        (sure if offset < torn_from else in_doubt).update(numbers_in(segments))
+    return Tail(synced_end, torn_from, frozenset(sure), frozenset(in_doubt))
 
 
 class EntryTally:
@@ -123,7 +119,7 @@ class SegmentRecovery:
 
     def __init__(
         self,
-        reader: SegmentReader,
+        facts: SegmentFacts,
         replay: Replay,
         report: Report,
         tail: Tail | None,
@@ -135,7 +131,7 @@ class SegmentRecovery:
 
         `synced` names this segment, or the next one if that is missing.
         """
-        self._reader = reader
+        self._facts = facts
         self._replay = replay
         self._report = report
         self._tail = tail
@@ -144,21 +140,18 @@ class SegmentRecovery:
         self._judged = 0
         # How many entries had been appended when the segment was created; None: not known.
         self.entries_at_begin = self._find_entries_at_begin(synced)
-        self._tally = EntryTally(reader.number, self.entries_at_begin, report)
+        self._tally = EntryTally(facts.number, self.entries_at_begin, report)
         self._entries_at_end: int | None = None
         self._is_next_missing = False
         if successor is not None:
             self._entries_at_end = successor.entries
         elif synced is not None:
-            is_here = synced.segment == reader.number
+            is_here = synced.segment == facts.number
             self._is_next_missing = not is_here
             self._entries_at_end = synced.entries if is_here else synced.entries_at_begin
-        self.entries_read = 0
         self.is_damaged = False
         # Stretches that a crash tore, found at this start.
         self.torn: list[Stretch] = []
-        # The highest that a record names.
-        self.catalog_change = 0
         # Where the segment ends: behind this nothing verifies, and nothing was synced.
         self.end = 0
 
@@ -173,43 +166,35 @@ class SegmentRecovery:
 
         In an earlier format they are, behind a length that does not lead to a record.
         """
-        reader = self._reader
-        return any(not (hole.is_bounded or reader.has_zeros(hole.start)) for hole in reader.holes)
+        facts = self._facts
+        return any(not hole.is_bounded for hole in facts.holes) and not facts.ends_in_zeros
 
     def _find_entries_at_begin(self, synced: Synced | None) -> int | None:
-        reader = self._reader
-        if not reader.is_sealed:
+        facts = self._facts
+        if not facts.is_sealed:
             return None
-        if reader.header is not None:
-            return reader.header.entries
+        if facts.header is not None:
+            return facts.header.entries
         if self._successor is not None:
             return self._successor.end.entries
-        if synced is not None and synced.segment == reader.number:
+        if synced is not None and synced.segment == facts.number:
             return synced.entries_at_begin
         return None
 
     def read(self) -> None:
         """Replay what verifies, report what does not."""
-        reader, replay, tally = self._reader, self._replay, self._tally
-        replay.open(reader.number, self._torn_from())
-        if reader.header is not None:
-            replay.apply_header(reader.header)
-        for offset, record in reader.records():
-            if isinstance(record, CommitRecord):
-                self._judge_new_holes()
-                tally.mark(record.entries)
-                self.catalog_change = max(self.catalog_change, record.catalog_change)
-                continue
-            try:
-                replay.apply(record, offset)
-            except ValueError as error:
-                reader.holes.append(Hole(offset, offset, [f"contradiction: {error}"]))
-            if isinstance(record, EntriesRecord):
-                tally.add(len(record.entry_ids))
-                self.entries_read += len(record.entry_ids)
-        self._judge_new_holes()
+        facts, tally = self._facts, self._tally
+        contradictions = self._replay.apply(facts, self._torn_from())
+        for passage in facts.passages:
+            self._judge_holes(passage.holes)
+            tally.add(passage.entries)
+            tally.mark(passage.counted)
+        self._judge_holes(len(facts.holes))
+        tally.add(facts.entries_behind)
+        for offset, text in contradictions:
+            self._judge(Hole(offset, offset, [f"contradiction: {text}"]))
         self._judge_end()
-        if self._entries_at_end is not None and reader.is_sealed:
+        if self._entries_at_end is not None and facts.is_sealed:
             if self._is_next_missing and tally.lacks(self._entries_at_end):
                 # Cut off at the end of a record, so that no hole shows it.
                 self._note("records are missing at its end")
@@ -223,11 +208,10 @@ class SegmentRecovery:
             return self._tail.torn_from
         return min((stretch.start for stretch in self._accepted), default=maxsize)
 
-    def _judge_new_holes(self) -> None:
-        holes = self._reader.holes
-        for hole in holes[self._judged :]:
+    def _judge_holes(self, end: int) -> None:
+        for hole in self._facts.holes[self._judged : end]:
             self._judge(hole)
-        self._judged = len(holes)
+        self._judged = end
 
     def _judge(self, hole: Hole) -> None:
         if any(each.start <= hole.start and hole.end <= each.end for each in self._accepted):
@@ -237,18 +221,18 @@ class SegmentRecovery:
         if hole.start == 0 or hole.start < self._synced_end():
             self._note_damage(hole)
             return
-        reader = self._reader
-        is_end = hole.end == reader.size and hole.end > hole.start
-        if is_end and reader.has_zeros(hole.start):
+        facts = self._facts
+        is_end = hole.end == facts.size and hole.end > hole.start
+        if is_end and facts.ends_in_zeros:
             # What the journal itself writes ahead.
             return
-        where = f"segment {reader.number} at byte {hole.start}: {hole.end - hole.start} bytes"
+        where = f"segment {facts.number} at byte {hole.start}: {hole.end - hole.start} bytes"
         what = f"that were being written{_claimed(hole)}"
         self._tally.pass_new_tear()
         if is_end and hole.is_bounded:
             self._report.note("truncated", f"{where} behind the last record that verifies, {what}")
         else:
-            self.torn.append(Stretch(reader.number, hole.start, hole.end))
+            self.torn.append(Stretch(facts.number, hole.start, hole.end))
             self._report.note("torn", f"{where} do not verify, {what}")
 
     def _note_damage(self, hole: Hole) -> None:
@@ -261,22 +245,22 @@ class SegmentRecovery:
     def _note(self, what: str) -> None:
         self.is_damaged = True
         self._tally.pass_damage()
-        reader = self._reader
-        self._report.note("damaged", f"segment {reader.number} of {reader.size} bytes: {what}")
+        facts = self._facts
+        self._report.note("damaged", f"segment {facts.number} of {facts.size} bytes: {what}")
 
     def _judge_end(self) -> None:
         """Is all there that was synced?"""
-        reader, known = self._reader, self._successor
+        facts, known = self._facts, self._successor
         synced_end = self._synced_end()
         end = (known.end.end if known else 0) if synced_end == maxsize else synced_end
-        if reader.size < end:
+        if facts.size < end:
             self._note(f"it had {end} bytes at least")
-        elif known and reader.end == end and known.end.checksum not in (0, reader.checksum):
+        elif known and facts.end == end and known.end.checksum not in (0, facts.checksum):
             self._note("its last record is not the one that was there")
         # Nothing below the synced position is cut off, whether it verifies or not. Nor what may
         # hide records.
         is_cut = self._tail is not None and not self.may_hide_records
-        self.end = max(reader.end, end) if is_cut else reader.size
+        self.end = max(facts.end, end) if is_cut else facts.size
 
 
 def _claimed(hole: Hole) -> str:

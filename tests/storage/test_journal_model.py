@@ -310,7 +310,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         again = self.open()
         assert {line.event for line in again.report} <= {"dropped"}, again.report
         assert self.check(again, certain) == found
-        self.batches = [run.batch for runs in again.queues.values() for run in runs][-10:]
+        self.batches = [run.batch for _, run in again.messages_of(set(again.queues))][-10:]
         for queue_id, entries in found.items():
             next_id = again.next_entry_ids[queue_id]
             assert next_id > max(entries, default=0)
