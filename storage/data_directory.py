@@ -186,6 +186,13 @@ def _check_owner(files: Files, directory: str) -> None:
     raise DataDirectoryForeign(msg)
 
 
+def check_format(files: Files, directory: str) -> None:
+    """StorageError unless the directory is a broker's, of a version that this one knows."""
+    if not _read_format(files, directory):
+        msg = f"data directory {directory} is no broker's: it has no file `{_FORMAT_FILE}`"
+        raise StorageError(msg)
+
+
 def _read_format(files: Files, directory: str) -> int:
     """The version of the directory's format; 0 if it has none yet."""
     text = _content(files, directory, _FORMAT_FILE)

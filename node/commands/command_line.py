@@ -41,7 +41,7 @@ from ..signals import Signals
 from ..storage.belonging import DROP_OPTION
 from ..storage.errors import StorageError
 from ..version import VERSION
-from . import administration, settings_command, spark_command, trace_command
+from . import administration, journal_command, settings_command, spark_command, trace_command
 from .command_parser import EXIT_USAGE, Parser, add_directory, add_setting
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def command_parser() -> Parser:
     _add_serve(commands)
     settings_command.add_to(commands)
     trace_command.add_to(commands)
+    journal_command.add_to(commands)
     spark_command.add_to(commands)
     administration.add_to(commands, _administer)
     return parser

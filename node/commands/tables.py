@@ -38,11 +38,11 @@ def _shown(value: object) -> str:
         case list():
             return ",".join(map(_shown, value))
         case dict():
-            return _printable(json.dumps(value, ensure_ascii=False))
-    return _printable(str(value))
+            return printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Names are their clients': none may write control characters to the terminal."""
     if text.isprintable():
         return text

@@ -1,0 +1,122 @@
+"""A data directory that no broker uses, read and never written to: `leveret journal`.
+
+The code of a start reads it, so a finding has the same words. Meanwhile the process holds a shared
+lock on the lock file: a broker that is started is refused, and several readers may work side by
+side. A directory without a lock file, such as a backup, is read without one.
+
+Nothing below the directory is created or changed. Therefore the catalog is read from a copy in a
+temporary directory, because SQLite makes files beside a catalog whose broker was killed. Of the
+journal one segment at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..amqp_frames.messages.batch import Batch
+from ..amqp_frames.messages.publishes import decode_publishes
+from .belonging import CatalogClaims, contradictions
+from .catalog import read_claims
+from .data_directory import (
+    CATALOG_FILE,
+    JOURNAL_DIRECTORY,
+    DataDirectoryLocked,
+    check_format,
+)
+from .errors import StorageError
+from .files import OperatingSystemFiles
+from .journal.recovery import Recovery
+from .journal.report import Report
+from .journal.segment_reader import SegmentReader
+from .journal.survey import SegmentFile, Survey, errors_named
+
+# What SQLite keeps beside a catalog that was not closed.
+_WAL = CATALOG_FILE + "-wal"
+
+
+class Inspection:
+    """The catalog's claims, and the ways to read the journal."""
+
+    def __init__(self, path: Path, claims: CatalogClaims) -> None:
+        self.path = path
+        self.claims = claims
+        self._files = OperatingSystemFiles()
+        self._journal = str(path / JOURNAL_DIRECTORY)
+
+    def recover(self) -> Recovery:
+        """What a start would read and find; bodies are looked at, and not kept."""
+        recovery = Recovery(self._files, self._journal, self.claims, _decode_and_drop)
+        recovery.read()
+        return recovery
+
+    def contradictions(self, recovery: Recovery) -> list[str]:
+        """Every proof that catalog and journal do not belong together, as half a sentence."""
+        return contradictions(self.claims, recovery.journal_claims())
+
+    def segments(self) -> list[SegmentFile]:
+        """The files that hold segments of this directory, ascending by number."""
+        survey = Survey(self._files, self._journal, self.claims.directory_id, Report())
+        return [file for _, file in sorted(survey.segments.items())]
+
+    def open(self, segment: SegmentFile) -> SegmentReader:
+        """Read one segment; StorageError if the disk does not let it."""
+        data = self.read(segment, 0, segment.size)
+        return SegmentReader(data, segment.number, self.claims.directory_id, segment.name)
+
+    def read(self, segment: SegmentFile, start: int, end: int) -> bytes:
+        """These bytes of the segment."""
+        path = os.path.join(self._journal, segment.name)
+        with errors_named(path):
+            return self._files.read(path, start, end - start)
+
+
+@contextmanager
+def inspected(path: Path) -> Iterator[Inspection]:
+    """Hold the directory still; StorageError if a broker uses it, or if it is none."""
+    if not path.is_dir():
+        msg = f"there is no data directory {path.absolute()}"
+        raise StorageError(msg)
+    with _shared_lock(path):
+        files = OperatingSystemFiles()
+        check_format(files, str(path))
+        yield Inspection(path, _claims(path, may_be_new=not (path / JOURNAL_DIRECTORY).is_dir()))
+
+
+@contextmanager
+def _shared_lock(path: Path) -> Iterator[None]:
+    try:
+        handle = os.open(path / "lock", os.O_RDONLY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        msg = f"data directory {path} is in use by a broker: stop it, or look at a copy"
+        raise DataDirectoryLocked(msg) from error
+    finally:
+        os.close(handle)
+
+
+def _claims(path: Path, *, may_be_new: bool) -> CatalogClaims:
+    with tempfile.TemporaryDirectory(prefix="leveret-catalog-") as folder:
+        for name in (CATALOG_FILE, _WAL):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path / name, Path(folder) / name)
+        try:
+            return read_claims(Path(folder) / CATALOG_FILE, may_be_new=may_be_new)
+        except StorageError as error:
+            raise StorageError(str(error).replace(folder, str(path))) from error
+
+
+def _decode_and_drop(wire: bytes) -> Batch:
+    batch = decode_publishes(wire)
+    batch.wire = b""
+    return batch
