@@ -88,7 +88,16 @@ class WriteStalled(NamedTuple):
 
 
 class AlarmCleared(NamedTuple):
-    """DiskWatch -> Listener, Readers, DeadLetterPublisher, Broker: there is room again."""
+    """DiskWatch, MemoryWatch -> Listener, Readers: there is no alarm any more.
+
+    DiskWatch -> DeadLetterPublisher, Broker: there is room on the disk again.
+    """
+
+
+class LookAtMemory(NamedTuple):
+    """Queue -> MemoryWatch: what all queues hold has become too much, or is no longer."""
+
+    held_bytes: int
 
 
 # --- Reader -> Channel

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..amqp_frames.decoder import Decoder
+from ..core.alarms import Alarms, MemoryLevel
 from ..core.connection.draining import Draining
 from ..core.connection.handshake import Handshake, Limits, ServerNames
 from ..core.connection.peer import Peer, Subject
@@ -103,8 +104,11 @@ class NodeContext:
     journal: Ref
     catalog: Ref
     logins: Ref
-    # Why publishers are not read, in RabbitMQ's words; "" while they are.
-    alarm: str = ""
+    memory_watch: Ref
+    # Whether the queues' messages take too much, although they page.
+    memory_level: MemoryLevel
+    # Why publishers are not read, if they are not.
+    alarms: Alarms = field(default_factory=Alarms)
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.
     is_disk_full: bool = False
     # Of all listeners.

@@ -61,6 +61,10 @@ DISK_NO_RESERVE: Final = "disk.no_reserve"
 DISK_ENOUGH: Final = "disk.enough"
 DISK_UNKNOWN: Final = "disk.unknown"
 
+# The queues hold more in memory than memory_alarm_bytes, or no longer.
+MEMORY_HIGH: Final = "memory.high"
+MEMORY_ENOUGH: Final = "memory.enough"
+
 # The disk is full, also for the catalog: changes of durable topology or of accounts are refused.
 CATALOG_REFUSED: Final = "catalog.refused"
 

@@ -51,6 +51,9 @@ MIB = 1024 * 1024
 UNFINISHED_SPARE_BYTES = 128 * MIB
 # One read of a socket may hold so much, and a queue keeps reads whole.
 MEMORY_BUDGET_BYTES_MIN = 1 * MIB
+# The queues hold the budget, what the node's publish window lets in until it is on the disk, and
+# something in between: so much more is an alarm.
+MEMORY_ALARM_BUDGETS = 3
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ class Configuration:
     touched_timeout_ms_max: int = TOUCHED_TIMEOUT_MS_MAX
     reply_window_bytes_max: int = 16 * MIB
     memory_budget_bytes: int = 0  # 0: default_memory_budget_bytes of memory_limit_bytes
+    memory_alarm_bytes: int = 0  # 0: MEMORY_ALARM_BUDGETS times the budget
     memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
     dedup_window_max: int = 10_000_000
@@ -166,6 +170,13 @@ class Configuration:
                 f"memory_budget_bytes: {self.memory_budget_bytes} is less than "
                 f"{MEMORY_BUDGET_BYTES_MIN}"
             )
+        # Or publishers would stop before queues page.
+        budget = self.memory_budget_bytes
+        if budget and 0 < self.memory_alarm_bytes < budget:
+            raise ConfigurationError(
+                f"memory_alarm_bytes: {self.memory_alarm_bytes} is less than "
+                f"memory_budget_bytes, {budget}"
+            )
 
     def unfinished_publishes_limit(self) -> int:
         """The setting unfinished_publishes_bytes_max, or the value that its 0 stands for."""
@@ -181,6 +192,11 @@ class Configuration:
         if self.memory_budget_bytes:
             return self.memory_budget_bytes
         return max(MEMORY_BUDGET_BYTES_MIN, default_memory_budget_bytes(memory_limit_bytes()))
+
+    def memory_alarm_levels(self) -> tuple[int, int]:
+        """Above how many bytes of the queues' messages there is an alarm, and until how many."""
+        high = self.memory_alarm_bytes or MEMORY_ALARM_BUDGETS * self.memory_budget_limit()
+        return high, high * 2 // 3
 
 
 # The least and the most a number may be, both allowed.
@@ -230,6 +246,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "disk_check_interval_ms": (10, 3_600_000),
     "disk_reserve_bytes": (0, 2**40),
     "memory_budget_bytes": (0, 2**50),
+    "memory_alarm_bytes": (0, 2**50),
     "memory_headroom_bytes": (0, 2**40),
     "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),

@@ -21,6 +21,7 @@ from .actors.disk.journal import JournalActor
 from .actors.disk.left_publishes import LeftPublishes
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
+from .actors.queue.memory_watch import MemoryWatch
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
 from .actors.runtime.routing_turns import RoutingTurns
 from .actors.runtime.runtime import Runtime, Scheduler, tell
@@ -29,6 +30,7 @@ from .actors.runtime.ticker import Ticker
 from .actors.topology.broker import BrokerActor
 from .actors.topology.catalog import CatalogActor, restore
 from .configuration import Configuration
+from .core.alarms import MemoryLevel
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
 from .core.connection.peer import common_name, distinguished_name
@@ -190,6 +192,7 @@ class Node:
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
         disk.watch(context, self._listener)
+        context.memory_watch = MemoryWatch.start_on(runtime, context, self._listener)
         return listener
 
     async def _listen(
@@ -280,6 +283,8 @@ class Node:
             routing_turns=RoutingTurns(runtime, configuration.routing_round_ms_max / 1000),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
+            memory_watch=nobody,
+            memory_level=MemoryLevel(*configuration.memory_alarm_levels()),
             dead_letters=nobody,
             left_publishes=nobody,
             journal=nobody,

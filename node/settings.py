@@ -67,6 +67,7 @@ class Settings(TypedDict, total=False):
     touched_timeout_ms_max: int
     reply_window_bytes_max: int
     memory_budget_bytes: int
+    memory_alarm_bytes: int
     memory_headroom_bytes: int
     routes_kept_bytes_max: int
     dedup_window_max: int

@@ -140,7 +140,7 @@ class ConnectionFlow:
         if self._phase.now is not Phase.RUNNING:
             return self._opening.holds_back(event)
         if not self.held_back:
-            alarm = self._context.alarm
+            alarm = self._context.alarms.reason
             if not alarm or not isinstance(event, ChannelInput) or event.batch is None:
                 return False
             if has_only_commands(event.batch):
@@ -160,7 +160,7 @@ class ConnectionFlow:
         elif isinstance(message, WriteBuffer):
             self.gate.is_write_blocked = message.is_full
             tell(writer, message)
-        elif self.gate.is_alarmed and not self._context.alarm:
+        elif self.gate.is_alarmed and not self._context.alarms.reason:
             self.gate.is_alarmed = False
             released, self.held_back = self.held_back, []
             self._notify_client(ConnectionUnblocked(), writer)

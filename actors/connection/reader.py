@@ -320,7 +320,7 @@ class Reader(LoopActor):
         for event in events:
             try:
                 if self._phase.now is Phase.RUNNING and not (
-                    self._context.alarm or self._flow.held_back
+                    self._context.alarms.reason or self._flow.held_back
                 ):
                     self._event(event)
                 elif self._phase.is_ending():

@@ -165,8 +165,8 @@ class HttpConnection(LoopActor):
     # --- Readiness
 
     def _ask_journal(self) -> None:
-        if self._context.alarm:
-            self._not_ready(f"alarm: {self._context.alarm}")
+        if self._context.alarms.reason:
+            self._not_ready(f"alarm: {self._context.alarms.reason}")
         elif not tell(self._context.journal, AskJournal(self.actor_ref, JournalAnswers())):
             self._not_ready("the journal has failed")
 

@@ -57,6 +57,8 @@ class Reporter:
             "queues": sum(len(topology.table.queues()) for topology in context.vhosts),
             "vhosts": len(context.accounts.vhosts),
             "users": len(context.accounts.users),
+            "publishing_bytes": context.node_window.used_bytes,
+            "alarm": context.alarms.reason or "none",
         }
 
     def start(self, name: str, answer: Answer) -> None:

@@ -2,9 +2,9 @@
 
 It looks now and then, and when much has been written (`DiskBudget`), so that publishers are
 stopped before a write fails. If one fails all the same, the alarm is on until the journal has found
-room again. The alarm is `NodeContext.alarm`, which readers look at when a client publishes; only
-its end is told to them. A disk that cannot be asked changes nothing, and is logged. A data
-directory that is not there any more ends the broker.
+room again. The alarm is one of `NodeContext.alarms`, which readers look at when a client publishes;
+only the end of the last is told to them. A disk that cannot be asked changes nothing, and is
+logged. A data directory that is not there any more ends the broker.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...core.alarms import Resource
 from ...logs.events import DISK_ENOUGH, DISK_FULL, DISK_LOW, DISK_UNKNOWN, TRACE_RESUMED
 from ...storage.errors import StorageError
 from ..messages import AlarmCleared, DiskFull, DiskHasRoom, Ref, SeekRoom, WakeAt, WatchedBy, Woken
@@ -19,8 +20,8 @@ from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
 from .journal import DiskBudget
 
-# RabbitMQ's words, which connection.blocked carries.
-LOW_ON_DISK = "low on disk"
+# RabbitMQ's words for the disk's alarm alone.
+DISK_REASON: Final = "low on disk"
 # While there is an alarm the disk is looked at so often, or more often if the setting says so.
 ALARM_INTERVAL_SECONDS: Final = 1.0
 
@@ -50,6 +51,8 @@ class DiskWatch(LoopActor):
         # Has a write failed, and has nobody found room since? How often has one failed?
         self._is_full = False
         self._full_count = 0
+        # Is there an alarm for the disk?
+        self._is_low = False
 
     def on_start(self) -> None:
         """Before the first client is there."""
@@ -78,12 +81,12 @@ class DiskWatch(LoopActor):
         self._wake_later()
         if free is not None:
             tell(self._context.journal, SeekRoom(free, self._full_count))
-            if not self._context.alarm and self._context.trace.retry_start():
+            if not self._is_low and self._context.trace.retry_start():
                 self.runtime.log.warning(TRACE_RESUMED)
 
     def _wake_later(self) -> None:
         seconds = self._interval_seconds
-        if self._context.alarm:
+        if self._is_low:
             seconds = min(seconds, ALARM_INTERVAL_SECONDS)
         when = self.runtime.scheduler.time() + seconds
         tell(self._context.ticker, WakeAt(when, self.actor_ref, "disk"))
@@ -101,25 +104,27 @@ class DiskWatch(LoopActor):
             return None
         self._budget.looked(free)
         is_low = free < self._free_bytes_min or self._is_full
-        if is_low != bool(self._context.alarm):
+        if is_low != self._is_low:
             self._change(is_low, free)
         return free
 
     def _change(self, is_low: bool, free: int) -> None:
         figures = {"free_bytes": free, "free_bytes_min": self._free_bytes_min}
+        self._is_low = is_low
+        may_go_on = self._context.alarms.change(Resource.DISK, is_low)
         if is_low:
-            self._context.alarm = LOW_ON_DISK
             # Sooner than it would have been.
             self._wake_later()
             self.runtime.log.warning(DISK_LOW, **figures)
-            self._context.trace.write("alarm.raised", "disk watch", reason=LOW_ON_DISK, **figures)
+            self._context.trace.write("alarm.raised", "disk watch", reason=DISK_REASON, **figures)
         else:
-            self._context.alarm = ""
             self._context.is_disk_full = False
             self.runtime.log.info(DISK_ENOUGH, **figures)
-            self._context.trace.write("alarm.cleared", "disk watch", reason=LOW_ON_DISK, **figures)
-            for actor in (self._listener, self._context.dead_letters, self._context.broker):
+            self._context.trace.write("alarm.cleared", "disk watch", reason=DISK_REASON, **figures)
+            for actor in (self._context.dead_letters, self._context.broker):
                 tell(actor, AlarmCleared())
+            if may_go_on:
+                tell(self._listener, AlarmCleared())
 
     def on_failure(self, *exception: Any) -> None:
         """Nobody would hear of the end of an alarm: the node ends."""

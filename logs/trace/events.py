@@ -73,6 +73,8 @@ FIELDS: Final = {
     "held_bytes": "bytes that the connection has published and the broker has not absorbed",
     "free_bytes": "free bytes on the data directory's disk",
     "free_bytes_min": "the least that is wanted there",
+    "memory_bytes": "bytes that all queues hold in memory",
+    "memory_bytes_max": "above so many there is an alarm",
     "delivery_tag": "the channel's delivery tags: a list of [first, last]",
     "letter_batch": "the batch of the dead letters: with the place in it, their ids",
     "letters": "their places in that batch, in the order of `messages`: a list of [first, last]",
@@ -143,7 +145,15 @@ LIFECYCLE: Final[dict[str, TraceEvent]] = {
     "alarm.cleared": TraceEvent(
         "disk watch",
         ("reason", "free_bytes", "free_bytes_min"),
-        "the broker reads publishers again",
+        "the broker reads publishers again, if there is no other alarm",
+    ),
+    "memory.high": TraceEvent(
+        "memory watch",
+        ("memory_bytes", "memory_bytes_max"),
+        "the queues hold too much, so the broker does not read publishers from here on",
+    ),
+    "memory.enough": TraceEvent(
+        "memory watch", ("memory_bytes", "memory_bytes_max"), "they hold enough less"
     ),
     "channel.opened": TraceEvent(
         "channel", (*_PLACE, "vhost", "user", "client"), "a channel is open"

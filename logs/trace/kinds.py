@@ -56,6 +56,8 @@ KINDS: Final[dict[str, Kind]] = {
     "held_bytes": "number",
     "free_bytes": "number",
     "free_bytes_min": "number",
+    "memory_bytes": "number",
+    "memory_bytes_max": "number",
     "delivery_tag": "spans",
     "letter_batch": "number",
     "letters": "spans",

@@ -21,6 +21,7 @@ from leveret.actors.messages import (
 )
 from leveret.actors.runtime.runtime import Runtime
 from leveret.actors.runtime.ticker import Ticker
+from leveret.core.alarms import Alarms, Resource
 from leveret.logs.trace.trace import Trace
 from recorders import RecordingActor
 
@@ -30,11 +31,11 @@ INTERVAL_SECONDS = 10.0
 class Context:
     """The part of the node that the watch needs."""
 
-    alarm = ""
     is_disk_full = False
 
     def __init__(self, runtime: Runtime) -> None:
         self.failed: list[str] = []
+        self.alarms = Alarms()
         self.journal = RecordingActor.start_on(runtime)
         self.catalog = RecordingActor.start_on(runtime)
         self.dead_letters = RecordingActor.start_on(runtime)
@@ -75,13 +76,13 @@ class Bench:
         """The alarm, once the disk has been looked at again."""
         self.free = free
         self.scheduler.advance(INTERVAL_SECONDS)
-        return self.context.alarm
+        return self.context.alarms.reason
 
     def tell(self, message: object) -> str:
         """The alarm, once the watch has received this."""
         self.watch.tell(message)
         self.scheduler.run()
-        return self.context.alarm
+        return self.context.alarms.reason
 
     @property
     def sought(self) -> list[int]:
@@ -107,7 +108,7 @@ def bench() -> Bench:
 
 
 def test_the_alarm_is_on_while_less_is_free_than_the_least(bench: Bench) -> None:
-    assert bench.context.alarm == ""
+    assert bench.context.alarms.reason == ""
     assert bench.after_interval(499) == "low on disk"
     assert bench.after_interval(100) == "low on disk"
     assert bench.after_interval(500) == ""
@@ -117,9 +118,9 @@ def test_the_alarm_is_on_while_less_is_free_than_the_least(bench: Bench) -> None
 def test_the_disk_is_looked_at_once_an_interval(bench: Bench) -> None:
     bench.free = 0
     bench.scheduler.advance(INTERVAL_SECONDS - 1)
-    assert bench.context.alarm == ""
+    assert bench.context.alarms.reason == ""
     bench.scheduler.advance(1)
-    assert bench.context.alarm == "low on disk"
+    assert bench.context.alarms.reason == "low on disk"
 
 
 def test_the_watch_reports_only_the_end_of_a_full_disk_and_once(bench: Bench) -> None:
@@ -128,6 +129,16 @@ def test_the_watch_reports_only_the_end_of_a_full_disk_and_once(bench: Bench) ->
     bench.after_interval(1000)
     bench.after_interval(1000)
     assert bench.received == [AlarmCleared()]
+
+
+def test_publishers_do_not_go_on_while_there_is_an_alarm_for_the_memory(bench: Bench) -> None:
+    bench.after_interval(0)
+    bench.context.alarms.change(Resource.MEMORY, True)
+    assert bench.after_interval(1000) == "low on memory"
+    assert bench.received == []
+    # Those who wait for the disk alone go on.
+    assert bench.received_by(bench.context.dead_letters) == [AlarmCleared()]
+    assert bench.after_interval(0) == "low on memory & disk"
 
 
 def test_begin_and_end_are_a_line_each_in_the_log(bench: Bench) -> None:

@@ -43,7 +43,7 @@ def fill(broker: leveret.Broker, files: GatedFiles) -> Callable[[bool], None]:
 
     def filled(is_full: bool) -> None:
         files.free = 0 if is_full else None
-        wait_until(lambda: bool(context_of(broker).alarm) == is_full)
+        wait_until(lambda: bool(context_of(broker).alarms.reason) == is_full)
 
     return filled
 

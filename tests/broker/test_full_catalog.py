@@ -70,9 +70,9 @@ def test_a_declare_that_finds_no_room_is_refused_and_nothing_is_declared(
     text = "RESOURCE_ERROR - no space left on the disk"
     client.expect(0, ConnectionClose(506, text, 50, 10))
     client.send_methods(0, ConnectionCloseOk())
-    assert context_of(broker).alarm == "low on disk"
+    assert context_of(broker).alarms.reason == "low on disk"
     catalog.is_full = False
-    wait_until(lambda: not context_of(broker).alarm)
+    wait_until(lambda: not context_of(broker).alarms.reason)
     other = connect()
     other.open_channel(1)
     assert other.declare("q", durable=True).message_count == 0
@@ -107,7 +107,7 @@ def test_a_queue_that_deletes_itself_does_so_when_there_is_room(
     client.consume("q")
     catalog.is_full = True
     assert client.ask(1, BasicCancel(consumer_tag="c")) == BasicCancelOk("c")
-    wait_until(lambda: bool(context_of(broker).alarm))
+    wait_until(lambda: bool(context_of(broker).alarms.reason))
     assert client.counts("q") == (0, 0)
     catalog.is_full = False
     table = context_of(broker).vhosts["/"].table

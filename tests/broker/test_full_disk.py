@@ -168,7 +168,7 @@ def test_what_finds_no_room_is_nacked_and_nothing_else_is_lost_and_publishers_go
             # What was drained has made room.
             while publisher.is_blocked or publisher.open_numbers():
                 publisher.read_answers()
-            wait_until(lambda: not context.alarm)
+            wait_until(lambda: not context.alarms.reason)
         nacked = set(publisher.nacked)
         publisher.send()
         while publisher.open_numbers():

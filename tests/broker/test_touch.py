@@ -313,7 +313,7 @@ class TestWithoutRoomOnTheDisk:
         client.open_channel(1, confirms=True)
         hold(client, b"1", b"2")
         files.free = 0
-        wait_until(lambda: bool(context_of(broker).alarm))
+        wait_until(lambda: bool(context_of(broker).alarms.reason))
         confirmed(client, command("touch", 1))
         client.send_methods(1, BasicAck(2))
         confirmed(client, command("touch", 1), command("touch", 1))

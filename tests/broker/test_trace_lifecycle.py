@@ -9,7 +9,7 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import context_of, listener_of, wait_until
-from leveret.actors.disk.disk_watch import LOW_ON_DISK
+from leveret.actors.disk.disk_watch import DISK_REASON
 from leveret.actors.messages import AlarmCleared
 from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.methods import (
@@ -190,7 +190,7 @@ def test_transactions(tmp_path: Path) -> None:
 
 
 def blocked(broker: leveret.Broker, alarm: str) -> None:
-    context_of(broker).alarm = alarm
+    context_of(broker).alarms.reason = alarm
     if not alarm:
         tell(listener_of(broker), AlarmCleared())
 
@@ -200,9 +200,9 @@ def test_a_publisher_that_is_blocked_by_an_alarm(tmp_path: Path) -> None:
         client.log_in(capabilities=("connection.blocked",))
         client.open_channel(1, confirms=True)
         client.declare("queue")
-        blocked(broker, LOW_ON_DISK)
+        blocked(broker, DISK_REASON)
         client.send(publish("queue", b"1"))
-        client.expect(0, ConnectionBlocked(LOW_ON_DISK))
+        client.expect(0, ConnectionBlocked(DISK_REASON))
         blocked(broker, "")
         client.expect(0, ConnectionUnblocked())
         client.expect_acks(range(1, 2))
@@ -213,7 +213,7 @@ def test_a_publisher_that_is_blocked_by_an_alarm(tmp_path: Path) -> None:
         if line["event"].startswith(("flow.", "connection.blocked", "connection.unblocked"))
     ]
     assert flow == [
-        ("connection.blocked", LOW_ON_DISK),
+        ("connection.blocked", DISK_REASON),
         ("flow.paused", "there is an alarm"),
         ("connection.unblocked", "the alarm is over"),
         ("flow.resumed", ""),
@@ -230,16 +230,16 @@ def test_the_alarm_itself(tmp_path: Path) -> None:
     settings = {"files": Disk(), "disk_free_bytes_min": 1000, "disk_check_interval_ms": 10}
     with traced(tmp_path, **settings) as broker:
         free[0] = 999
-        wait_until(lambda: bool(context_of(broker).alarm))
+        wait_until(lambda: bool(context_of(broker).alarms.reason))
         free[0] = 1000
-        wait_until(lambda: not context_of(broker).alarm)
+        wait_until(lambda: not context_of(broker).alarms.reason)
     alarms = [
         told(line, "event", "actor", "reason", "free_bytes", "free_bytes_min")
         for line in of(trace_of(tmp_path), "alarm.raised", "alarm.cleared")
     ]
     assert alarms == [
-        ("alarm.raised", "disk watch", LOW_ON_DISK, 999, 1000),
-        ("alarm.cleared", "disk watch", LOW_ON_DISK, 1000, 1000),
+        ("alarm.raised", "disk watch", DISK_REASON, 999, 1000),
+        ("alarm.cleared", "disk watch", DISK_REASON, 1000, 1000),
     ]
 
 

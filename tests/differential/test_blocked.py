@@ -49,7 +49,7 @@ def alarmed(rabbitmq: RabbitMQ, broker: leveret.Broker, files: GatedFiles) -> It
 
     def fill_leveret(is_full: bool) -> None:
         files.free = 0 if is_full else None
-        wait_until(lambda: bool(context_of(broker).alarm) == is_full)
+        wait_until(lambda: bool(context_of(broker).alarms.reason) == is_full)
 
     try:
         yield BothBrokers(

@@ -205,8 +205,9 @@ def test_a_status_says_where_the_broker_is_and_how_much_it_has(
     status = shell.rows("status")
     counted = ("connections", "channels", "queues", "vhosts", "users")
     assert [status[name] for name in counted] == [1, 1, 1, 1, 1]
+    assert (status["alarm"], status["publishing_bytes"]) == ("none", 0)
     assert status["address"] == f"{broker.host}:{broker.port}"
-    assert f"pid           {os.getpid()}\n" in shell.said("status")
+    assert f"pid               {os.getpid()}\n" in shell.said("status")
 
 
 def test_connections_and_channels_are_listed(

@@ -180,11 +180,11 @@ def test_a_trace_that_cannot_be_written_is_said_and_harms_nobody(
 
 def test_the_broker_is_not_ready_while_there_is_an_alarm(broker: leveret.Broker) -> None:
     assert asked(broker, path=READY)[:2] == (200, {"status": "ok"})
-    context_of(broker).alarm = "low on disk"
+    context_of(broker).alarms.reason = "low on disk"
     alarmed = {"status": "failed", "reason": "alarm: low on disk"}
     assert asked(broker, path=READY)[:2] == (503, alarmed)
     assert asked(broker, path=LIVE)[:2] == (200, {"status": "ok"})
-    context_of(broker).alarm = ""
+    context_of(broker).alarms.reason = ""
     assert asked(broker, path=READY).status == 200
 
 

@@ -129,3 +129,18 @@ def test_the_budget_of_a_broker_is_the_setting_or_its_default() -> None:
 def test_a_budget_of_less_than_a_mebibyte_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="memory_budget_bytes: 1000 is less than "):
         Configuration(memory_budget_bytes=1000)
+
+
+def test_the_alarm_is_above_the_budget_and_ends_at_two_thirds_of_its_level() -> None:
+    assert Configuration(memory_budget_bytes=5 * MIB).memory_alarm_levels() == (15 * MIB, 10 * MIB)
+    assert Configuration(memory_alarm_bytes=300).memory_alarm_levels() == (300, 200)
+
+
+def test_an_alarm_below_the_budget_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="memory_alarm_bytes: 1048576 is less than "):
+        Configuration(memory_budget_bytes=2 * MIB, memory_alarm_bytes=MIB)
+
+
+def test_the_window_of_the_node_is_the_setting_or_the_budget() -> None:
+    assert Configuration(memory_budget_bytes=5 * MIB).node_publish_window_limit() == 5 * MIB
+    assert Configuration(node_publish_window_bytes_max=7).node_publish_window_limit() == 7

@@ -83,7 +83,7 @@ def test_it_does_not_begin_once_somebody_has_switched_it_off(
     trace = context_of(broker).trace
     files.is_full = False
     # With each look after the end of the alarm it would be begun.
-    wait_until(lambda: not context_of(broker).alarm)
+    wait_until(lambda: not context_of(broker).alarms.reason)
     looks = files.looks
     wait_until(lambda: files.looks > looks + 2)
     on_loop(broker)

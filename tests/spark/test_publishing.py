@@ -279,6 +279,6 @@ def test_a_broker_that_has_blocked_publishers_is_quoted(
 ) -> None:
     target.declare("q")
     files.free = 0
-    wait_until(lambda: bool(context_of(broker).alarm))
+    wait_until(lambda: bool(context_of(broker).alarms.reason))
     with pytest.raises(PublishError, match=r"the broker takes none at the moment: .*disk"):
         publish([b"x"], port=target.port, confirmTimeoutMs=3000)
