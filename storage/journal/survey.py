@@ -2,7 +2,7 @@
 
 A segment is what its header says, whatever its file is called, so files whose names were swapped
 are read as what they are. A file whose header does not verify is tried as the segment of its name,
-and then as each other segment that has no file. Nothing is written here.
+and then as other segments, first those that have no file. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from .segment_reader import SegmentReader, read_beginning
 
 # Enough for the header of most segments.
 _BEGINNING_BYTES: Final = 4096
+# A file whose header does not verify is tried as so many segments; each try searches all of it.
+CANDIDATES_MAX: Final = 1000
 
 
 class SegmentFile(NamedTuple):
@@ -52,9 +54,7 @@ class Survey:
         self.next_number = 1
         numbers = segment_numbers(files, directory)
         unverified = self._add_verified(numbers)
-        known = dict.fromkeys(
-            number for number in (*numbers, *self._listed()) if number <= SEGMENT_NUMBER_MAX
-        )
+        known = self._candidates(numbers)
         unreadable = [number for number in unverified if not self._add_by_records(number, known)]
         for number in unreadable:
             self._add_unreadable(number)
@@ -103,6 +103,13 @@ class Survey:
             self._report.note("damaged", text)
             file = other
         self.segments[file.number] = file
+
+    def _candidates(self, numbers: list[int]) -> list[int]:
+        """What a file whose header does not verify may be; first the segments that have no file."""
+        known = dict.fromkeys(
+            number for number in (*numbers, *self._listed()) if number <= SEGMENT_NUMBER_MAX
+        )
+        return sorted(known, key=self.segments.__contains__)[:CANDIDATES_MAX]
 
     def _listed(self) -> list[int]:
         """The segments that the newest header lists: a present file may be one of them."""
