@@ -12,8 +12,9 @@ from declared_queues import Declared, Declarer
 from kept_attempts import kept_attempts
 from kill_loop import KillLoop
 from load_threads import MARKERS, Consumer, LoadThread, Publisher, Purger, Route
-from numbered_messages import key_in
+from numbered_messages import body_of, key_in
 from queue_ledger import Findings, QueueLedger
+from rewritten_segments import RewrittenSegments
 from socket_client import SocketClient
 
 # At the least and at the most; some ten thousand messages are published in one second.
@@ -31,15 +32,23 @@ class CrashRounds:
     them purged, every seventh message transient; 4 to an exchange that fans out to three.
     """
 
-    def __init__(self, loop: KillLoop) -> None:
+    def __init__(self, loop: KillLoop, left_max: int = LEFT_MAX, elders: int = 0) -> None:
+        """`left_max` messages of each queue are left to the next round.
+
+        So many of them, the oldest ones, are left to all rounds: `elders`.
+        """
         self._loop = loop
+        self._left_max = left_max
+        self._elders = elders
         self._work = QueueLedger("work", is_consumed=True)
         self._halves = [QueueLedger(f"half-{n}", is_consumed=False) for n in (1, 2)]
         self._fan = [QueueLedger(f"fan-{n}", is_consumed=n == 1) for n in (1, 2, 3)]
         self._ledgers = [self._work, *self._halves, *self._fan]
         self._declared = Declared()
         self._sent = [0, 0, 0, 0]
-        self.repeated = 0
+        self._rounds = self._confirmed = self._repeated = 0
+        self._rewritten = RewrittenSegments(loop.broker.data)
+        self._held_bytes_max = 0
         self._set_up()
 
     def _start(self) -> BrokerProcess:
@@ -107,6 +116,7 @@ class CrashRounds:
         """Load, kill, start twice, check; prints the figures."""
         seconds, sent, confirmed = self._load_and_kill()
         data = self._loop.broker.data
+        self._rewritten.look()
         attempts = kept_attempts(data, data.parent / "copy")
         known = sum(
             ledger.check_attempts(attempts.get(ledger.name, {})) for ledger in self._ledgers
@@ -124,7 +134,10 @@ class CrashRounds:
         bound = self._declared.remove(second.port)
         assert second.faults() == []
         total = Findings(*map(sum, zip(*findings, strict=True)))
-        self.repeated += total.repeated
+        self._rounds += 1
+        self._confirmed += confirmed
+        self._repeated += total.repeated
+        self._rewritten.look()
         segments = sorted(self._loop.broker.data.glob("journal/*.journal"))
         print(
             f"round {number}: {seconds:.2f} s of load; published {sent} confirmed {confirmed} "
@@ -139,7 +152,11 @@ class CrashRounds:
 
     def finish(self) -> str:
         """Nothing more to check: each round has."""
-        return f"lost=0, repeated={self.repeated}"
+        return (
+            f"{self._rounds} rounds, {self._confirmed} confirmed, lost=0, altered=0, "
+            f"repeated={self._repeated}; the queues held up to {self._held_bytes_max} bytes of "
+            f"messages; segments seen to have been rewritten: {self._rewritten.count}"
+        )
 
     def _maybe_kill_while_starting(self) -> str:
         if self._loop.random.random() < 0.5:
@@ -153,12 +170,14 @@ class CrashRounds:
         client.open_channel(1)
         client.open_channel(2, confirm=True)
         findings = []
+        held_bytes = 0
         for ledger in self._ledgers:
             read = self._read(client, ledger)
+            held_bytes += sum(len(body_of(key)) for _, key, _ in read)
             findings.append(ledger.check([(key, redelivered) for _, key, redelivered in read]))
-            left = set(
-                self._loop.random.sample([key for _, key, _ in read], min(len(read), LEFT_MAX))
-            )
+            keys = [key for _, key, _ in read]
+            left = set(self._loop.random.sample(keys, min(len(keys), self._left_max)))
+            left.update(sorted(keys)[: self._elders])
             if acks:
                 client.send(b"".join(wire.ack(1, tag) for tag, key, _ in read if key not in left))
             # Behind this the queue has seen the acks, and the journal what the queue told it.
@@ -169,6 +188,7 @@ class CrashRounds:
             ledger.note_delivered(ledger.present)
         client.ask(wire.queue_purge(1, MARKERS), wire.QUEUE_PURGE_OK)
         client.close()
+        self._held_bytes_max = max(self._held_bytes_max, held_bytes)
         return findings
 
     def _read(self, client: SocketClient, ledger: QueueLedger) -> list[tuple[int, int, bool]]:

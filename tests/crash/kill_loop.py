@@ -15,7 +15,8 @@ from broker_process import BrokerProcess
 from load_threads import LoadThread, failures
 from timeouts import TIMEOUT_SECONDS
 
-SEGMENT_BYTES_MAX = 1 << 20
+# So small that segments are rewritten and removed, and messages paged, while the load runs.
+SETTINGS = {"segment_bytes_max": 1 << 20, "memory_budget_bytes": 1 << 20}
 
 
 class KillLoop:
@@ -32,12 +33,12 @@ class KillLoop:
 
     def start(self) -> BrokerProcess:
         """Start the next broker on the directory, and wait until it listens."""
-        self.broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX).listening()
+        self.broker = self._start_broker(**SETTINGS).listening()
         return self.broker
 
     def kill_while_starting(self, seconds: tuple[float, float]) -> None:
         """Start a broker, and kill it before it may have come to an end of that."""
-        broker = self._start_broker(segment_bytes_max=SEGMENT_BYTES_MAX)
+        broker = self._start_broker(**SETTINGS)
         threading.Event().wait(self.random.uniform(*seconds))
         broker.kill()
 
