@@ -6,6 +6,7 @@ not that of `load.py`: it goes on until so many are confirmed, or delivered.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -31,6 +32,15 @@ BUSY_SHARE_MAX = 0.05
 
 class StoppedError(Exception):
     """The broker has closed the connection in the middle of a load."""
+
+
+def connected(broker: Broker, *queues: str) -> Client:
+    """A connection with channel 1 in confirm mode, and these durable queues declared."""
+    client = Client(broker.port)
+    client.open_channel(1, confirm=True)
+    for queue in queues:
+        client.declare_queue(1, queue)
+    return client
 
 
 class Filler:
@@ -130,3 +140,26 @@ def reset_peak(process: psutil.Process) -> None:
     """Forget the peak so far, where the system lets us."""
     with suppress(OSError):
         Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+
+class MemorySamples(threading.Thread):
+    """Looks at a process's resident memory now and then, from `start` to `stop`."""
+
+    def __init__(self, process: psutil.Process, every_seconds: float = 0.25) -> None:
+        super().__init__(daemon=True)
+        self._process = process
+        self._every_seconds = every_seconds
+        self._ended = threading.Event()
+        self.samples: list[int] = []
+
+    def run(self) -> None:
+        """Look until `stop`, or until the process has ended."""
+        with suppress(psutil.NoSuchProcess):
+            while not self._ended.wait(self._every_seconds):
+                self.samples.append(self._process.memory_info().rss)
+
+    def stop(self) -> int:
+        """Look no more; gives the most that was seen."""
+        self._ended.set()
+        self.join()
+        return max(self.samples, default=0)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import wire
-from benchmarks.backlog import MB, Filler, drain, peak_bytes, reset_peak, settled_bytes
+from benchmarks.backlog import MB, Filler, connected, drain, peak_bytes, reset_peak, settled_bytes
 from benchmarks.brokers import Broker, allow_many_connections, running
 from benchmarks.client import Client
 from benchmarks.confirms import ACK_FRAME_BYTES
@@ -55,13 +55,6 @@ class Row(NamedTuple):
     fill: Callable[[Broker, int], list[Client]]
     messages: int
     bytes_max: int
-
-
-def connected(broker: Broker) -> Client:
-    """A connection with channel 1 in confirm mode."""
-    client = Client(broker.port)
-    client.open_channel(1, confirm=True)
-    return client
 
 
 def publish(routing_key: str, flags: int = 0, properties: bytes = b"", exchange: str = "") -> bytes:
