@@ -45,7 +45,10 @@ from ..errors import NoSpaceError
 from ..shortage import Shortage
 from .identity_runs import Identities, IdentityRun
 from .ledger import Deadlines, EntryIds, EntryRange, RunningLedger, ranges_without
+from .locating import ReadPlan, locate
 from .log import Log, Undropped
+from .pins import Pins
+from .reading import JournalReader
 from .records import (
     DEFERRED_RANGE_BYTES,
     DELIVERED,
@@ -139,6 +142,7 @@ class Commit:
 
     __slots__ = (
         "_log",
+        "_pins",
         "_sync",
         "_writing",
         "going",
@@ -150,12 +154,14 @@ class Commit:
     def __init__(
         self,
         log: Log,
+        pins: Pins,
         writing: Writing,
         sync: bool,
         going: Sequence[int],
         handed: Sequence[Handed],
     ) -> None:
         self._log = log
+        self._pins = pins
         self._writing = writing
         self._sync = sync
         # Segments that nothing needs, once this is on the disk.
@@ -186,9 +192,10 @@ class Commit:
     def discard(self) -> list[Undropped]:
         """Drop the segments that nothing needs any more; returns those that could not be.
 
-        After `run`, and after its confirms are told: removing takes its time.
+        After `run`, and after its confirms are told: removing takes its time. A segment
+        that is pinned goes when its last plan is released.
         """
-        return self._log.drop(self.going)
+        return self._log.drop(self._pins.keep(self.going))
 
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -242,6 +249,7 @@ class Journal:
         self._ledger.remembered.few_bytes_max = segment_bytes_max // FEW_IDENTITIES
         self._torn = found.torn
         self._dropped = found.dropped_entries
+        self._pins = Pins()
         self._next_batch_number = found.next_batch_number
         self._entries = found.entries
         self._catalog_change = catalog_change
@@ -411,7 +419,7 @@ class Journal:
         self._must_name_change = False
         writing = writer.begin(self._entries, self._named_change)
         handed, self._handed = self._handed, []
-        return Commit(writer.log, writing, sync, going, handed)
+        return Commit(writer.log, self._pins, writing, sync, going, handed)
 
     @property
     def is_usable(self) -> bool:
@@ -470,6 +478,31 @@ class Journal:
             self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
             self._must_sync = True
         return going
+
+    # --- Reading back
+
+    def reader(self, name_of: Callable[[int], str]) -> JournalReader:
+        """What carries out plans, on one thread of its own; `name_of` is how it calls a queue."""
+        return JournalReader(self._writer.log.read, self._directory_id, name_of)
+
+    def locate(self, queue_id: int, ranges: Sequence[EntryRange], bytes_max: int) -> ReadPlan:
+        """Where to read these entries, whose ranges ascend and are not empty.
+
+        A commit with them has run. The segments stay as they are until `release`.
+        """
+        plan = locate(queue_id, self._ledger.queues.get(queue_id), ranges, bytes_max)
+        self._pins.pin(plan.segments())
+        return plan
+
+    def release(self, plan: ReadPlan) -> list[Undropped]:
+        """The plan was carried out. Drop the segments that waited for that; returns those that
+        could not be."""
+        going = self._pins.unpin(plan.segments())
+        return self._writer.log.drop(going) if going else []
+
+    def is_pinned(self, segment: int) -> bool:
+        """Is it being read? Then it is not to be replaced."""
+        return self._pins.is_pinned(segment)
 
     # --- While the disk is full
 

@@ -159,7 +159,7 @@ class Loading:
             batch = self._decode_body(reader, body, offset)
             if batch is None:
                 return None
-        positions = _positions(record.indexes, body.indexes, len(batch))
+        positions = positions_of(record.indexes, body.indexes, len(batch))
         return None if positions is None else (batch, positions)
 
     def _decode_body(self, reader: SegmentReader, body: BodyRecord, offset: int) -> Batch | None:
@@ -188,7 +188,7 @@ def _common(ids: EntryIds, others: EntryIds) -> tuple[int, int]:
     return bisect_left(ids, others[0]), bisect_right(ids, others[-1])
 
 
-def _positions(wanted: Indexes, received: Indexes | None, count: int) -> Indexes | None:
+def positions_of(wanted: Indexes, received: Indexes | None, count: int) -> Indexes | None:
     """Where the wanted messages, numbered as received, are in a batch of those stored.
 
     None if one of them is not there, or if the batch is not of `count` messages.

@@ -1,10 +1,69 @@
-"""Messages that are read back from the journal while the broker runs."""
+"""Messages that are read back from the journal while the broker runs.
+
+A queue with more messages than fit in memory keeps the entry ids of most of them and no bytes. To
+deliver them it asks the journal, which makes a plan (`locating.py`) and pins the segments; then
+this module reads them, on another thread. It reads stretches of segments in pieces, verifies every
+record, and joins small bodies to batches of some size, so that messages that were published one by
+one cost no more afterwards than others.
+
+Live entries whose records are not there, or do not verify, are lost. They are reported in the words
+of a start (`loading.py`), and none of their neighbours goes with them.
+
+A batch that was read holds just the messages of the queue, and is not for another append: a message
+that is published anew, a dead letter for one, gets a batch of its own. It has the number of the
+batch that its messages were published in, and `excerpted` their numbers in it, by which the trace
+knows a message, unless messages of several batches were joined. Then the number is 0.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.stored import read_stored, stored_starts
+from .ledger import PLACES_STRIDE_BYTES, EntryIds, EntryRange, ranges_without
+from .loading import positions_of
+from .locating import ReadPlan, Sought, ranges_in
+from .log import Position
+from .records import (
+    BODY,
+    COMMIT,
+    DELIVERED,
+    ENTRIES,
+    ENTRY_IDS_LISTED,
+    HEAD_BYTES,
+    INDEXES_LISTED,
+    SETTLE,
+    BodyRecord,
+    decode_entries,
+    decode_record,
+)
+from .recovered_entries import stretches
+from .report import ReportLine, described, entries_words
+from .scanning import Gap, RawRecord, ReadLog, Scan, Sealing
+
+# Small bodies are joined up to about this size. A delivery holds its whole batch.
+JOINED_BYTES: Final = 256 * 1024
+# One read goes on to further places until it has read so many bytes of segments, whatever it found
+# there: others wait for theirs.
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+# Where the messages lie in bodies that several queues share is remembered in so many bytes, four
+# for each message.
+SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
+# About what a body takes in that beside its messages.
+_SHARED_BODY_BYTES: Final = 400
+
+# Of an entries record from its kind on: form, count, first index and first entry id.
+_entries = Struct("<xBI16xIQ").unpack_from
+# Most of the records that nothing is sought in.
+_PASSED_OVER: Final = frozenset((SETTLE, DELIVERED, COMMIT))
 
 
 class ReadRow(NamedTuple):
@@ -13,3 +72,475 @@ class ReadRow(NamedTuple):
     batch: Batch
     indexes: Indexes
     first_entry_id: int
+
+
+class PageRead(NamedTuple):
+    """The answer to a plan, up to the entry id `through`."""
+
+    rows: list[ReadRow]
+    # Sought, and not there.
+    lost: list[EntryRange]
+    through: int
+    # What an operator should know of that.
+    report: list[ReportLine]
+
+
+class _Body(NamedTuple):
+    """A body record on the way; not looked into yet."""
+
+    scan: Scan
+    record: RawRecord
+
+
+class _Entries(NamedTuple):
+    """An entries record of the queue, and the body that lies before it on the way, if it does."""
+
+    entry_ids: EntryIds
+    indexes: Indexes
+    # Eight octets.
+    batch_number: bytes
+    body: _Body | None
+
+
+class _Stored(NamedTuple):
+    """A body whose messages are sought."""
+
+    # The messages that it holds, as numbered in the batch.
+    received: Indexes
+    wire: memoryview
+    # Segment, offset and head of its record.
+    key: tuple[int, int, bytes]
+
+
+class _Part(NamedTuple):
+    """Entries whose messages are in one body."""
+
+    # Their bytes: where they are not neighbours in the body, several pieces.
+    pieces: Sequence[memoryview]
+    entry_ids: EntryIds
+    batch_number: bytes
+    # The numbers of the messages in the batch as it was received.
+    received: Indexes
+
+
+class JournalReader:
+    """Carries plans out. For one thread; it remembers nothing but where shared messages lie."""
+
+    def __init__(
+        self,
+        read: ReadLog,
+        directory_id: bytes,
+        name_of: Callable[[int], str] = "queue {}".format,
+        decode: Callable[[bytes], Batch] = read_stored,
+    ) -> None:
+        """`name_of` is how a report calls a queue; `decode` makes a batch of stored bytes."""
+        self._read = read
+        self._directory_id = directory_id
+        self._name_of = name_of
+        self._decode = decode
+        self._shared = SharedBodies(SHARED_BYTES_MAX)
+
+    def read(self, plan: ReadPlan, joins: bool = True) -> PageRead:
+        """Read what the plan says, as far as its bytes go.
+
+        `joins`: messages of several batches may come in one. OSError if the machine, not the disk,
+        is at fault.
+        """
+        gathered = _Gathered(self._decode, joins)
+        search = _Search(plan.queue_id, self._read, self._directory_id, self._shared)
+        lost: list[EntryRange] = []
+        report: list[ReportLine] = []
+        through = plan.through
+        for sought in plan.sought:
+            found: list[EntryRange] = []
+            done = sought.ranges[-1][1]
+            for part in search.parts(sought):
+                found += ranges_in(part.entry_ids)
+                gathered.add(part)
+                if gathered.bytes >= plan.bytes_max:
+                    done = part.entry_ids[-1]
+                    break
+            if missing := ranges_without(_up_to(sought.ranges, done), found):
+                lost += missing
+                report += self._report(plan.queue_id, missing, search)
+            is_enough = gathered.bytes >= plan.bytes_max or search.bytes_read >= READ_BYTES_MAX
+            if is_enough and done != plan.sought[-1].ranges[-1][1]:
+                through = done
+                break
+        rows, broken = gathered.rows()
+        if broken:
+            lost = sorted([*lost, *broken])
+            report += self._report(plan.queue_id, broken, search)
+        return PageRead(rows, lost, through, report)
+
+    def _report(
+        self, queue_id: int, missing: Sequence[EntryRange], search: _Search
+    ) -> list[ReportLine]:
+        name = self._name_of(queue_id)
+        lines = [ReportLine("damaged", text) for text in search.pop_damage()]
+        bodiless = search.pop_bodiless()
+        for batch_number, ranges in bodiless.items():
+            count = sum(last - first + 1 for first, last in ranges)
+            text = f"{entries_words(count)} of {name}, {_words(ranges)}: no body of batch "
+            lines.append(
+                ReportLine("lost", f"{text}{batch_number} that verifies holds them", count)
+            )
+        known = sorted(each for ranges in bodiless.values() for each in ranges)
+        if others := ranges_without(missing, known):
+            count = sum(last - first + 1 for first, last in others)
+            text = f"{entries_words(count)} of {name}, {_words(others)}: no record that verifies"
+            lines.append(ReportLine("lost", f"{text} holds them", count))
+        return lines
+
+
+class _Walk:
+    """A scan, and the records behind it that may be looked for again."""
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+        # By the eight octets of their batch numbers.
+        self.bodies: dict[bytes, _Body] = {}
+        # Of the queue, ascending.
+        self.entries: list[_Entries] = []
+
+    def covers(self, segment: int, offset: int) -> bool:
+        """Has it read from there on, or can it?"""
+        scan = self.scan
+        return scan.number == segment and scan.begin <= offset <= scan.position
+
+
+class _Search:
+    """Finds entries of one queue, place by place."""
+
+    def __init__(
+        self, queue_id: int, read: ReadLog, directory_id: bytes, shared: SharedBodies
+    ) -> None:
+        self._queue_octets = queue_id.to_bytes(8, "little")
+        self._read = read
+        self._directory_id = directory_id
+        self._shared = shared
+        self._sealings: dict[int, Sealing] = {}
+        # Of entries records, with the bodies on the way, and of bodies that lie apart from them.
+        self._walk: _Walk | None = None
+        self._body_walk: _Walk | None = None
+        self._bytes_before = 0
+        self._damage: list[str] = []
+        # Per batch: entries whose record is there, and no body of it.
+        self._bodiless: dict[int, list[EntryRange]] = {}
+        # The body that was looked into last: several records may refer to one.
+        self._last: tuple[_Body, _Stored | None] | None = None
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes of segments it has read."""
+        walks = (self._walk, self._body_walk)
+        return self._bytes_before + sum(walk.scan.bytes_read for walk in walks if walk)
+
+    def pop_damage(self) -> list[str]:
+        """What it met since the last call that does not verify, in the words of a start."""
+        damage, self._damage = self._damage, []
+        return damage
+
+    def pop_bodiless(self) -> dict[int, list[EntryRange]]:
+        """The entries found since the last call without their bodies."""
+        bodiless, self._bodiless = self._bodiless, {}
+        return bodiless
+
+    def parts(self, sought: Sought) -> Iterator[_Part]:
+        """The sought entries that are there, ascending."""
+        body, entries = sought.body, sought.entries
+        are_together = (
+            body.segment == entries.segment
+            and 0 <= entries.offset - body.offset <= PLACES_STRIDE_BYTES
+        )
+        begin = body.offset if are_together else entries.offset
+        walk = self._walk = self._at(self._walk, entries.segment, begin)
+        ranges = sought.ranges
+        last = ranges[-1][1]
+        del walk.entries[: bisect_left(walk.entries, ranges[0][0], key=_last_id)]
+        at = 0
+        for record in self._records(walk, entries.offset + PLACES_STRIDE_BYTES):
+            ids = record.entry_ids
+            if ids[0] > last:
+                return
+            while ranges[at][1] < ids[0]:
+                at += 1
+            first, end = ranges[at]
+            if first > ids[-1]:
+                continue
+            if not are_together:
+                record = record._replace(body=self._body_apart(record.batch_number, body))
+            if first <= ids[0] and ids[-1] <= end:
+                part = self._part(record, 0, len(ids))
+                if part is not None:
+                    yield part
+            else:
+                yield from self._parts_of(record, ranges)
+            if ids[-1] >= last:
+                return
+
+    def _parts_of(self, record: _Entries, ranges: Sequence[EntryRange]) -> Iterator[_Part]:
+        """The parts of a record some of whose entries are sought."""
+        ids = record.entry_ids
+        for first, last in ranges:
+            low, high = bisect_left(ids, first), bisect_right(ids, last)
+            if low < high:
+                part = self._part(record, low, high)
+                if part is not None:
+                    yield part
+
+    def _records(self, walk: _Walk, limit: int) -> Iterator[_Entries]:
+        """The queue's entries records that the walk keeps, and those that it comes to."""
+        kept = walk.entries
+        position = 0
+        while True:
+            while position < len(kept):
+                position += 1
+                yield kept[position - 1]
+            if not self._walk_on(walk, limit):
+                return
+
+    def _at(self, walk: _Walk | None, segment: int, offset: int) -> _Walk:
+        """The walk, if it has been there or goes on there, or a new one."""
+        if walk is not None:
+            if walk.covers(segment, offset):
+                return walk
+            self._note_error(walk.scan)
+            self._bytes_before += walk.scan.bytes_read
+        sealing = self._sealings.get(segment)
+        scan = Scan(self._read, segment, offset, self._directory_id, sealing)
+        self._sealings[segment] = scan.sealing
+        return _Walk(scan)
+
+    def _walk_on(self, walk: _Walk, limit: int) -> bool:
+        """Go past some more records; false if there is none up to the limit."""
+        scan = walk.scan
+        if held := scan.held(limit):
+            data, base = scan.data, scan.base
+            for start, end in held:
+                if data[start] in _PASSED_OVER:
+                    continue
+                self._pass(walk, RawRecord(base + start - HEAD_BYTES, data, start, end))
+            return True
+        record = scan.next(limit)
+        if record is None:
+            self._note_error(scan)
+            return False
+        if isinstance(record, Gap):
+            self._damage.append(
+                f"segment {scan.number}: bytes {record.offset} to {record.end} do not verify"
+            )
+        else:
+            self._pass(walk, record)
+        return True
+
+    def _pass(self, walk: _Walk, record: RawRecord) -> None:
+        """Note a record on the way."""
+        _, data, start, end = record
+        kind = data[start]
+        if kind == BODY:
+            walk.bodies[data[start + 6 : start + 14]] = _Body(walk.scan, record)
+        elif kind == ENTRIES and data[start + 6 : start + 14] == self._queue_octets:
+            _, data, start, end = walk.scan.whole(record)
+            octets = data[start + 14 : start + 22]
+            form, count, first_index, first_id = _entries(data, start)
+            ids: EntryIds = range(first_id, first_id + count)
+            indexes: Indexes = range(first_index, first_index + count)
+            if form & (INDEXES_LISTED | ENTRY_IDS_LISTED):
+                try:
+                    decoded = decode_entries(data, start, end)
+                except (ValueError, struct.error) as error:
+                    self._note_nonsense(walk.scan, record, error)
+                    return
+                ids, indexes = decoded.entry_ids, decoded.indexes
+            walk.entries.append(_Entries(ids, indexes, octets, walk.bodies.get(octets)))
+
+    def _note_nonsense(self, scan: Scan, record: RawRecord, error: Exception) -> None:
+        where = f"segment {scan.number}: the record at byte {record.offset}"
+        self._damage.append(f"{where} verifies, but: {error}")
+
+    def _note_error(self, scan: Scan) -> None:
+        if scan.error is not None:
+            self._damage.append(f"segment {scan.number}: {scan.error}")
+            scan.error = None
+
+    def _body_apart(self, batch_number: bytes, body: Position) -> _Body | None:
+        """A body that does not lie on the way to the entries records."""
+        walk = self._body_walk = self._at(self._body_walk, body.segment, body.offset)
+        while batch_number not in walk.bodies:
+            if not self._walk_on(walk, body.offset + PLACES_STRIDE_BYTES):
+                return None
+        return walk.bodies[batch_number]
+
+    def _part(self, record: _Entries, low: int, high: int) -> _Part | None:
+        """The entries from low to high - 1 of the record; None if no body holds them."""
+        ids, indexes, batch_number, body = record
+        if high - low != len(ids):
+            ids, indexes = ids[low:high], indexes[low:high]
+        stored = None if body is None else self._stored(body)
+        if stored is not None:
+            received = stored.received
+            if indexes == received:
+                return _Part((stored.wire,), ids, batch_number, indexes)
+            positions = positions_of(indexes, received, len(received))
+            if positions is not None:
+                starts = self._shared.starts(stored)
+                if starts is not None:
+                    wire = stored.wire
+                    pieces = [wire[starts[low] : starts[high]] for low, high in _runs(positions)]
+                    return _Part(pieces, ids, batch_number, indexes)
+        without = self._bodiless.setdefault(int.from_bytes(batch_number, "little"), [])
+        without += ranges_in(ids)
+        return None
+
+    def _stored(self, body: _Body) -> _Stored | None:
+        """Look into the body."""
+        if self._last is not None and self._last[0] is body:
+            return self._last[1]
+        record = body.scan.whole(body.record)
+        offset, data, start, end = record
+        stored = None
+        try:
+            decoded = decode_record(data, start, end)
+            assert isinstance(decoded, BodyRecord)
+            wire = memoryview(data)[decoded.wire_start : decoded.wire_end]
+            key = (body.scan.number, offset, data[max(0, start - HEAD_BYTES) : start])
+            stored = _Stored(decoded.indexes, wire, key)
+        except ValueError as error:
+            self._note_nonsense(body.scan, record, error)
+        self._last = body, stored
+        return stored
+
+
+class SharedBodies:
+    """Where the messages lie in bodies of which several queues have some: the ones used lately."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._known: OrderedDict[tuple[int, int, bytes], array[int]] = OrderedDict()
+
+    def starts(self, body: _Stored) -> array[int] | None:
+        """Where each message of the body begins, and where the last ends; None if they are none."""
+        known = self._known
+        starts = known.get(body.key)
+        if starts is not None:
+            known.move_to_end(body.key)
+            return starts
+        try:
+            starts = stored_starts(body.wire)
+        except ValueError:
+            return None
+        if len(starts) != len(body.received) + 1:
+            return None
+        known[body.key] = starts
+        self._bytes += _SHARED_BODY_BYTES + starts.itemsize * len(starts)
+        while self._bytes > self._bytes_max:
+            _, oldest = known.popitem(last=False)
+            self._bytes -= _SHARED_BODY_BYTES + oldest.itemsize * len(oldest)
+        return starts
+
+
+class _Gathered:
+    """Parts on their way to batches."""
+
+    def __init__(self, decode: Callable[[bytes], Batch], joins: bool) -> None:
+        self._decode = decode
+        self._joins = joins
+        self.bytes = 0
+        self._rows: list[ReadRow] = []
+        self._broken: list[EntryRange] = []
+        # Gathered for the next batch.
+        self._parts: list[_Part] = []
+        self._parts_bytes = 0
+
+    def add(self, part: _Part) -> None:
+        """Add a part behind those before."""
+        if self._parts and not self._joins:
+            self._finish()
+        self._parts.append(part)
+        size = sum(map(len, part.pieces))
+        self._parts_bytes += size
+        self.bytes += size
+        if self._parts_bytes >= JOINED_BYTES:
+            self._finish()
+
+    def rows(self) -> tuple[list[ReadRow], list[EntryRange]]:
+        """All rows, and the entries whose bodies verify and are no messages."""
+        self._finish()
+        return self._rows, self._broken
+
+    def _finish(self) -> None:
+        """Make a batch of the gathered parts."""
+        parts = self._parts
+        if not parts:
+            return
+        self._parts, self._parts_bytes = [], 0
+        count = sum(len(part.entry_ids) for part in parts)
+        try:
+            batch = self._decode(b"".join(chain.from_iterable(part.pieces for part in parts)))
+            if len(batch) != count:
+                msg = f"{count} messages announced, {len(batch)} there"
+                raise ValueError(msg)
+        except ValueError:
+            if len(parts) == 1:
+                self._broken += ranges_in(parts[0].entry_ids)
+                return
+            # One of them is no message; the others are.
+            for part in parts:
+                self._parts = [part]
+                self._finish()
+            return
+        if len(parts) == 1:
+            _number(batch, parts[0])
+        self._add_rows(batch, parts)
+
+    def _add_rows(self, batch: Batch, parts: list[_Part]) -> None:
+        start = at = 0
+        first_id = next_id = parts[0].entry_ids[0]
+        for part in parts:
+            ids = part.entry_ids
+            if ids[0] == next_id and isinstance(ids, range):
+                next_id = ids.stop
+                at += len(ids)
+                continue
+            for first, last in ranges_in(ids):
+                if first != next_id:
+                    self._rows.append(ReadRow(batch, range(start, at), first_id))
+                    start, first_id = at, first
+                next_id = last + 1
+                at += next_id - first
+        self._rows.append(ReadRow(batch, range(start, at), first_id))
+
+
+def _number(batch: Batch, part: _Part) -> None:
+    """Let the trace know whose messages these are."""
+    batch.number = int.from_bytes(part.batch_number, "little")
+    if part.received != range(len(batch)):
+        batch.excerpted = part.received
+
+
+def _runs(positions: Indexes) -> Iterator[tuple[int, int]]:
+    """Neighbours among the positions: from where to where."""
+    if isinstance(positions, range):
+        yield positions.start, positions.stop
+        return
+    for start, end in stretches(positions):
+        yield positions[start], positions[end - 1] + 1
+
+
+def _words(ranges: Sequence[EntryRange]) -> str:
+    return described(range(first, last + 1) for first, last in ranges)
+
+
+def _last_of(range_: EntryRange) -> int:
+    return range_[1]
+
+
+def _last_id(record: _Entries) -> int:
+    return int(record.entry_ids[-1])
+
+
+def _up_to(ranges: Sequence[EntryRange], through: int) -> list[EntryRange]:
+    """The parts of ascending ranges that do not lie behind this id."""
+    return [(first, min(last, through)) for first, last in ranges if first <= through]

@@ -1,0 +1,108 @@
+"""Reading back publishes whose bytes were checked when they came in, and have a checksum since.
+
+The decoder (`publishes.py`) checks every octet of a publish, which is most of what it costs. Here
+the frames' sizes alone are followed: a sixth of the time for messages with properties of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from struct import Struct
+
+from ..constants import EMPTY_FRAME_BYTES
+from .batch import Batch
+
+_frame_header = Struct(">BHI").unpack_from
+# Of a content header's frame: its payload's size and the body's.
+_content_header = Struct(">3xI4xQ").unpack_from
+_payload_bytes = Struct(">3xI").unpack_from
+
+
+def read_stored(wire: bytes) -> Batch:
+    """The persistent publishes that these bytes are, one behind the other.
+
+    Their channels may differ: the batch's is -1 then. `flagged` is not found out, for only who
+    routes a message asks for it. ValueError if the frames do not end where the bytes do.
+    """
+    size = len(wire)
+    first_channel = int.from_bytes(wire[1:3], "big")
+    batch = Batch(wire, first_channel)
+    starts: list[int] = []
+    headers: list[int] = []
+    ends: list[int] = []
+    keys: list[int] = []
+    numbers: dict[bytes, int] = {}
+    is_mixed = False
+    largest = position = 0
+    try:
+        while position < size:
+            _, channel, method_bytes = _frame_header(wire, position)
+            if channel != first_channel:
+                is_mixed = True
+            header = position + EMPTY_FRAME_BYTES + method_bytes
+            header_bytes, body_bytes = _content_header(wire, header)
+            end = header + EMPTY_FRAME_BYTES + header_bytes
+            if header_bytes > largest:
+                largest = header_bytes
+            while body_bytes > 0:
+                (frame_bytes,) = _payload_bytes(wire, end)
+                if not frame_bytes:
+                    raise _not_publishes(wire, position)
+                end += EMPTY_FRAME_BYTES + frame_bytes
+                body_bytes -= frame_bytes
+                if frame_bytes > largest:
+                    largest = frame_bytes
+            # Behind class, method and a reserved short; before the octet that ends the frame.
+            key = wire[position + 13 : header - 1]
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(numbers)
+            starts.append(position)
+            headers.append(header)
+            ends.append(end)
+            keys.append(number)
+            position = end
+    except struct.error:
+        raise _not_publishes(wire, position) from None
+    if position != size:
+        raise _not_publishes(wire, starts[-1])
+    batch.starts = array("I", starts)
+    batch.headers = array("I", headers)
+    batch.ends = array("I", ends)
+    batch.keys = array("I", keys)
+    batch.distinct = list(numbers)
+    batch.persistent = bytearray(b"\1") * len(starts)
+    batch.frame_bytes_max = largest + EMPTY_FRAME_BYTES
+    batch.wire_bytes = size
+    if is_mixed:
+        batch.channel_number = -1
+    return batch
+
+
+def stored_starts(wire: memoryview) -> array[int]:
+    """Where each of these publishes begins, and where the last ends; ValueError as above."""
+    size = len(wire)
+    starts = array("I", (0,))
+    position = 0
+    try:
+        while position < size:
+            position += EMPTY_FRAME_BYTES + _payload_bytes(wire, position)[0]
+            header_bytes, body_bytes = _content_header(wire, position)
+            position += EMPTY_FRAME_BYTES + header_bytes
+            while body_bytes > 0:
+                (frame_bytes,) = _payload_bytes(wire, position)
+                if not frame_bytes:
+                    raise _not_publishes(wire, starts[-1])
+                position += EMPTY_FRAME_BYTES + frame_bytes
+                body_bytes -= frame_bytes
+            starts.append(position)
+    except struct.error:
+        raise _not_publishes(wire, starts[-1]) from None
+    if position != size:
+        raise _not_publishes(wire, starts[-2])
+    return starts
+
+
+def _not_publishes(wire: bytes | memoryview, position: int) -> ValueError:
+    return ValueError(f"not a row of publishes: {bytes(wire[position : position + 64])!r}")
