@@ -31,6 +31,7 @@ from benchmarks.brokers import running
 from benchmarks.client import Client
 from benchmarks.measuring import Figures, one_at_a_time
 from benchmarks.messages import pool
+from benchmarks.poll import plain_socket
 from benchmarks.report import table
 from benchmarks.side_by_side import ROOT
 
@@ -66,7 +67,7 @@ def publishing(client: Client, end: float, directory: Path) -> int:
 
 def reading(client: Client, ended: threading.Event) -> None:
     """Read all that the consumer gets, and ack nothing."""
-    client.socket.settimeout(1.0)
+    plain_socket(client).settimeout(1.0)
     while not ended.is_set():
         try:
             received(client)
