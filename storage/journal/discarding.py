@@ -13,6 +13,7 @@ from typing import Final
 from ..files import Files
 from .log import Undropped
 from .segment_files import ASIDE, segment_path, set_aside
+from .segment_index import index_path, is_index_name
 
 # So many damaged segments are kept; of more, the oldest are removed.
 ASIDE_FILES_MAX: Final = 16
@@ -57,6 +58,8 @@ class Discarding:
         for number in going:
             name = self.name_of(number)
             error = self._remove_file(name, is_to_stay=number in self._damaged)
+            # It is of no use without its segment. If it stays, the next start removes it.
+            self._remove_file(os.path.basename(index_path("", number)), is_to_stay=False)
             if error is not None:
                 self._failed.append(number)
                 undropped.append(Undropped(number, name, error))
@@ -66,9 +69,16 @@ class Discarding:
         """At the start: remove files that do not count, and set those aside that are in the way."""
         going = [(name, False) for name in self._leftovers]
         going += [(name, True) for name in self._in_the_way]
+        going += [(name, False) for name in self._stray_indexes()]
         results = [(name, self._remove_file(name, is_to_stay)) for name, is_to_stay in going]
         results += [(name, self._remove_file(name, False)) for name in self._too_old()]
         return [Undropped(0, name, error) for name, error in results if error is not None]
+
+    def _stray_indexes(self) -> list[str]:
+        """Indexes of segments that are not here, and halves of some."""
+        of_segments = {os.path.basename(index_path("", number)) for number in self._found}
+        names = self._files.list_directory(self._directory)
+        return [name for name in names if is_index_name(name) and name not in of_segments]
 
     def _too_old(self) -> list[str]:
         names = self._files.list_directory(self._directory)

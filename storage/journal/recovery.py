@@ -37,6 +37,7 @@ from .replay import Replay
 from .report import Report, ReportLine, described, entries_words
 from .segment_facts import SegmentFacts, read_facts
 from .segment_header import SegmentEnd, Stretch
+from .segment_index import read_index
 from .segment_reader import SegmentReader
 from .segment_recovery import SegmentRecovery, Tail, tail_of
 from .survey import SegmentFile, Survey, errors_named
@@ -72,14 +73,26 @@ class Recovery:
     """One recovery of one directory: `read`, then the attributes, then `make_safe`."""
 
     def __init__(
-        self, files: Files, directory: str, catalog: CatalogClaims, decode: Decode
+        self,
+        files: Files,
+        directory: str,
+        catalog: CatalogClaims,
+        decode: Decode,
+        may_use_indexes: bool = True,
     ) -> None:
+        """`may_use_indexes`: read the indexes of segments in place of these.
+
+        Otherwise every record is verified.
+        """
         self._files = files
         self._directory = directory
         self._catalog = catalog
         self._decode = decode
         self._report = Report()
         self._replay = Replay(catalog.queue_ids)
+        self._may_use_indexes = may_use_indexes
+        # The segments of which only the index was read, in order.
+        self.unverified: list[int] = []
         # Of segments that are read before others, for what they say of these.
         self._facts: dict[int, SegmentFacts] = {}
         self._survey = Survey(files, directory, catalog.directory_id, self._report)
@@ -220,7 +233,16 @@ class Recovery:
 
     def _facts_of(self, number: int) -> SegmentFacts:
         facts = self._facts.pop(number, None)
-        return read_facts(self._reader(number)) if facts is None else facts
+        if facts is not None:
+            return facts
+        file = self._survey.segments[number]
+        if self._may_use_indexes:
+            path = os.path.join(self._directory, file.name)
+            facts = read_index(self._files, self._directory, path, file.size, file.header)
+            if facts is not None:
+                self.unverified.append(number)
+                return facts
+        return read_facts(self._reader(number))
 
     def _is_foreign(self, synced: Synced | None) -> bool:
         return synced is not None and synced.directory_id != self._catalog.directory_id
