@@ -5,8 +5,8 @@
 
 Publishes persistent messages of 1 KB to one queue, each confirmed; restarts the broker; drains the
 queue, acking each message. The kernel kills a broker that takes more than the group's memory, so
-what is shown is whether it lived, its own resident memory at most, how long each part took, and
-how long it took to accept connections again. Ends with exit code 1 if it was killed, or if a
+the report says whether it lived, its own resident memory at most, how long each part took, and how
+long it took to accept connections again. Ends with exit code 1 if it was killed, or if a
 message was missing. Needs the right to make a control group: root has it.
 """
 
@@ -23,10 +23,9 @@ from benchmarks import wire
 from benchmarks.backlog import MB, Filler, StoppedError, connected, drain, peak_bytes
 from benchmarks.brokers import Broker, BrokerError, running
 from benchmarks.client import RefusedError
-from benchmarks.control_group import NoControlGroupError, control_group
+from benchmarks.memory_cgroup import MIB, CgroupUnavailableError, memory_cgroup
 from benchmarks.side_by_side import ROOT
 
-MEBIBYTE = 1024 * 1024
 QUEUE = "large"
 BODY = wire.body_of(1024)
 BLOCK = 20
@@ -71,9 +70,10 @@ PARTS: list[tuple[str, Callable[[Broker, int], str]]] = [
 def run(messages: int, limit_bytes: int, directory: Path, program: str) -> bool:
     """Do all parts, print a line for each; false if the broker was killed on the way."""
     is_done = False
-    with control_group("leveret-small-memory", limit_bytes) as group:
+    with memory_cgroup(limit_bytes) as group:
+        command = f"{shlex.join(group.command)} {program}"
         try:
-            with running(["leveret"], directory, group.command(program)) as [broker]:
+            with running(["leveret"], directory, command) as [broker]:
                 for name, part in PARTS:
                     said = part(broker, messages)
                     # Of the process that runs now: of its start, too, after the restart.
@@ -82,12 +82,11 @@ def run(messages: int, limit_bytes: int, directory: Path, program: str) -> bool:
                 is_done = True
         except (StoppedError, RefusedError, BrokerError, OSError) as error:
             print(f"the broker has ended: {error}")
-        facts = group.facts()
         print(
-            f"the group of {limit_bytes / MB:.0f} MB: {facts.most_bytes / MB:.0f} MB at most, "
-            f"files' pages included; {facts.killed} processes killed"
+            f"the group of {limit_bytes / MB:.0f} MB: {group.peak_bytes / MB:.0f} MB at most, "
+            f"files' pages included; {group.kills} processes killed"
         )
-        return is_done and facts.killed == 0
+        return is_done and group.kills == 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--command", default=program, help="starts the broker")
     parser.add_argument("--directory", type=Path, default=ROOT / "build" / "bench")
     asked = parser.parse_args(arguments)
-    limit_bytes = asked.megabytes * MEBIBYTE
+    limit_bytes = asked.megabytes * MIB
     try:
         lived = run(asked.messages, limit_bytes, asked.directory, asked.command)
-    except NoControlGroupError as error:
+    except CgroupUnavailableError as error:
         print(f"no control group: {error}", file=sys.stderr)
         return 2
     return 0 if lived else 1

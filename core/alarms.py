@@ -57,7 +57,7 @@ class MemoryLevel:
         self.is_high = False
 
     def look(self, held_bytes: int) -> bool:
-        """Note what is held; true if it has become, or is no longer, too much."""
+        """Note the held bytes; true if it has become, or is no longer, too much."""
         is_high = held_bytes > (self.low_bytes if self.is_high else self.high_bytes)
         has_changed = is_high != self.is_high
         self.is_high = is_high

@@ -126,7 +126,7 @@ class PublishWindow:
 
 
 class Released(NamedTuple):
-    """The end of a channel's share: its readers as in `remove`, and what is not absorbed yet."""
+    """The end of a channel's share: its readers as in `remove`, and the bytes not yet absorbed."""
 
     readers: Sequence[Any]
     unabsorbed_bytes: int

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.control_group import NoControlGroupError, control_group
-from benchmarks.small_memory import MEBIBYTE, run
+from benchmarks.memory_cgroup import MIB, CgroupUnavailableError, memory_cgroup
+from benchmarks.small_memory import run
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -17,9 +17,9 @@ PYTHON = shlex.quote(sys.executable)
 @pytest.fixture
 def group_directory() -> None:
     try:
-        with control_group("leveret-test", 64 * MEBIBYTE):
+        with memory_cgroup(64 * MIB):
             pass
-    except NoControlGroupError as error:
+    except CgroupUnavailableError as error:
         pytest.skip(str(error))
 
 
@@ -27,7 +27,7 @@ def group_directory() -> None:
 def test_a_backlog_is_published_kept_over_a_restart_and_drained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(2_000, 256 * MEBIBYTE, tmp_path, f"{PYTHON} -m leveret serve")
+    assert run(2_000, 256 * MIB, tmp_path, f"{PYTHON} -m leveret serve")
     said = capsys.readouterr().out
     for begin in ("publish: 2,000 messages", "restart: stopped", "drain: 2,000 messages"):
         assert begin in said
@@ -39,7 +39,7 @@ def test_a_broker_that_takes_more_than_the_group_s_memory_is_killed_and_that_is_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     greedy = f"{PYTHON} -c 'bytearray(200 << 20)'"
-    assert not run(1, 32 * MEBIBYTE, tmp_path, greedy)
+    assert not run(1, 32 * MIB, tmp_path, greedy)
     said = capsys.readouterr().out
     assert "the broker has ended" in said
     assert "1 processes killed" in said
