@@ -102,6 +102,8 @@ class NodeContext:
     dead_letters: Ref
     left_publishes: Ref
     journal: Ref
+    # Reads back what queues do not hold in memory.
+    page_reader: Ref
     catalog: Ref
     logins: Ref
     memory_watch: Ref

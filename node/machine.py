@@ -40,3 +40,8 @@ class Machine:
     login_threads: Callable[[int], Executor] = login_threads
     random_bytes: Callable[[int], bytes] = os.urandom
     new_runtime: Callable[[Scheduler, FilteringBoundLogger, OnFatal], Runtime] = machine_runtime
+
+    def other_files(self) -> Files:
+        """The same disk for another thread: one with large writes has memory for these."""
+        is_machine = isinstance(self.files, OperatingSystemFiles)
+        return OperatingSystemFiles() if is_machine else self.files

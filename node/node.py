@@ -19,6 +19,7 @@ from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
 from .actors.disk.left_publishes import LeftPublishes
+from .actors.disk.page_reader import PageReader
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.queue.memory_watch import MemoryWatch
@@ -53,9 +54,10 @@ from .machine import Machine
 from .open_accounts import new_password_hash, open_accounts
 from .recovery_log import log_recovery
 from .stopping import OpenFiles, StopClock
-from .storage.data_directory import DataDirectory
+from .storage.data_directory import SPILL_DIRECTORY, DataDirectory
 from .storage.files import Files
 from .storage.journal.records import DIRECTORY_ID_BYTES
+from .storage.spill import Spill
 from .storage.stores import Stores
 from .tracing import start_trace
 from .version import VERSION
@@ -69,6 +71,16 @@ if TYPE_CHECKING:
 _CLIENTS_SHOWN_MAX = 5
 # For actors that have no memory to end.
 _NO_MEMORY_TIMEOUT_MS = 1000
+
+
+def _name_of(vhosts: Vhosts, queue_id: int) -> str:
+    """How a report calls the queue; for any thread."""
+    for table in tuple(vhosts.tables.values()):
+        for queue in tuple(table.queues()):
+            if queue.queue_id == queue_id:
+                return f"queue {queue_id} ({queue.name!r} in {queue.vhost!r})"
+    return f"queue {queue_id}"
+
 
 _CERTIFICATE_NAMES = {"common_name": common_name, "distinguished_name": distinguished_name}
 
@@ -175,8 +187,32 @@ class Node:
         runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
         next_number = recovered.next_batch_number
         context = self.context = self._context(runtime, vhosts, accounts, next_number)
+        name_of = partial(_name_of, vhosts)
+        spill = Spill(
+            machine.other_files(),
+            str(directory.path / SPILL_DIRECTORY),
+            stores.directory_id,
+            configuration.disk_free_bytes_min,
+            name_of,
+        )
+        spill.clear()
+        context.page_reader = PageReader.start_on(
+            machine.threads,
+            journal.reader(name_of),
+            spill,
+            self._log,
+            self._on_fatal,
+            self.trace,
+        )
+        self.open_files.add("the pages", partial(stop_and_wait, context.page_reader))
         context.journal = JournalActor.start_on(
-            machine.threads, journal, self._log, self._on_fatal, self.trace, disk.room
+            machine.threads,
+            journal,
+            self._log,
+            self._on_fatal,
+            self.trace,
+            disk.room,
+            context.page_reader,
         )
         self.open_files.change("the journal", partial(stop_and_wait, context.journal))
         context.catalog = CatalogActor.start_on(
@@ -288,6 +324,7 @@ class Node:
             dead_letters=nobody,
             left_publishes=nobody,
             journal=nobody,
+            page_reader=nobody,
             catalog=nobody,
             logins=self._start_logins(runtime, accounts),
         )

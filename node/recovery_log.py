@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .actors.disk.page_reader import log_findings
 from .logs.events import JOURNAL_RECOVERED, JOURNAL_UNDISCARDED
 from .storage.journal.journal import Journal
 from .storage.journal.recovery import Recovered
@@ -14,10 +15,7 @@ if TYPE_CHECKING:
 
 def log_recovery(log: FilteringBoundLogger, recovered: Recovered, journal: Journal) -> None:
     """A warning for each finding, then how much there is."""
-    for line in recovered.report:
-        cost = {} if line.entries is None else {"entries": line.entries}
-        event = f"journal.{line.event}"
-        log.warning(event, report=line.text, **cost)
+    log_findings(log, recovered.report)
     for undiscarded in journal.undiscarded:
         log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=str(undiscarded.error))
     messages = sum(entries.entries for entries in recovered.queues.values())

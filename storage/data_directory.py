@@ -4,6 +4,7 @@
     format    "leveret 3": the version of the layout as a whole
     boot      how many times a broker has started here; names this run in message ids
     journal/  segments (journal.py)
+    spill/    messages that may be lost when the broker stops (spill.py)
     catalog.sqlite  durable topology, users, vhosts and permissions (catalog.py)
     control.sock    of the broker that runs: the command line connects to it
 
@@ -27,6 +28,7 @@ FORMAT_VERSION = 3
 _FORMAT_NAME = "leveret"
 _FORMAT_FILE = "format"
 JOURNAL_DIRECTORY = "journal"
+SPILL_DIRECTORY = "spill"
 CATALOG_FILE = "catalog.sqlite"
 # A crash at the very first start may leave these and no format file yet.
 _MADE_BEFORE_FORMAT = {"lock", "format.new"}

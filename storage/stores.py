@@ -72,6 +72,11 @@ class Stores:
         """The recovered content of the journal."""
         return self._recovery.recovered
 
+    @property
+    def directory_id(self) -> bytes:
+        """That of the journal's directory and its catalog."""
+        return self._claims.directory_id
+
     def open_catalog(self) -> Catalog:
         """Open it to be changed, at this broker's version; an error leaves it closed."""
         catalog = self._catalogs.open(

@@ -13,12 +13,13 @@ makes room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
 from ...storage.journal.journal import Commit, Journal
+from ...storage.journal.log import Undropped
 from ...storage.reserve import Purpose, Reserve
 from ..messages import (
     Append,
@@ -29,6 +30,7 @@ from ..messages import (
     ForgetIdentities,
     LookAtDisk,
     Persisted,
+    ReadEntries,
     RecordDeliveries,
     Ref,
     SeekRoom,
@@ -39,6 +41,7 @@ from ..messages import (
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
 from ..tracing.queue import commit_traced
+from .page_reader import PageDone, ReadPage
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -173,9 +176,12 @@ class JournalActor(ThreadActor):
         on_fatal: Callable[[str, BaseException], None],
         trace: Trace | None = None,
         room: Room | None = None,
+        page_reader: Ref | None = None,
     ) -> None:
         super().__init__(log, on_fatal)
         self._journal = journal
+        # Reads what queues want back; it has this journal's reader.
+        self._page_reader = page_reader
         self._trace = trace
         self._room = room
         # The actor that looks at the disk; the node makes it after the journal.
@@ -230,6 +236,10 @@ class JournalActor(ThreadActor):
                     journal.forget_identities(each.queue_id, each.below)
             elif isinstance(each, DropQueue):
                 journal.drop_queue(each.queue_id)
+            elif isinstance(each, ReadEntries):
+                self._plan_read(each)
+            elif isinstance(each, PageDone):
+                self._log_undropped(journal.release(each.plan))
             elif isinstance(each, AskJournal):
                 self._answers.append(each)
             elif isinstance(each, _CarriedOut):
@@ -252,6 +262,12 @@ class JournalActor(ThreadActor):
         for commit in done:
             # While the next one is at the disk: removing files takes its time.
             self._discard(commit)
+
+    def _plan_read(self, asked: ReadEntries) -> None:
+        """Find out where these entries are; the reader answers the queue."""
+        assert self._page_reader is not None
+        plan = self._journal.locate(asked.queue_id, asked.ranges, asked.bytes_max)
+        tell(self._page_reader, ReadPage(self.actor_ref, asked.queue, plan))
 
     def _commit(self, disk_thread_bytes_min: float) -> None:
         if self._journal.is_short:
@@ -366,7 +382,11 @@ class JournalActor(ThreadActor):
             self._tell_watch(DiskHasRoom(message.full_count))
 
     def _discard(self, commit: Commit) -> None:
-        for undiscarded in commit.discard() if commit.going else ():
+        if commit.going:
+            self._log_undropped(commit.discard())
+
+    def _log_undropped(self, undropped: Sequence[Undropped]) -> None:
+        for undiscarded in undropped:
             # Nobody needs it: it is tried again with the next one, or at the next start.
             error = str(undiscarded.error)
             self._log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=error)

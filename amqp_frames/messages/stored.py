@@ -9,8 +9,16 @@ from __future__ import annotations
 import struct
 from array import array
 from struct import Struct
+from typing import Final
 
 from ..constants import EMPTY_FRAME_BYTES
+from ..properties import (
+    FLAG_CONTENT_ENCODING,
+    FLAG_CONTENT_TYPE,
+    FLAG_DELIVERY_MODE,
+    FLAG_HEADERS,
+    PERSISTENT,
+)
 from .batch import Batch
 
 _frame_header = Struct(">BHI").unpack_from
@@ -18,9 +26,15 @@ _frame_header = Struct(">BHI").unpack_from
 _content_header = Struct(">3xI4xQ").unpack_from
 _payload_bytes = Struct(">3xI").unpack_from
 
+# The flags of properties up to the delivery mode, in their first octet.
+_CONTENT_TYPE: Final = FLAG_CONTENT_TYPE >> 8
+_CONTENT_ENCODING: Final = FLAG_CONTENT_ENCODING >> 8
+_HEADERS: Final = FLAG_HEADERS >> 8
+_DELIVERY_MODE: Final = FLAG_DELIVERY_MODE >> 8
 
-def read_stored(wire: bytes) -> Batch:
-    """The persistent publishes that these bytes are, one behind the other.
+
+def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
+    """The publishes that these bytes are, one behind the other; are all of them persistent?
 
     Their channels may differ: the batch's is -1 then. `flagged` is not found out, for only who
     routes a message asks for it. ValueError if the frames do not end where the bytes do.
@@ -72,12 +86,28 @@ def read_stored(wire: bytes) -> Batch:
     batch.ends = array("I", ends)
     batch.keys = array("I", keys)
     batch.distinct = list(numbers)
-    batch.persistent = bytearray(b"\1") * len(starts)
+    if are_persistent:
+        batch.persistent = bytearray(b"\1") * len(starts)
+    else:
+        batch.persistent = bytearray(_is_persistent(wire, header) for header in headers)
     batch.frame_bytes_max = largest + EMPTY_FRAME_BYTES
     batch.wire_bytes = size
     if is_mixed:
         batch.channel_number = -1
     return batch
+
+
+def _is_persistent(wire: bytes, header: int) -> bool:
+    """Of the message with this content header."""
+    flags = wire[header + 19]
+    position = header + 21
+    if flags & _CONTENT_TYPE:
+        position += 1 + wire[position]
+    if flags & _CONTENT_ENCODING:
+        position += 1 + wire[position]
+    if flags & _HEADERS:
+        position += 4 + int.from_bytes(wire[position : position + 4], "big")
+    return bool(flags & _DELIVERY_MODE) and wire[position] == PERSISTENT
 
 
 def stored_starts(wire: memoryview) -> array[int]:

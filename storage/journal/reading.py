@@ -132,12 +132,17 @@ class JournalReader:
         directory_id: bytes,
         name_of: Callable[[int], str] = "queue {}".format,
         decode: Callable[[bytes], Batch] = read_stored,
+        batch_numbers: int = 2**64,
     ) -> None:
-        """`name_of` is how a report calls a queue; `decode` makes a batch of stored bytes."""
+        """`name_of` is how a report calls a queue; `decode` makes a batch of stored bytes.
+
+        Above `batch_numbers`, records tell batches apart that have a number in common.
+        """
         self._read = read
         self._directory_id = directory_id
         self._name_of = name_of
         self._decode = decode
+        self._batch_numbers = batch_numbers
         self._shared = SharedBodies(SHARED_BYTES_MAX)
 
     def read(self, plan: ReadPlan, joins: bool = True) -> PageRead:
@@ -146,7 +151,7 @@ class JournalReader:
         `joins`: messages of several batches may come in one. OSError if the machine, not the disk,
         is at fault.
         """
-        gathered = _Gathered(self._decode, joins)
+        gathered = _Gathered(self._decode, self._batch_numbers, joins)
         search = _Search(plan.queue_id, self._read, self._directory_id, self._shared)
         lost: list[EntryRange] = []
         report: list[ReportLine] = []
@@ -444,8 +449,9 @@ class SharedBodies:
 class _Gathered:
     """Parts on their way to batches."""
 
-    def __init__(self, decode: Callable[[bytes], Batch], joins: bool) -> None:
+    def __init__(self, decode: Callable[[bytes], Batch], batch_numbers: int, joins: bool) -> None:
         self._decode = decode
+        self._batch_numbers = batch_numbers
         self._joins = joins
         self.bytes = 0
         self._rows: list[ReadRow] = []
@@ -492,7 +498,11 @@ class _Gathered:
                 self._finish()
             return
         if len(parts) == 1:
-            _number(batch, parts[0])
+            # Let the trace know whose messages these are.
+            number = int.from_bytes(parts[0].batch_number, "little")
+            batch.number = number % self._batch_numbers
+            if parts[0].received != range(count):
+                batch.excerpted = parts[0].received
         self._add_rows(batch, parts)
 
     def _add_rows(self, batch: Batch, parts: list[_Part]) -> None:
@@ -511,13 +521,6 @@ class _Gathered:
                 next_id = last + 1
                 at += next_id - first
         self._rows.append(ReadRow(batch, range(start, at), first_id))
-
-
-def _number(batch: Batch, part: _Part) -> None:
-    """Let the trace know whose messages these are."""
-    batch.number = int.from_bytes(part.batch_number, "little")
-    if part.received != range(len(batch)):
-        batch.excerpted = part.received
 
 
 def _runs(positions: Indexes) -> Iterator[tuple[int, int]]:

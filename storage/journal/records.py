@@ -509,13 +509,19 @@ def encode_body(seal: Seal, batch: Batch) -> tuple[bytes, Buffer]:
     else:
         view = memoryview(batch.wire)
         wire = b"".join([view[starts[index] : ends[index]] for index in indexes])
+    return encode_messages(seal, batch.number, indexes, wire), wire
+
+
+def encode_messages(seal: Seal, batch_number: int, indexes: Indexes, wire: Buffer) -> bytes:
+    """The record before the wire bytes of these messages of a batch."""
+    count, first = len(indexes), indexes[0]
     form, listed_indexes = 0, b""
-    if not is_whole:
+    if indexes[-1] - first + 1 != count:
         form, listed_indexes = INDEXES_LISTED, little_endian(array("I", indexes))
     length = _BODY_BYTES + len(listed_indexes) + len(wire)
     assert length <= RECORD_BYTES_MAX
-    linked = _body_pack(length, seal.checksum, seal.epoch, BODY, form, count, batch.number, first)
-    return seal.seal_before(linked + listed_indexes if form else linked, wire), wire
+    linked = _body_pack(length, seal.checksum, seal.epoch, BODY, form, count, batch_number, first)
+    return seal.seal_before(linked + listed_indexes if form else linked, wire)
 
 
 def encode_ranges(seal: Seal, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> bytes:

@@ -200,6 +200,11 @@ class CrashingFiles:
         self._file(path)
         del self.names[path]
 
+    def free_bytes(self, _directory: str) -> int:
+        if self.capacity_bytes is None:
+            return 1 << 40
+        return self.capacity_bytes - sum(len(file.content) for file in self.names.values())
+
     def lock(self, path: str) -> int:
         if path in self.locks:
             raise FileLockedError(path)
