@@ -20,12 +20,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Set
+from functools import partial
 from itertools import pairwise
 from sys import maxsize
 from typing import Final, NamedTuple
 
 from ..belonging import CatalogClaims, JournalClaims
 from ..files import Files
+from .clean_reading import CleanReading
 from .identity_runs import IdentityRun
 from .ledger import EntryIds, EntryRange, RunningLedger
 from .loading import Decode, Loading, MessageRun
@@ -236,13 +238,16 @@ class Recovery:
         if facts is not None:
             return facts
         file = self._survey.segments[number]
+        path = self._path(number)
         if self._may_use_indexes:
-            path = os.path.join(self._directory, file.name)
             facts = read_index(self._files, self._directory, path, file.size, file.header)
             if facts is not None:
                 self.unverified.append(number)
                 return facts
-        return read_facts(self._reader(number))
+        clean = CleanReading(partial(self._read_bytes, number), number, file.size, path)
+        while clean.step():
+            pass
+        return read_facts(self._reader(number)) if clean.facts is None else clean.facts
 
     def _is_foreign(self, synced: Synced | None) -> bool:
         return synced is not None and synced.directory_id != self._catalog.directory_id

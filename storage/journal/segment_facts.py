@@ -221,19 +221,20 @@ def read_facts(reader: SegmentReader) -> SegmentFacts:
 class FactsReading:
     """Gathers the facts from the records of one segment."""
 
-    def __init__(self, number: int) -> None:
-        facts = self._facts = SegmentFacts(number)
+    def __init__(self, number: int, bodies: dict[int, int] | None = None) -> None:
+        """`bodies` is where the caller notes the offsets of body records, by batch number."""
+        facts = self.facts = SegmentFacts(number)
         self._number = number
         # The entries of this segment that are live so far. A body that is not here counts as one of
         # the segment before.
         self._ledger = RunningLedger()
         self._ledger.open(facts.number - 1)
         self._ledger.open(facts.number)
-        self._bodies: dict[int, int] = {}
+        self._bodies = {} if bodies is None else bodies
 
     def add_commit(self, record: CommitRecord, holes: int) -> None:
         """A commit record, behind so many holes."""
-        facts = self._facts
+        facts = self.facts
         facts.synced = max(facts.synced, (record.segment, record.end))
         facts.catalog_change = max(facts.catalog_change, record.catalog_change)
         entries, facts.entries_behind = facts.entries_behind, 0
@@ -244,11 +245,8 @@ class FactsReading:
 
     def add(self, record: Record, offset: int) -> None:
         """Any other record; ValueError if it contradicts an earlier one of the segment."""
-        facts = self._facts
+        facts = self.facts
         if isinstance(record, EntriesRecord):
-            facts.has_messages = True
-            facts.entries_read += len(record.entry_ids)
-            facts.entries_behind += len(record.entry_ids)
             self._add_entries(record, offset)
         elif isinstance(record, BodyRecord):
             facts.has_messages = True
@@ -276,7 +274,7 @@ class FactsReading:
 
     def finish(self) -> SegmentFacts:
         """The facts by now."""
-        facts = self._facts
+        facts = self.facts
         facts.bodies = BodyPlaces.of(self._bodies)
         for queue_id, live in self._ledger.queues.items():
             queue = facts.queues[queue_id]
@@ -297,27 +295,45 @@ class FactsReading:
         return facts
 
     def _queue(self, queue_id: int) -> QueueFacts:
-        queue = self._facts.queues.get(queue_id)
+        queue = self.facts.queues.get(queue_id)
         if queue is None:
-            queue = self._facts.queues[queue_id] = QueueFacts()
+            queue = self.facts.queues[queue_id] = QueueFacts()
+        return queue
+
+    def add_run(
+        self,
+        queue_id: int,
+        batch_number: int,
+        ids: EntryIds,
+        offset: int,
+        identities: bytes = b"",
+    ) -> QueueFacts:
+        """Entries of a queue; ValueError if they contradict earlier ones of the segment."""
+        facts, number = self.facts, self._number
+        queue = facts.queues.get(queue_id) or self._queue(queue_id)
+        count = len(ids)
+        facts.has_messages = True
+        facts.entries_read += count
+        facts.entries_behind += count
+        body_offset = self._bodies.get(batch_number)
+        if body_offset is None:
+            self._ledger.append(queue_id, Block(ids, number - 1, number, 0, offset))
+            facts.references[offset] = Reference(batch_number, ids, identities)
+        else:
+            self._ledger.extend(queue_id, ids, number, number, body_offset, offset)
+        if batch_number >= facts.next_batch_number:
+            # The body record may be lost; its number is not to be used again all the same.
+            facts.next_batch_number = batch_number + 1
+        if ids[-1] > queue.last_entry_id:
+            queue.last_entry_id = ids[-1]
+        if queue.first_own == maxsize:
+            queue.first_own = ids[0]
         return queue
 
     def _add_entries(self, record: EntriesRecord, offset: int) -> None:
-        queue = self._queue(record.queue_id)
-        ids, number, facts = record.entry_ids, self._number, self._facts
-        body_offset = self._bodies.get(record.batch_number)
-        if body_offset is None:
-            block = Block(ids, number - 1, number, 0, offset)
-            self._ledger.append(record.queue_id, block)
-            octets = record.identities.octets if record.identities else b""
-            facts.references[offset] = Reference(record.batch_number, ids, octets)
-        else:
-            self._ledger.extend(record.queue_id, ids, number, number, body_offset, offset)
-        # The body record may be lost; its number is not to be used again all the same.
-        facts.next_batch_number = max(facts.next_batch_number, record.batch_number + 1)
-        queue.last_entry_id = max(queue.last_entry_id, ids[-1])
-        if queue.first_own == maxsize:
-            queue.first_own = ids[0]
+        ids = record.entry_ids
+        octets = record.identities.octets if record.identities else b""
+        queue = self.add_run(record.queue_id, record.batch_number, ids, offset, octets)
         if record.deadlines:
             queue.deadlines.assign_each(ids, record.deadlines)
         if record.due_times:

@@ -13,6 +13,7 @@ from journals import DIRECTORY, events, opened, records_of
 from leveret.storage.errors import NoSpaceError
 from leveret.storage.journal.records import (
     HEAD_BYTES,
+    NUMBER_MAX,
     RANGES_BYTES_MIN,
     DeferredRecord,
     EntriesRecord,
@@ -196,7 +197,7 @@ def test_many_deferrals_while_the_disk_is_full_are_kept_as_few() -> None:
     assert len(found) < 100
 
 
-numbers = st.integers(min_value=1, max_value=(1 << 64) - 1)
+numbers = st.integers(min_value=1, max_value=NUMBER_MAX)
 
 
 @given(ranges=st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=5))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from leveret.storage.journal.identity_runs import IDENTITY_BYTES, Identities, IdentityRun
 from leveret.storage.journal.records import (
     HEAD_BYTES,
+    NUMBER_MAX,
     EntriesRecord,
     Seal,
     decode_record,
@@ -36,7 +37,7 @@ def test_identities_of_an_entries_record_come_back(
 
 @given(
     sizes=st.lists(st.integers(1, 9000), min_size=1, max_size=20),
-    queue_id=st.integers(0, 2**64 - 1),
+    queue_id=st.integers(0, NUMBER_MAX),
 )
 def test_runs_come_back_in_records_of_a_bounded_size(sizes: list[int], queue_id: int) -> None:
     runs = [

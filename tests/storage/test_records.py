@@ -58,7 +58,7 @@ def verified(record: bytes) -> bytes:
     queue_id=numbers,
     batch_number=numbers,
     indexes=st.sets(st.integers(0, 2**32 - 1), min_size=1),
-    first_id=st.integers(0, 2**63),
+    first_id=st.integers(0, NUMBER_MAX // 2),
     gap=st.integers(0, 2**40),
 )
 def test_entries_come_back(
