@@ -87,6 +87,10 @@ class ThreadActor(UnlistedActor, inbox_type=queue.SimpleQueue):
         """Have it driven."""
         self.threads.start(self)
 
+    def has_messages(self) -> bool:
+        """Would a step have something to handle?"""
+        return not self.actor_inbox.empty()
+
     def step(self) -> bool:
         """The first time, begin; then wait for a message, and handle what the inbox holds.
 

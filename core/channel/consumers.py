@@ -47,8 +47,9 @@ class ChannelConsumers:
         # Of consumers to come, as RabbitMQ has it.
         self.prefetch = 0
         self._queues: dict[str, QueueDefinition] = {}
-        # Queues that hold consumers or deliveries of this channel.
-        self._queues_used: set[QueueDefinition] = set()
+        # Queues that hold consumers or deliveries of this channel, in the order of their use: a
+        # channel that ends does the same again in a simulation.
+        self._queues_used: dict[QueueDefinition, None] = {}
         self._queues_used_max = QUEUES_USED_MIN
 
     def __len__(self) -> int:
@@ -108,9 +109,9 @@ class ChannelConsumers:
         """
         if queue not in self._queues_used:
             if len(self._queues_used) >= self._queues_used_max:
-                self._queues_used = set(filter(is_there, self._queues_used))
+                self._queues_used = dict.fromkeys(filter(is_there, self._queues_used))
                 self._queues_used_max = 2 * len(self._queues_used) + QUEUES_USED_MIN
-            self._queues_used.add(queue)
+            self._queues_used[queue] = None
 
     def forget(self, tag: str) -> tuple[QueueDefinition | None, Sequence[object]]:
         """Forget a consumer that its queue has removed; credit for it is the other queues'.
@@ -122,8 +123,8 @@ class ChannelConsumers:
             return queue, ()
         return queue, self._credit.forget(queue)
 
-    def release(self) -> tuple[set[QueueDefinition], dict[str, QueueDefinition]]:
+    def release(self) -> tuple[list[QueueDefinition], dict[str, QueueDefinition]]:
         """The channel ends: the queues that may hold something of it, and its consumers."""
-        released = self._queues_used, self._queues
-        self._queues_used, self._queues = set(), {}
+        released = list(self._queues_used), self._queues
+        self._queues_used, self._queues = {}, {}
         return released

@@ -80,7 +80,7 @@ def delays_by_queue(
     `numbers` has each message's number in `routes`.
     """
     used = set(numbers[:count])
-    delaying = {queue for number in used for queue in routes[number].delayed}
+    delaying = dict.fromkeys(queue for number in sorted(used) for queue in routes[number].delayed)
     found: dict[QueueDefinition, array[int]] = {}
     for queue in delaying:
         at_once = {

@@ -109,5 +109,5 @@ def test_a_channel_that_ends_names_its_queues_and_consumers_once(
     one = queue(1)
     consumers.add("a", one, BasicConsume())
     consumers.use(one, is_there=lambda _queue: True)
-    assert consumers.release() == ({one}, {"a": one})
-    assert consumers.release() == (set(), {})
+    assert consumers.release() == ([one], {"a": one})
+    assert consumers.release() == ([], {})

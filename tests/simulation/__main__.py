@@ -1,9 +1,10 @@
-"""Runs many seeds, and says how many in a second; or one, with its history.
+"""Runs many seeds of the whole node, and says how many in a second; or one, with its history.
 
     python tests/simulation --seeds 20000 [--first 1]
     python tests/simulation --seed 4711
 
-`make simulate` calls it. A seed that fails is printed with its history, and ends the run with 1.
+`make simulate` calls it. The first seed that fails is printed with the shortest history that
+was found for it, and the run ends with 1.
 """
 
 from __future__ import annotations
@@ -20,15 +21,23 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "storage"), str(HERE.parent / "live")]
 
-from simulation import run  # noqa: E402 - found only now
+from checker import ViolationError  # noqa: E402 - found only now
+from node_simulation import shortest, simulate  # noqa: E402
 
 
-def outcome(seed: int) -> tuple[str, Counter[str]]:
-    """Nothing if the seed keeps to all promises, else why not; and how often what happened."""
+def outcome(seed: int) -> tuple[ViolationError | None, Counter[str]]:
+    """None if the seed keeps to all promises, else the violation; and how often what happened."""
     try:
-        return "", run(seed).seen
-    except Exception:
-        return traceback.format_exc(), Counter()
+        return None, simulate(seed).checker.seen
+    except ViolationError as violation:
+        return violation, Counter()
+
+
+def report(seed: int, violation: ViolationError) -> str:
+    """The shortest history that breaks the same promise."""
+    kept, found = shortest(seed, violation)
+    text = "".join(traceback.format_exception(found))
+    return f"{text}\n{len(kept)} operations are left; replay: make simulate SEED={seed}"
 
 
 def main() -> int:
@@ -40,7 +49,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.seed is not None:
         found, _ = outcome(asked.seed)
-        print(found or "\n".join(run(asked.seed).history))
+        print(report(asked.seed, found) if found else "\n".join(simulate(asked.seed).history))
         print(f"seed {asked.seed}: {'a violation' if found else 'no violation'}")
         return 1 if found else 0
     if asked.seeds < 1:
@@ -50,13 +59,15 @@ def main() -> int:
     seen: Counter[str] = Counter()
     seeds = range(asked.first, asked.first + asked.seeds)
     with Pool(asked.processes) as pool:
-        outcomes = pool.imap(outcome, seeds, chunksize=20)
+        outcomes = pool.imap(outcome, seeds, chunksize=5)
         for seed, (found, events) in zip(seeds, outcomes, strict=True):
             seen += events
-            if found:
+            if found is not None:
                 failed += 1
                 if failed == 1:
-                    print(f"{found}\nreplay: make simulate SEED={seed}")
+                    print(report(seed, found))
+                else:
+                    print(f"seed {seed}: {found}")
     seconds = time.perf_counter() - begun
     print(
         f"{asked.seeds} seeds from {asked.first} on: {failed} with a violation; {seconds:.1f} s, "

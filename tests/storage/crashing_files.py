@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from leveret.storage.files import Buffer, FileLockedError
+
+# What is free where nothing is said of it.
+FREE_BYTES = 1 << 40
 
 
 class PowerCut(BaseException):
@@ -56,6 +59,7 @@ class CrashingFiles:
         # How much all files together may hold; None: any amount.
         self.capacity_bytes: int | None = None
         self.history: list[tuple[str, str]] = []
+        self.make_room: Callable[[], bool] | None = None
 
     # What a test does to the disk.
 
@@ -121,7 +125,8 @@ class CrashingFiles:
         self.directories.add(directory)
 
     def list_directory(self, directory: str) -> list[str]:
-        return [os.path.basename(path) for path in self.names if os.path.dirname(path) == directory]
+        paths = (*self.names, *self.directories)
+        return [os.path.basename(path) for path in paths if os.path.dirname(path) == directory]
 
     @property
     def used_bytes(self) -> int:
@@ -147,6 +152,8 @@ class CrashingFiles:
     def write(self, handle: int, offset: int, buffers: Sequence[Buffer]) -> int:
         data = b"".join(buffers)
         assert len(buffers) <= 1024
+        if self.operations_left is not None and self.operations_left <= 0:
+            raise PowerCut
         content = self.open_files[handle].content
         assert offset <= len(content)
         if self.write_bytes_max is not None:
@@ -200,10 +207,25 @@ class CrashingFiles:
         self._file(path)
         del self.names[path]
 
+    def allocate(self, path: str, length: int) -> None:
+        self._operation("allocate", path)
+        file = self.names.setdefault(path, _File())
+        missing = length - len(file.content)
+        if missing > 0:
+            if self._room(missing) < missing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            file.content += bytes(missing)
+        file.synced = bytes(file.content)
+
+    def identity(self, path: str) -> tuple[int, int]:
+        if path in self.directories:
+            return 1, 0
+        return 1, id(self._file(path))
+
     def free_bytes(self, _directory: str) -> int:
         if self.capacity_bytes is None:
-            return 1 << 40
-        return self.capacity_bytes - sum(len(file.content) for file in self.names.values())
+            return FREE_BYTES
+        return max(0, self.capacity_bytes - self.used_bytes)
 
     def lock(self, path: str) -> int:
         if path in self.locks:
