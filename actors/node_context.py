@@ -14,6 +14,7 @@ from ..amqp_frames.decoder import Decoder
 from ..core.alarms import Alarms, MemoryLevel
 from ..core.connection.draining import Draining
 from ..core.connection.handshake import Handshake, Limits, ServerNames
+from ..core.connection.outlet import NodeOutlet
 from ..core.connection.peer import Peer, Subject
 from ..core.connection.publish_window import NodeWindow
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
@@ -68,6 +69,8 @@ class NodeContext:
     # Of all connections together.
     node_window: NodeWindow
     delivery_window_bytes_max: int
+    # Of all connections together.
+    node_outlet: NodeOutlet
     sweep_interval_bytes: int
     write_buffer_bytes_max: int
     transaction_bytes_max: int

@@ -117,6 +117,7 @@ class Configuration:
     publish_window_bytes_max: int = 16 * MIB
     node_publish_window_bytes_max: int = 0  # 0: as memory_budget_bytes
     delivery_window_bytes_max: int = 4 * MIB
+    node_delivery_window_bytes_max: int = 0  # 0: as memory_budget_bytes
     write_buffer_bytes_max: int = 1 * MIB
     sweep_interval_bytes: int = 1 * MIB
     transaction_bytes_max: int = 64 * MIB
@@ -187,6 +188,10 @@ class Configuration:
         """The setting node_publish_window_bytes_max, or the value that its 0 stands for."""
         return self.node_publish_window_bytes_max or self.memory_budget_limit()
 
+    def node_delivery_window_limit(self) -> int:
+        """The setting node_delivery_window_bytes_max, or the value that its 0 stands for."""
+        return self.node_delivery_window_bytes_max or self.memory_budget_limit()
+
     def memory_budget_limit(self) -> int:
         """The setting memory_budget_bytes, or the value that its 0 stands for on this machine."""
         if self.memory_budget_bytes:
@@ -235,6 +240,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "publish_window_bytes_max": (65_536, 2**40),
     "node_publish_window_bytes_max": (0, 2**50),
     "delivery_window_bytes_max": (65_536, 2**40),
+    "node_delivery_window_bytes_max": (0, 2**50),
     "write_buffer_bytes_max": (65_536, 2**40),
     "sweep_interval_bytes": (0, 2**40),
     "transaction_bytes_max": (65_536, 2**40),

@@ -34,6 +34,7 @@ from .configuration import Configuration
 from .core.alarms import MemoryLevel
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
+from .core.connection.outlet import NodeOutlet
 from .core.connection.peer import common_name, distinguished_name
 from .core.connection.publish_window import NodeWindow
 from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
@@ -294,6 +295,7 @@ class Node:
             publish_window_bytes_max=configuration.publish_window_bytes_max,
             node_window=NodeWindow(configuration.node_publish_window_limit()),
             delivery_window_bytes_max=configuration.delivery_window_bytes_max,
+            node_outlet=NodeOutlet(configuration.node_delivery_window_limit()),
             sweep_interval_bytes=configuration.sweep_interval_bytes,
             write_buffer_bytes_max=configuration.write_buffer_bytes_max,
             transaction_bytes_max=configuration.transaction_bytes_max,

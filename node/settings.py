@@ -60,6 +60,7 @@ class Settings(TypedDict, total=False):
     publish_window_bytes_max: int
     node_publish_window_bytes_max: int
     delivery_window_bytes_max: int
+    node_delivery_window_bytes_max: int
     write_buffer_bytes_max: int
     sweep_interval_bytes: int
     transaction_bytes_max: int

@@ -88,7 +88,7 @@ class ConnectionChannels:
         self._opening = opening
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
-        self._outlet = Outlet(context.delivery_window_bytes_max)
+        self._outlet = Outlet(context.delivery_window_bytes_max, context.node_outlet)
         # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
         self.reading = ReadingTime()
         self._transaction_memory = TransactionMemory(context.transaction_bytes_max)
@@ -204,6 +204,11 @@ class ConnectionChannels:
                 tell(channel, Release())
         self._channels.clear()
         self._shares.clear()
+
+    def end(self) -> None:
+        """The socket is closed: nothing waits for it any more, and nothing is on its way to it."""
+        self.window.end()
+        self._outlet.end()
 
 
 def _ids(event: Event) -> tuple[int, int]:
@@ -463,7 +468,7 @@ class Reader(LoopActor):
         if self._phase.now in (Phase.RUNNING, Phase.CLOSING, Phase.CLIENT_CLOSING):
             self._tell_broker()
         self._channels.release()
-        self._window.end()
+        self._channels.end()
         # One line, of the end that the broker has seen coming if there was one.
         phase = "handshake" if self._phase.is_handshake() else self._phase.now.value
         log = self._log.warning if self._end.reason else self._log.info
@@ -481,7 +486,7 @@ class Reader(LoopActor):
     def on_failure(self, *_exception: object) -> None:
         """An exception of ours: the client sees its socket close."""
         self._channels.release()
-        self._window.end()
+        self._channels.end()
         self._opening.release()
         self._tell_broker()
         self._end.is_over()

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Final
 
-from .outlet import Outlet, OutletShare
+from .outlet import NodeOutlet, Outlet, OutletShare
 from .reading_time import ReadingTime
 
 UNLIMITED: Final = 1 << 62
@@ -54,7 +54,7 @@ class ChannelCredit:
     def __init__(
         self, outlet: OutletShare | None = None, reading: ReadingTime | None = None
     ) -> None:
-        self.outlet = Outlet(UNLIMITED).share() if outlet is None else outlet
+        self.outlet = Outlet(UNLIMITED, NodeOutlet(UNLIMITED)).share() if outlet is None else outlet
         # When its connection is not read.
         self.reading = ReadingTime() if reading is None else reading
         self._limit = 0

@@ -1,15 +1,36 @@
-"""How much one connection has been handed that its socket has not taken, over all its channels."""
+"""How much one connection has been handed that its socket has not taken, over all its channels.
+
+Clients that do not read hold that much each. So that a thousand of them do not hold a thousand
+times as much, the connections of the node share a bound, too: while they hold more together, each
+gets only as much as keeps it going.
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+# A connection may have this much on its way whatever all others have: about what a socket takes.
+KEPT_OPEN_BYTES: Final = 65_536
+
+
+class NodeOutlet:
+    """Bytes on their way out of all connections, and how much may be before each gets less."""
+
+    __slots__ = ("bytes_max", "used_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used_bytes = 0
 
 
 class Outlet:
     """Bytes on their way out of one connection, from the queue that hands them over to the socket.
 
-    Past `bytes_max` none of the connection's consumers gets more and none of its basic.gets is
-    carried out, whatever their own windows say, or they all together would fill the memory for a
-    client that does not read. A queue or channel that is passed over waits until it hears that the
-    outlet is open. All run on one thread.
+    Past `bytes_max`, or past KEPT_OPEN_BYTES while those of the `node` are too many, none of the
+    connection's consumers gets more and none of its basic.gets is carried out, whatever their own
+    windows say, or they all together would fill the memory for a client that does not read. A queue
+    or channel that is passed over waits until it hears that the outlet is open. All run on one
+    thread.
 
     Written bytes count for the connection, and not for its channel any more: until the socket has
     taken them, they take up memory, and a client that can end channels could have any number of
@@ -20,10 +41,11 @@ class Outlet:
     the collector comes by.
     """
 
-    __slots__ = ("_used_bytes", "_waiting", "bytes_max", "replies_bytes")
+    __slots__ = ("_node", "_used_bytes", "_waiting", "bytes_max", "replies_bytes")
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, node: NodeOutlet) -> None:
         self.bytes_max = bytes_max
+        self._node = node
         self.replies_bytes = 0
         self._used_bytes = 0
         self._waiting: dict[object, None] = {}
@@ -49,22 +71,33 @@ class Outlet:
 
     def is_closed(self, passed_over: object) -> bool:
         """May nothing more be handed over? Then `passed_over` hears when the outlet opens."""
-        if self._used_bytes < self.bytes_max:
+        if self._used_bytes < self._limit():
             return False
         self._waiting[passed_over] = None
         return True
 
+    def _limit(self) -> int:
+        is_node_full = self._node.used_bytes >= self._node.bytes_max
+        return min(self.bytes_max, KEPT_OPEN_BYTES) if is_node_full else self.bytes_max
+
     def add(self, count: int) -> None:
         """Count bytes that a queue or a channel hands over."""
         self._used_bytes += count
+        self._node.used_bytes += count
 
     def remove(self, count: int) -> None:
-        """Count bytes that the socket has taken."""
-        self._used_bytes -= count
+        """Count bytes that the socket has taken, or that are gone with a channel."""
+        self.add(-count)
+
+    def end(self) -> None:
+        """The connection has ended, and with it all that was on its way: for the node, too."""
+        self._node.used_bytes -= self._used_bytes
+        # Its channels and its writer may count on.
+        self._node = NodeOutlet(self.bytes_max)
 
     def opened(self) -> list[object]:
         """Those that wait, longest first, once half of it is free: they wait no longer."""
-        if not self._waiting or self._used_bytes > self.bytes_max // 2:
+        if not self._waiting or self._used_bytes > self._limit() // 2:
             return []
         waiting = list(self._waiting)
         self._waiting.clear()

@@ -22,7 +22,7 @@ from leveret.actors.messages import (
 from leveret.actors.runtime.runtime import Runtime, tell
 from leveret.actors.runtime.ticker import Ticker
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
-from leveret.core.connection.outlet import Outlet
+from leveret.core.connection.outlet import NodeOutlet, Outlet
 from recorders import RecordingActor
 
 MIB = 1 << 20
@@ -90,7 +90,7 @@ def bench() -> Bench:
 def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
     consumer: Any = "consumer"
     sent = Sent(consumer, window_bytes)
-    outlet = Outlet(MIB).share()
+    outlet = Outlet(MIB, NodeOutlet(MIB)).share()
     outlet.add(window_bytes)
     return WriteDeliveries([data], outlet, window_bytes, bench.listener, sent)
 
