@@ -23,7 +23,7 @@ to the top, or until half of the heap is of this kind.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final
 
@@ -32,7 +32,7 @@ from ...amqp_frames.values.field_table import Table
 from .expiry import deadline_of
 from .parts import Part
 from .ready import Ready
-from .span import EntryRange, Span, positions_in
+from .span import PAGED_ROWS_SEEN_MAX, EntryRange, PagedSpan, Span, positions_in
 
 # Rows that may become due before others get their turn.
 DUE_ROWS_MAX: Final = 2_000
@@ -229,6 +229,22 @@ class Deferral(Part):
                 else:
                     self.add(span.part(low, high), row.due_ms)
         return withdrawn
+
+    def page_out(self, paged: Callable[[Span], PagedSpan | None]) -> None:
+        """Page rows, except those for which `paged` is None.
+
+        From the newest on, because older ones are paged as a rule.
+        """
+        paged_count = 0
+        for row in reversed(self._rows.values()):
+            if row.span.is_paged:
+                paged_count += 1
+                if paged_count > PAGED_ROWS_SEEN_MAX:
+                    return
+                continue
+            span = paged(row.span)
+            if span is not None:
+                row.span = span
 
     def clear(self) -> None:
         """Drop everything."""

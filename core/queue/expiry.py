@@ -46,7 +46,7 @@ class Deadlines(Part):
 
     def remainder(self, rows: Iterable[Span]) -> Part | None:
         """Messages that have a deadline keep it: for them a part without a time to live stays."""
-        return Deadlines() if any(isinstance(span, ExpiringSpan) for span in rows) else None
+        return Deadlines() if any(map(deadline_of, rows)) else None
 
     def runs(self, batch: Batch, indexes: Indexes, now_ms: int) -> list[DeadlineRun]:
         """The deadlines of new messages, in order."""
@@ -77,7 +77,7 @@ def _deadline(ttl_ms: int, now_ms: int) -> int:
 
 def deadline_of(span: Span | None) -> int | None:
     """When the messages of this row expire, in milliseconds since the epoch; None for never."""
-    return span.deadline_ms if isinstance(span, ExpiringSpan) else None
+    return (span.deadline_ms or None) if isinstance(span, ExpiringSpan) else None
 
 
 def aligned(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ..connection.reading_time import ReadingTime
 from .consumers import Consumer
-from .span import Span
+from .span import PAGED_ROWS_SEEN_MAX, PagedSpan, Span
 
 
 def _first(positions: tuple[int, int]) -> int:
@@ -175,6 +175,24 @@ class InFlight:
         """All messages in flight, as parts of deliveries."""
         for channel in self._by_channel:
             yield from self.parts_of(channel)
+
+    def page_out(self, paged: Callable[[Span], PagedSpan | None]) -> None:
+        """Page whole deliveries that clients were sent, except those for which `paged` is None.
+
+        From the newest on, because older ones are paged as a rule. Of a delivery that is answered
+        in part little is kept in memory as it is (batch_sweep.py).
+        """
+        for held in self._by_channel.values():
+            paged_count = 0
+            for delivery in reversed(held):
+                if delivery.span.is_paged:
+                    paged_count += 1
+                    if paged_count > PAGED_ROWS_SEEN_MAX:
+                        break
+                elif delivery.first_tag and delivery.remaining == [(0, len(delivery.span))]:
+                    # One that the channel has not encoded yet has no tag.
+                    span = paged(delivery.span)
+                    delivery.span = delivery.span if span is None else span
 
     def remove_channel(self, channel: object) -> Iterable[Delivery]:
         """The channel is gone: everything that it still held."""

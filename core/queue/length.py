@@ -17,8 +17,9 @@ from typing import ClassVar, Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.values.field_table import Table
-from .columns import body_sizes
+from .columns import body_sizes, sizes_of
 from .parts import MAXLEN, Bound, Contents, Gate, Tally
+from .span import Span
 
 
 class Limits(NamedTuple):
@@ -63,7 +64,7 @@ _UNLIMITED: Final = 1 << 62
 class _ReadyLength(Tally, ABC):
     """The limits, and the bytes of ready and deferred messages if these are limited."""
 
-    __slots__ = ("_counts_bytes", "_ready_bytes", "_ready_bytes_max", "_ready_max")
+    __slots__ = ("_ready_bytes", "_ready_bytes_max", "_ready_max", "counts_bytes")
 
     name: ClassVar[str] = "length"
 
@@ -72,18 +73,18 @@ class _ReadyLength(Tally, ABC):
         self._ready_max = _UNLIMITED if ready_max is None else ready_max
         self._ready_bytes_max = _UNLIMITED if ready_bytes_max is None else ready_bytes_max
         # Sizes are looked at only if they are limited.
-        self._counts_bytes = ready_bytes_max is not None
+        self.counts_bytes = ready_bytes_max is not None
         self._ready_bytes = 0
 
-    def joined(self, batch: Batch, indexes: Indexes) -> None:
+    def joined(self, span: Span) -> None:
         """Count bodies in."""
-        if self._counts_bytes:
-            self._ready_bytes += sum(body_sizes(batch, indexes))
+        if self.counts_bytes:
+            self._ready_bytes += sum(sizes_of(span))
 
-    def left(self, batch: Batch, indexes: Indexes) -> None:
+    def left(self, span: Span) -> None:
         """Count bodies out."""
-        if self._counts_bytes:
-            self._ready_bytes -= sum(body_sizes(batch, indexes))
+        if self.counts_bytes:
+            self._ready_bytes -= sum(sizes_of(span))
 
     def cleared(self) -> None:
         """Nothing is ready or deferred."""
@@ -106,7 +107,7 @@ class DropHead(_ReadyLength, Bound):
             return 0
         head = contents.head()
         assert head is not None
-        for count, size in enumerate(body_sizes(head.batch, head.indexes), 1):
+        for count, size in enumerate(sizes_of(head), 1):
             ready_bytes -= size
             if ready_bytes <= self._ready_bytes_max:
                 return count
@@ -133,7 +134,7 @@ class RejectPublish(_ReadyLength, Gate):
         fitting = min(count, self._ready_max - message_count)
         if fitting <= 0:
             return -count
-        if self._counts_bytes:
+        if self.counts_bytes:
             ready_bytes = self._ready_bytes
             row = indexes[position : position + fitting]
             for admitted, size in enumerate(body_sizes(batch, row)):

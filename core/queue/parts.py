@@ -91,12 +91,15 @@ class Tally(Part):
 
     __slots__ = ()
 
+    # Must it know the sizes of bodies?
+    counts_bytes: bool = False
+
     @abstractmethod
-    def joined(self, batch: Batch, indexes: Indexes) -> None:
+    def joined(self, span: Span) -> None:
         """These messages are ready or deferred now."""
 
     @abstractmethod
-    def left(self, batch: Batch, indexes: Indexes) -> None:
+    def left(self, span: Span) -> None:
         """These messages are neither any more."""
 
     @abstractmethod

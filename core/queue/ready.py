@@ -4,36 +4,72 @@ New messages arrive in order and form a deque. Returned ones go back to their ol
 heap of rows that do not overlap. That place is before every message that was never taken, unless a
 message was deferred as it entered, and becomes ready only now. A queue with `x-max-priority` has
 another: `ready_by_priority.py`.
+
+A long queue has a backlog (`paging.py`) behind the deque: rows whose bytes are on the disk only,
+and new rows. Returned rows may be paged, too. The head must be resident to be delivered: `wanted`
+says what to read for that, and `fill` is given it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
+from itertools import chain
 from operator import attrgetter
+from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .span import EntryRange, Span, positions_in
+from .paging import Backlog, OnDisk, PagedRows, ReadRow, matched
+from .span import EntryRange, PagedSpan, Span, positions_in
+
+# Returned rows that are read together.
+RETURNED_ROWS_MAX: Final = 256
+
+
+class Wanted(NamedTuple):
+    """Entries to be read, which ascend; from the spill or from the journal."""
+
+    ranges: list[EntryRange]
+    is_spilled: bool
+    # They have left for the dead-letter exchange.
+    is_dying: bool = False
 
 
 class Ready:
     """Deliverable messages, lowest entry id first; `message_count` counts them."""
 
-    __slots__ = ("_fresh", "_returned", "message_count")
+    __slots__ = ("_backlog", "_fresh", "_priority", "_returned", "may_be_paged", "message_count")
 
     # Priorities above this count as this one.
     priority_max: int = 0
 
-    def __init__(self) -> None:
+    def __init__(self, priority: int = 0) -> None:
+        """`priority`: that of all its messages, where priorities count."""
+        self._priority = priority
         self._fresh: deque[Span] = deque()
+        # What lies behind these; None while nothing is paged.
+        self._backlog: Backlog | None = None
         # First entry id and row; the ids differ, so rows are never compared.
         self._returned: list[tuple[int, Span]] = []
         self.message_count = 0
+        # False if no row is paged, and none was lately.
+        self.may_be_paged = False
 
     def append(self, span: Span) -> None:
         """Add new messages; their entry ids are above all others."""
-        self._fresh.append(span)
+        if self._backlog is None:
+            self._fresh.append(span)
+        else:
+            self._backlog.recent.append(span)
+        self.message_count += len(span.indexes)
+
+    def append_paged(self, span: PagedSpan, keeps_sizes: bool) -> None:
+        """Add a row that the journal has kept; its entry ids are above all others."""
+        if self._backlog is None:
+            self._backlog = Backlog(PagedRows(self._priority, keeps_sizes), deque())
+            self.may_be_paged = True
+        self._backlog.paged.append(span)
         self.message_count += len(span.indexes)
 
     def divide(self, _batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
@@ -44,17 +80,24 @@ class Ready:
         """Return messages to their old place."""
         heappush(self._returned, (span.first_entry_id, span))
         self.message_count += len(span)
+        if span.is_paged:
+            self.may_be_paged = True
 
     def head(self) -> Span | None:
         """The row of messages that is next, not removed."""
         fresh = self._fresh
         if self._returned and self._is_returned_first():
             return self._returned[0][1]
-        return fresh[0] if fresh else None
+        if fresh:
+            return fresh[0]
+        return None if self._backlog is None else self._backlog.paged.head()
 
     def _is_returned_first(self) -> bool:
         """Does the first of the returned rows lie before the others? Some row is returned."""
-        return not self._fresh or self._returned[0][0] < self._fresh[0].first_entry_id
+        first = self._returned[0][0]
+        if self._fresh:
+            return first < self._fresh[0].first_entry_id
+        return self._backlog is None or first < self._backlog.paged.first_entry_id
 
     def dequeue(self, count: int) -> Span:
         """Remove up to `count` messages (at least 1) that lie together at the head.
@@ -63,6 +106,11 @@ class Ready:
         """
         returned, fresh = self._returned, self._fresh
         is_returned = bool(returned) and self._is_returned_first()
+        if not (is_returned or fresh or self._backlog is None):
+            paged = self._backlog.paged.dequeue(count)
+            self._forget_backlog()
+            self.message_count -= len(paged)
+            return paged
         span = returned[0][1] if is_returned else fresh[0]
         if len(span) > count:
             rest = span.part(count, len(span))
@@ -86,11 +134,12 @@ class Ready:
         """
         withdrawn: list[Span] = []
         lowest = ranges[0][0]
-        behind: list[Span] = []
-        fresh = self._fresh
-        while fresh and fresh[-1].first_entry_id + len(fresh[-1]) > lowest:
-            behind += reversed(_divide(fresh.pop(), ranges, withdrawn))
-        fresh.extend(reversed(behind))
+        backlog = self._backlog
+        if backlog is not None:
+            _withdraw_newest(backlog.recent, ranges, withdrawn)
+            backlog.paged.withdraw(ranges, withdrawn)
+            self._forget_backlog()
+        _withdraw_newest(self._fresh, ranges, withdrawn)
         rows = [span for _, span in self._returned]
         if any(span.first_entry_id + len(span) > lowest for span in rows):
             kept = [part for span in rows for part in _divide(span, ranges, withdrawn)]
@@ -103,11 +152,152 @@ class Ready:
         """Drop everything."""
         self._fresh.clear()
         self._returned.clear()
+        self._backlog = None
         self.message_count = 0
+        self.may_be_paged = False
 
     def __iter__(self) -> Iterator[Span]:
         returned = (span for _, span in sorted(self._returned))
-        yield from merge(returned, self._fresh, key=attrgetter("first_entry_id"))
+        in_order = chain(self._fresh, self._backlog or ())
+        yield from merge(returned, in_order, key=attrgetter("first_entry_id"))
+
+    # --- Paging
+
+    def page_out(
+        self,
+        kept_bytes: int,
+        on_disk: Callable[[Span], OnDisk],
+        paged: Callable[[Span, bool], PagedSpan],
+        keeps_sizes: bool,
+    ) -> list[Span]:
+        """Page rows, but for so many bytes at the head; returns rows that are to be spilled.
+
+        `on_disk` and `paged`: as of `Backlog.page_out`.
+        """
+        backlog = self._backlog
+        if backlog is None:
+            behind: deque[Span] = deque()
+            fresh = self._fresh
+            at = 0
+            while at < len(fresh) and kept_bytes > 0:
+                kept_bytes -= fresh[at].held_bytes
+                at += 1
+            while len(fresh) > at:
+                behind.appendleft(fresh.pop())
+            backlog = Backlog(PagedRows(self._priority, keeps_sizes), behind)
+        unspilled = backlog.page_out(on_disk, paged)
+        self._backlog = backlog
+        self.may_be_paged = True
+        self._forget_backlog()
+        return unspilled
+
+    def page_returned(self, paged: Callable[[Span], PagedSpan | None]) -> None:
+        """Page returned rows, except those for which `paged` is None."""
+        returned = self._returned
+        for place, (first_entry_id, span) in enumerate(returned):
+            row = None if span.is_paged else paged(span)
+            if row is not None:
+                returned[place] = first_entry_id, row
+                self.may_be_paged = True
+
+    def _forget_backlog(self) -> None:
+        """Without a paged row there is no backlog."""
+        backlog = self._backlog
+        if backlog is not None and not backlog.paged.message_count:
+            self._fresh.extend(backlog.recent)
+            self._backlog = None
+
+    def wanted(self, ahead_min: int, count_max: int) -> Wanted | None:
+        """Entries to be read next, up to so many: at the head, or ahead of it.
+
+        Ahead of it if fewer than `ahead_min` resident messages are left there.
+        """
+        returned = self._returned
+        if returned and returned[0][1].is_paged and self._is_returned_first():
+            return self._wanted_returned(count_max)
+        backlog = self._backlog
+        if backlog is None:
+            return None
+        ahead = 0
+        for span in self._fresh:
+            ahead += len(span)
+            if ahead >= ahead_min:
+                return None
+        return Wanted(*backlog.paged.front(count_max))
+
+    def _wanted_returned(self, count_max: int) -> Wanted:
+        returned = self._returned
+        ranges: list[EntryRange] = []
+        rows: list[tuple[int, Span]] = []
+        is_spilled: bool | None = None
+        while returned and len(rows) < RETURNED_ROWS_MAX and count_max > 0:
+            span = returned[0][1]
+            if not isinstance(span, PagedSpan) or is_spilled not in (None, span.is_spilled):
+                break
+            is_spilled = span.is_spilled
+            rows.append(heappop(returned))
+            count = min(len(span), count_max)
+            count_max -= count
+            ranges.append((span.first_entry_id, span.first_entry_id + count - 1))
+        for row in rows:
+            heappush(returned, row)
+        return Wanted(ranges, bool(is_spilled))
+
+    def fill(
+        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
+    ) -> tuple[list[Span], list[PagedSpan]]:
+        """Have rows that were read be resident, of the entries that were asked for.
+
+        Returns them, and the paged rows that were not found, which have left.
+        """
+        backlog = self._backlog
+        pieces: list[PagedSpan] = []
+        if backlog is not None:
+            paged = backlog.paged
+            for first, last in asked:
+                while paged.message_count and first <= paged.first_entry_id <= last:
+                    pieces.append(paged.dequeue(last + 1 - paged.first_entry_id))
+        if pieces:
+            found, missing = matched(pieces, rows)
+            self._fresh.extend(found)
+            self._forget_backlog()
+        else:
+            found, missing = self._fill_returned(asked, rows)
+        self.message_count -= sum(map(len, missing))
+        return found, missing
+
+    def _fill_returned(
+        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
+    ) -> tuple[list[Span], list[PagedSpan]]:
+        lowest, highest = asked[0][0], asked[-1][1]
+        kept: list[tuple[int, Span]] = []
+        pieces: list[PagedSpan] = []
+        returned = self._returned
+        while returned and returned[0][0] <= highest:
+            first, span = heappop(returned)
+            if not isinstance(span, PagedSpan) or first + len(span) <= lowest:
+                kept.append((first, span))
+                continue
+            for low, high, is_within in positions_in(span, 0, len(span), asked):
+                part = span.part(low, high)
+                if is_within:
+                    pieces.append(part)
+                else:
+                    kept.append((part.first_entry_id, part))
+        found, missing = matched(pieces, rows)
+        for row in (*kept, *((span.first_entry_id, span) for span in found)):
+            heappush(returned, row)
+        return found, missing
+
+
+def _withdraw_newest(
+    rows: deque[Span], ranges: Sequence[EntryRange], withdrawn: list[Span]
+) -> None:
+    behind: list[Span] = []
+    lowest = ranges[0][0]
+    while rows and rows[-1].first_entry_id + len(rows[-1]) > lowest:
+        behind += reversed(_divide(rows.pop(), ranges, withdrawn))
+    rows.extend(reversed(behind))
 
 
 def _divide(span: Span, ranges: Sequence[EntryRange], withdrawn: list[Span]) -> list[Span]:

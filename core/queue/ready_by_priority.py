@@ -8,18 +8,20 @@ there are; only new messages are looked at one by one.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .columns import read_priorities
-from .ready import Ready
-from .span import EntryRange, Span
+from .columns import priorities_of, read_priorities
+from .paging import OnDisk, ReadRow
+from .ready import Ready, Wanted
+from .span import EntryRange, PagedSpan, Span
 
 
 class ReadyByPriority(Ready):
     """A Ready for each priority from 0 to `priority_max` that has had messages."""
 
-    __slots__ = ("_levels", "_occupied", "priority_max")
+    __slots__ = ("_asked", "_levels", "_occupied", "priority_max")
 
     def __init__(self, priority_max: int) -> None:
         super().__init__()
@@ -27,6 +29,8 @@ class ReadyByPriority(Ready):
         self._levels: dict[int, Ready] = {}
         # Bit p is set while messages of priority p are here.
         self._occupied = 0
+        # The priority of what was last wanted.
+        self._asked = 0
 
     def divide(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
         """New messages by priority, highest first: rows that can be appended one by one.
@@ -51,10 +55,12 @@ class ReadyByPriority(Ready):
         """Return messages to their place; of any priorities, if the queue's order has changed."""
         for level, row in self._rows_by_level(span):
             level.put_back(row)
+        if span.is_paged:
+            self.may_be_paged = True
 
     def _rows_by_level(self, span: Span) -> Iterator[tuple[Ready, Span]]:
         """Rows of messages that are added now, each of one priority."""
-        priorities = read_priorities(span.batch, span.indexes, self.priority_max)
+        priorities = priorities_of(span, self.priority_max)
         self.message_count += len(span)
         if _are_equal(priorities):
             yield self._level(priorities[0]), span
@@ -106,6 +112,56 @@ class ReadyByPriority(Ready):
         for priority in sorted(self._levels, reverse=True):
             yield from self._levels[priority]
 
+    # --- Paging
+
+    def append_paged(self, span: PagedSpan, keeps_sizes: bool) -> None:
+        """Add a row that the journal has kept; its entry ids are above all others."""
+        self._level(min(span.priority, self.priority_max)).append_paged(span, keeps_sizes)
+        self.may_be_paged = True
+        self.message_count += len(span)
+
+    def page_out(
+        self,
+        kept_bytes: int,
+        on_disk: Callable[[Span], OnDisk],
+        paged: Callable[[Span, bool], PagedSpan],
+        keeps_sizes: bool,
+    ) -> list[Span]:
+        """Page rows, but for so many bytes of the highest priority that there is."""
+        self.may_be_paged = True
+        unspilled: list[Span] = []
+        for priority, level in self._levels.items():
+            is_highest = priority == self._occupied.bit_length() - 1
+            kept = kept_bytes if is_highest else 0
+            unspilled += level.page_out(kept, on_disk, paged, keeps_sizes)
+        return sorted(unspilled, key=attrgetter("first_entry_id"))
+
+    def page_returned(self, paged: Callable[[Span], PagedSpan | None]) -> None:
+        """Page returned rows, except those for which `paged` is None."""
+        self.may_be_paged = True
+        for level in self._levels.values():
+            level.page_returned(paged)
+
+    def wanted(self, ahead_min: int, count_max: int) -> Wanted | None:
+        """Entries of the highest priority to be read next."""
+        if not self._occupied:
+            return None
+        self._asked = self._occupied.bit_length() - 1
+        return self._highest().wanted(ahead_min, count_max)
+
+    def fill(
+        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
+    ) -> tuple[list[Span], list[PagedSpan]]:
+        """Have rows that were read be resident; returns them, and those that were not found."""
+        level = self._levels.get(self._asked)
+        if level is None:
+            return [], []
+        found, missing = level.fill(asked, rows)
+        if not level.message_count:
+            self._occupied &= ~(1 << self._asked)
+        self.message_count -= sum(map(len, missing))
+        return found, missing
+
     def _highest(self) -> Ready:
         return self._levels[self._occupied.bit_length() - 1]
 
@@ -114,9 +170,9 @@ class ReadyByPriority(Ready):
         self._occupied |= 1 << priority
         level = self._levels.get(priority)
         if level is None:
-            level = self._levels[priority] = Ready()
+            level = self._levels[priority] = Ready(priority)
         return level
 
 
-def _are_equal(priorities: bytes) -> bool:
+def _are_equal(priorities: Sequence[int]) -> bool:
     return priorities.count(priorities[0]) == len(priorities)

@@ -17,18 +17,24 @@ call these in one order, which is written here and nowhere else:
 
 `parts.py` has the interfaces. A part that a queue lacks costs it a test for None or for an empty
 tuple, per batch and not per message.
+
+Rows may be paged: their bytes are on the disk only (`span.py`, `paging.py`). The rules go on until
+they need such bytes, for a consumer or for a dead letter, and then stop at that place (`wants_head`,
+`dying`); `wanted` says what is to be read, and `read` goes on with it. Nothing else waits: what
+expires, is dropped, purged or settled without dead letters is never read.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ..connection.reading_time import ReadingTime
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
+from .columns import are_persistent, priorities_of, sizes_of
 from .consumers import Consumer, Consumers
 from .dedup import Deduplicated, Deduplication
 from .deferral import Deferral, Delays, ReadyAndDeferred, delays_of, divided, due_times
@@ -43,10 +49,22 @@ from .expiry import (
 from .in_flight import Delivery, InFlight
 from .in_flight_timeouts import InFlightTimeouts
 from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
-from .ready import Ready
-from .span import EntryRange, RefusedSpan, Span, ranges_of
+from .paging import OnDisk, ReadRow, matched
+from .ready import Ready, Wanted
+from .span import (
+    EntryRange,
+    PagedSpan,
+    RefusedSpan,
+    Span,
+    held_bytes,
+    positions_in,
+    ranges_of,
+)
 from .withdrawn import Withdrawn
 
+# Messages that are read together, and how few resident ones at the head have more read ahead.
+READ_COUNT_MAX: Final = 4_096
+READ_AHEAD_MIN: Final = 2_048
 # Deliveries that may time out before others get their turn.
 TIMED_OUT_MAX: Final = 2_000
 
@@ -69,8 +87,10 @@ class Effects:
         "due_times",
         "late",
         "rejected",
+        "resident",
         "settled_entries",
         "timed_out",
+        "unspilled_entries",
     )
 
     def __init__(self) -> None:
@@ -111,6 +131,16 @@ class Effects:
         # epoch; and rows that are due.
         self.deferred: list[tuple[Span, int]] | None = None
         self.due: list[Span] | None = None
+        # Rows that were read, and are resident now.
+        self.resident: list[Span] | None = None
+        # Entries that the spill need not have any more.
+        self.unspilled_entries: list[EntryRange] | None = None
+
+    def forget_spilled(self, span: PagedSpan) -> None:
+        """A row that the spill has leaves the queue, or is resident again."""
+        last = span.first_entry_id + len(span) - 1
+        self.unspilled_entries = self.unspilled_entries or []
+        self.unspilled_entries.append((span.first_entry_id, last))
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         """The consumer gets this, too."""
@@ -138,7 +168,9 @@ class MessageQueue:
         "deduplication",
         "deferral",
         "durable",
+        "dying",
         "gates",
+        "held_bytes",
         "identity",
         "in_flight",
         "in_flight_timeouts",
@@ -148,11 +180,13 @@ class MessageQueue:
         "next_entry_id",
         "now_ms",
         "parts",
+        "reading",
         "ready",
         "spent",
         "sweep",
         "tallies",
         "uptime_ms",
+        "wants_head",
         "withdrawn",
     )
 
@@ -194,6 +228,14 @@ class MessageQueue:
         # next dispatch. None, as `withdrawn`, while there are none.
         self.spent: list[tuple[Span, str]] | None = None
         self.withdrawn: Withdrawn | None = None
+        # About how much memory its resident messages hold, those in flight included.
+        self.held_bytes = 0
+        # The head is paged, and somebody waits for it.
+        self.wants_head = False
+        # What is being read. Paged rows that left for the dead-letter exchange, which are read
+        # first, and why they left. None, as of the next, while there are none.
+        self.reading: Wanted | None = None
+        self.dying: list[tuple[PagedSpan, str]] | None = None
 
     # --- Parts
 
@@ -231,7 +273,7 @@ class MessageQueue:
         for part in fresh:
             if isinstance(part, Tally):
                 for span in self.waiting():
-                    part.joined(span.batch, span.indexes)
+                    part.joined(span)
             if isinstance(part, Judge):
                 self._send_away(part)
         if self.in_flight_timeouts is None:
@@ -269,7 +311,10 @@ class MessageQueue:
                 spent.append((span, judge.reason))
 
     def order_by(self, ready: Ready) -> None:
-        """Have ready messages leave in the order of `ready`, which is empty."""
+        """Have ready messages leave in the order of `ready`, which is empty.
+
+        Of a queue without paged rows: of these a priority is known only if it counted before.
+        """
         # As if all had come back: messages in flight may have their old places before or between.
         for span in self.ready:
             ready.put_back(span)
@@ -290,14 +335,17 @@ class MessageQueue:
 
         `due_ms`: before that it is deferred, in milliseconds since the epoch.
         """
+        self.held_bytes += span.held_bytes
         reason = self._judge(span.attempts)
         if reason is None:
             if due_ms > self.now_ms:
                 self._deferring().add(span, self.uptime_ms + due_ms - self.now_ms)
+            elif isinstance(span, PagedSpan):
+                self.ready.append_paged(span, self._keeps_sizes())
             else:
                 self.ready.append(span)
             for tally in self.tallies:
-                tally.joined(span.batch, span.indexes)
+                tally.joined(span)
         else:
             self.spent = self.spent or []
             self.spent.append((span, reason))
@@ -436,8 +484,12 @@ class MessageQueue:
         Adds their deadlines, if any, to `runs`.
         """
         deadlines = self.deadlines
+        span = Span(batch, indexes, first_entry_id, 0, stored)
+        self.held_bytes += held_bytes(batch, len(indexes))
+        # Before the row is divided.
+        for tally in self.tallies:
+            tally.joined(span)
         if deadlines is None:
-            span = Span(batch, indexes, first_entry_id, 0, stored)
             if delays_ms:
                 self._place(span, effects, delays_ms)
             else:
@@ -447,8 +499,6 @@ class MessageQueue:
             for span in spans_in_runs(batch, indexes, first_entry_id, 0, stored, row_runs):
                 self._place(span, effects, delays_ms)
             runs += row_runs
-        for tally in self.tallies:
-            tally.joined(batch, indexes)
 
     def _place(self, span: Span, effects: Effects, delays_ms: Delays) -> None:
         """New messages become ready, or with a delay deferred."""
@@ -657,6 +707,9 @@ class MessageQueue:
             if choice is None:
                 return
             consumer, room, eligible = choice
+            if ready.may_be_paged and self._is_head_paged():
+                self.wants_head = True
+                return
             if eligible > 1:
                 # Fair among equals: a row is shared out in even parts, not given to one.
                 head = ready.head()
@@ -675,6 +728,10 @@ class MessageQueue:
             reading = consumer.channel_credit.reading
             self._note_delivery(consumer.channel, delivery, reading, effects)
 
+    def _is_head_paged(self) -> bool:
+        head = self.ready.head()
+        return head is not None and head.is_paged
+
     def _is_head_fresh(self, effects: Effects) -> bool:
         """Is there a message to be delivered, and not expired?"""
         deadlines = self.deadlines
@@ -692,12 +749,14 @@ class MessageQueue:
     def _left(self, span: Span) -> None:
         """These are neither ready nor deferred any more."""
         for tally in self.tallies:
-            tally.left(span.batch, span.indexes)
+            tally.left(span)
 
     def get(
         self, channel: object, no_ack: bool, effects: Effects, reading: ReadingTime | None = None
     ) -> Delivery | None:
         """Deliver one message by basic.get; it needs no credit. None if there is none, or a pause.
+
+        None, too, if the message must be read first, which `wants_head` says.
 
         `reading` belongs to its connection; None: the connection is always read.
         """
@@ -705,6 +764,9 @@ class MessageQueue:
             while not self._drop_expired(effects):
                 pass
         if self.is_paused or not self.ready.message_count:
+            return None
+        if self.ready.may_be_paged and self._is_head_paged():
+            self.wants_head = True
             return None
         span = self._dequeue(1)
         delivery = Delivery(span, self.identity, None)
@@ -733,14 +795,25 @@ class MessageQueue:
         """Messages are done: the journal learns it."""
         if len(span.batch.wire) > self.sweep.small_bytes:
             self.sweep.count_departure(span, low, high)
+        self.held_bytes -= held_bytes(span.batch, high - low)
+        if isinstance(span, PagedSpan) and span.is_spilled:
+            effects.forget_spilled(span.part(low, high))
         if span.stored:
             first = span.first_entry_id
             effects.settled_entries.append((first + low, first + high - 1))
 
     def _leave(self, span: Span, reason: str, effects: Effects) -> None:
-        """Messages leave the queue for this reason, other than by an ack."""
+        """Messages leave the queue for this reason, other than by an ack.
+
+        A paged row that is to be a dead letter is read first.
+        """
+        if self.dead_letters and isinstance(span, PagedSpan):
+            self.dying = self.dying or []
+            self.dying.append((span, reason))
+            return
         effects.dead.append((span, reason))
         if self.dead_letters:
+            self.held_bytes -= span.held_bytes
             self.sweep.count_departure(span, 0, len(span))
         else:
             self._settle(span, 0, len(span), effects)
@@ -817,6 +890,7 @@ class MessageQueue:
         count = 0
         for span in self._withdraw_rows(ranges):
             self._left(span)
+            self.held_bytes -= span.held_bytes
             self.sweep.count_departure(span, 0, len(span))
             count += len(span)
         if count < len(entry_ids):
@@ -839,6 +913,7 @@ class MessageQueue:
         for delivery, low, high in parts:
             for start, end, is_withdrawn in self.withdrawn.divide(delivery, low, high):
                 if is_withdrawn:
+                    self.held_bytes -= held_bytes(delivery.span.batch, end - start)
                     self.sweep.count_departure(delivery.span, start, end)
                 else:
                     kept.append((delivery, start, end))
@@ -930,7 +1005,7 @@ class MessageQueue:
         else:
             self.ready.put_back(span)
         for tally in self.tallies:
-            tally.joined(span.batch, span.indexes)
+            tally.joined(span)
 
     def _defer(self, span: Span, delay_ms: int, effects: Effects) -> None:
         self._deferring().add(span, self.uptime_ms + delay_ms)
@@ -966,21 +1041,22 @@ class MessageQueue:
         self.consumers.changed(consumer)
         self._dispatch(effects)
 
-    def purge(self) -> tuple[int, list[EntryRange]]:
+    def purge(self) -> tuple[int, Effects]:
         """Drop all ready and deferred messages.
 
-        Gives how many they were, and the stored entries among them.
+        Gives how many they were; the stored entries among them are the effects' settled ones.
         """
         count = self.ready.message_count + self.deferred_count
         effects = Effects()
         for span in self.waiting():
             self._settle(span, 0, len(span), effects)
         self.ready.clear()
+        self.wants_head = False
         if self.deferral is not None:
             self.deferral.clear()
         for tally in self.tallies:
             tally.cleared()
-        return count, effects.settled_entries
+        return count, effects
 
     def sweep_if_due(self) -> None:
         """Let go of reads of which little is used. Not before the call's effects are traced."""
@@ -990,13 +1066,158 @@ class MessageQueue:
         here = self.ready.message_count + self.deferred_count
         if sweep.is_due(here + self.in_flight.message_count):
             sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+            self._count_held()
 
     def sweep_all(self) -> None:
         """Let go of all of them now: of a read the journal may have given back few messages."""
         self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
+        self._count_held()
+
+    def _count_held(self) -> None:
+        """Rows have other batches now."""
+        in_flight = sum(
+            held_bytes(delivery.span.batch, sum(end - first for first, end in delivery.remaining))
+            for delivery in self.in_flight.deliveries()
+        )
+        self.held_bytes = in_flight + sum(span.held_bytes for span in self._rows())
 
     def _rows(self) -> Iterable[Span]:
         return chain(self.waiting(), (span for span, _ in self.spent or ()))
 
     def _all_rows(self) -> Iterable[Span]:
         return chain(self._rows(), (delivery.span for delivery in self.in_flight.deliveries()))
+
+    # --- Paging
+
+    def _keeps_sizes(self) -> bool:
+        return any(tally.counts_bytes for tally in self.tallies)
+
+    def page_out(
+        self,
+        kept_bytes: int,
+        synced_below: int,
+        spilled: Sequence[EntryRange] = (),
+        note_traced: Callable[[Span], None] | None = None,
+    ) -> list[Span]:
+        """Page all that is not needed soon, but for so many bytes at the head of the queue.
+
+        The journal has synced all stored entries with ids below `synced_below`. The spill has the
+        entries in `spilled`, which ascend. `note_traced` is called with rows that have traced
+        messages. Returns rows to be spilled, up to `SPILLED_BYTES_MAX` of each priority: until they
+        are, rows behind them stay resident.
+        """
+        keeps_sizes = self._keeps_sizes()
+        priority_max = self.ready.priority_max
+
+        def on_disk(span: Span) -> OnDisk:
+            last = span.first_entry_id + len(span) - 1
+            if span.stored and last >= synced_below:
+                return OnDisk.UNSYNCED
+            if any(low <= span.first_entry_id and last <= high for low, high in spilled):
+                return OnDisk.SPILL
+            is_journalled = span.stored and are_persistent(span.batch, span.indexes)
+            return OnDisk.JOURNAL if is_journalled else OnDisk.NOWHERE
+
+        def paged(span: Span, is_spilled: bool) -> PagedSpan:
+            if note_traced is not None and span.batch.traced is not None:
+                note_traced(span)
+            self.held_bytes -= span.held_bytes
+            return PagedSpan(
+                span.first_entry_id,
+                len(span),
+                span.attempts,
+                span.stored,
+                deadline_of(span) or 0,
+                is_spilled,
+                priorities_of(span, priority_max)[0] if priority_max else 0,
+                array("I", sizes_of(span)) if keeps_sizes else None,
+            )
+
+        def paged_if_synced(span: Span) -> PagedSpan | None:
+            return paged(span, False) if on_disk(span) is OnDisk.JOURNAL else None
+
+        def paged_in_flight(span: Span) -> PagedSpan | None:
+            # The trace will tell of the answer to a traced one.
+            return None if span.batch.traced is not None else paged_if_synced(span)
+
+        unspilled = self.ready.page_out(kept_bytes, on_disk, paged, keeps_sizes)
+        self.ready.page_returned(paged_if_synced)
+        if self.deferral is not None:
+            self.deferral.page_out(paged_if_synced)
+        self.in_flight.page_out(paged_in_flight)
+        return unspilled
+
+    def wanted(self) -> Wanted | None:
+        """Entries to be read now; they are being read from then on. None if there are none."""
+        if self.reading is not None:
+            return None
+        if self.dying:
+            self.reading = _wanted_dying(self.dying)
+        elif self.wants_head:
+            self.reading = self.ready.wanted(1, READ_COUNT_MAX)
+            # None if it has left, or if a message that came back lies before it.
+            self.wants_head = self.reading is not None
+        elif self.consumers.members and not self.is_paused:
+            self.reading = self.ready.wanted(READ_AHEAD_MIN, READ_COUNT_MAX)
+        return self.reading
+
+    def read(self, rows: Sequence[ReadRow], through: int, effects: Effects) -> list[EntryRange]:
+        """Entries that were wanted have been read, up to the id `through`: go on with them.
+
+        Returns those that could not be read, which are lost: they leave the queue.
+        """
+        reading, self.reading = self.reading, None
+        assert reading is not None
+        self.wants_head = False
+        asked = [(first, min(last, through)) for first, last in reading.ranges if first <= through]
+        missing: list[PagedSpan] = []
+        if asked and reading.is_dying:
+            missing = self._read_dying(asked, rows, effects)
+        elif asked:
+            found, missing = self.ready.fill(asked, rows)
+            self.held_bytes += sum(span.held_bytes for span in found)
+            effects.resident = found
+            for span in missing:
+                self._left(span)
+        for span in missing:
+            self._settle(span, 0, len(span), effects)
+        if asked and reading.is_spilled:
+            effects.unspilled_entries = [*(effects.unspilled_entries or ()), *asked]
+        self.dispatch(effects)
+        return [(span.first_entry_id, span.first_entry_id + len(span) - 1) for span in missing]
+
+    def _read_dying(
+        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow], effects: Effects
+    ) -> list[PagedSpan]:
+        """Have dead letters made of what was read; returns what was not found."""
+        missing: list[PagedSpan] = []
+        dying, self.dying = self.dying or [], []
+        for span, reason in dying:
+            for low, high, is_within in positions_in(span, 0, len(span), asked):
+                part = span.part(low, high)
+                if not is_within:
+                    self.dying.append((part, reason))
+                    continue
+                found, not_found = matched([part], rows)
+                missing += not_found
+                for row in found:
+                    self.held_bytes += row.held_bytes
+                    self._leave(row, reason, effects)
+        return missing
+
+
+def _wanted_dying(dying: list[tuple[PagedSpan, str]]) -> Wanted:
+    """The first of the rows, and those behind it that ascend and lie in the same place."""
+    ranges: list[EntryRange] = []
+    count = 0
+    is_spilled = dying[0][0].is_spilled
+    for span, _ in dying:
+        first, last = span.first_entry_id, span.first_entry_id + len(span) - 1
+        if count >= READ_COUNT_MAX or span.is_spilled is not is_spilled:
+            break
+        if ranges and ranges[-1][1] >= first:
+            break
+        last = min(last, first + READ_COUNT_MAX - count - 1)
+        ranges.append((first, last))
+        count += last - first + 1
+    return Wanted(ranges, is_spilled, is_dying=True)

@@ -1,10 +1,27 @@
-"""A row of messages in a queue: indexes into one batch, with consecutive entry ids."""
+"""A row of messages in a queue: indexes into one batch, with consecutive entry ids.
+
+A row is resident or paged. The batch of a resident row has its bytes. A paged row has none: they
+are in the journal or in the spill, which find them by the queue and the entry ids, and the queue
+asks for them when it needs them (`paging.py`). A paged row keeps what the queue's parts must know
+of messages without reading them.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+
+# The batch of every paged row: of no message and no bytes.
+PAGED: Final = Batch(b"", -1)
+
+# Where rows are paged from the newest on: behind so many that are paged, all others are.
+PAGED_ROWS_SEEN_MAX: Final = 64
+
+# What a batch and its row take up in memory besides its bytes, about.
+ROW_BYTES: Final = 1024
 
 # First and last entry id, both inclusive.
 EntryRange = tuple[int, int]
@@ -43,6 +60,16 @@ class Span:
             self.attempts,
             self.stored,
         )
+
+    @property
+    def is_paged(self) -> bool:
+        """Are its bytes on the disk only?"""
+        return self.batch is PAGED
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory its messages hold; of the parts of a row it is the sum."""
+        return held_bytes(self.batch, len(self.indexes))
 
     def wire_bytes(self) -> int:
         """About how many bytes of wire the messages take up: exact when they are neighbours."""
@@ -93,6 +120,58 @@ class ExpiringSpan(Span):
             self.stored,
             self.deadline_ms,
         )
+
+
+class PagedSpan(ExpiringSpan):
+    """A paged row; `deadline_ms` is 0 if its messages do not expire.
+
+    All have this priority. `sizes` are those of the bodies in bytes; None if nobody asks for them.
+    `is_spilled`: the spill has the bytes, not the journal.
+    """
+
+    __slots__ = ("is_spilled", "priority", "sizes")
+
+    def __init__(
+        self,
+        first_entry_id: int,
+        count: int,
+        attempts: int,
+        stored: bool,
+        deadline_ms: int = 0,
+        is_spilled: bool = False,
+        priority: int = 0,
+        sizes: array[int] | None = None,
+    ) -> None:
+        super().__init__(PAGED, range(count), first_entry_id, attempts, stored, deadline_ms)
+        self.is_spilled = is_spilled
+        self.priority = priority
+        self.sizes = sizes
+
+    def part(self, low: int, high: int) -> PagedSpan:
+        """As of any row."""
+        return PagedSpan(
+            self.first_entry_id + low,
+            high - low,
+            self.attempts,
+            self.stored,
+            self.deadline_ms,
+            self.is_spilled,
+            self.priority,
+            None if self.sizes is None else self.sizes[low:high],
+        )
+
+    def wire_bytes(self) -> int:
+        """Nothing in memory."""
+        return 0
+
+
+def held_bytes(batch: Batch, count: int) -> int:
+    """About how much memory so many messages of the batch hold: each as much as the others.
+
+    A batch of one is mostly its objects.
+    """
+    whole = len(batch.starts)
+    return (batch.wire_bytes + ROW_BYTES) // whole * count if whole else 0
 
 
 def positions_in(

@@ -54,6 +54,15 @@ def entries_in(ranges: list[EntryRange]) -> set[int]:
     return set(entries)
 
 
+class _Read:
+    """A message that was read back."""
+
+    def __init__(self, message: Message, entry: int) -> None:
+        self.batch = message.batch
+        self.indexes = range(message.index, message.index + 1)
+        self.first_entry_id = entry
+
+
 class History:
     """The history of one queue, drawn from one source of randomness."""
 
@@ -80,6 +89,14 @@ class History:
         self.unsent: list[tuple[Consumer, int]] = []
         self.batch_count = 0
         self.is_swept = random.random() < 0.5
+        # Half of the histories page rows; the journal has synced the entries below this. A paged
+        # row has the columns that the queue needed when it was paged.
+        columns = {
+            tuple(each.get(name) for name in ("x-max-priority", "x-max-length-bytes"))
+            for each in choices
+        }
+        self.is_paged = random.random() >= 0.5 and len(columns) == 1
+        self.synced_below = 0
         self.start()
 
     def start(self) -> None:
@@ -89,6 +106,8 @@ class History:
         self.uptime_ms = self.random.choice((0, 5_000))
         self.credits = {name: self.new_channel() for name in CHANNELS}
         self.unsent.clear()
+        # Entries that the spill has.
+        self.spilled: set[int] = set()
         self.queue = make_queue("the queue", True, table_of(model.arguments), self.window_bytes_max)
         self.queue.sweep = EagerSweep()
         self.queue.is_paused = model.is_paused
@@ -129,10 +148,15 @@ class History:
         """Let the queue do it, and the model know who got what."""
         effects = Effects()
         self.set_clocks()
+        if self.is_paged and self.random.random() >= 0.5:
+            self.page_out()
         call(*arguments, effects)
+        self.read_wanted(effects)
         for consumer, deliveries in effects.delivered:
             window_bytes = 0
             for delivery in deliveries:
+                # The channel has encoded it.
+                delivery.first_tag = self.random.choice((0, 1))
                 assert delivery.queue == "the queue"
                 assert delivery.consumer is consumer
                 first = delivery.span.first_entry_id
@@ -142,6 +166,31 @@ class History:
                 window_bytes += delivery.wire_bytes
             self.unsent.append((consumer, window_bytes))
         return effects
+
+    def page_out(self) -> None:
+        """The queue keeps few bytes in memory; the spill takes what the journal does not have."""
+        chosen = self.random
+        self.synced_below = max(self.synced_below, self.queue.next_entry_id - chosen.randint(0, 9))
+        kept_bytes = chosen.choice((0, 0, 1_500))
+        unspilled = self.queue.page_out(kept_bytes, self.synced_below)
+        chosen_rows = unspilled[: chosen.randint(0, len(unspilled))]
+        ranges = [(entries_of(span)[0], entries_of(span)[-1]) for span in chosen_rows]
+        self.queue.page_out(kept_bytes, self.synced_below, ranges)
+        self.spilled |= entries_in(ranges)
+
+    def read_wanted(self, effects: Effects) -> None:
+        """The disk answers at once, so that what the queue does is that of one in memory."""
+        while (wanted := self.queue.wanted()) is not None:
+            entries = sorted(entries_in(wanted.ranges))
+            assert not wanted.is_spilled or self.spilled.issuperset(entries)
+            assert wanted.is_spilled or self.journal.keys() >= set(entries)
+            through = self.random.choice((entries[0], entries[-1], entries[-1]))
+            rows = [_Read(self.messages[each], each) for each in entries if each <= through]
+            lost = self.queue.read(rows, through, effects)
+            assert not lost
+        gone = entries_in(effects.unspilled_entries or [])
+        assert gone <= self.spilled
+        self.spilled -= gone
 
     def check(self, effects: Effects) -> None:
         expected = self.model.outcome
@@ -293,6 +342,8 @@ class History:
             if held.positions
         ]
         for span, positions in rows:
+            if span.is_paged:
+                continue
             for position in positions:
                 index = span.indexes[position]
                 message = self.messages[span.first_entry_id + position]
@@ -529,7 +580,12 @@ class History:
         no_ack, channel = self.random.random() < 0.5, self.random.choice(CHANNELS)
         self.set_clocks()
         effects = Effects()
-        delivery = self.queue.get(channel, no_ack, effects, self.credits[channel].reading)
+        reading = self.credits[channel].reading
+        while True:
+            delivery = self.queue.get(channel, no_ack, effects, reading)
+            if delivery is not None or not self.queue.wants_head:
+                break
+            self.read_wanted(effects)
         model.drop_expired()
         assert (delivery is None) == (model.is_paused or not model.ready)
         if delivery is not None:
@@ -699,7 +755,9 @@ class History:
         channel.is_read = not channel.is_read
 
     def purge(self) -> None:
-        count, ranges = self.queue.purge()
+        count, effects = self.queue.purge()
+        ranges = effects.settled_entries
+        self.spilled -= entries_in(effects.unspilled_entries or [])
         ready = [*self.model.ready, *self.model.deferred]
         self.model.ready, self.model.deferred = [], []
         assert count == len(ready)
@@ -714,6 +772,7 @@ class History:
         """The journal has no room for some that it was told, wherever these are by now."""
         chosen, model = self.random, self.model
         entries = [each for each in sorted(self.journal)[-8:] if chosen.random() < 0.4]
+        entries = [each for each in entries if each >= self.synced_below]
         if not entries:
             return
         gone = [self.journal.pop(entry) for entry in entries]
