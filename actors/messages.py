@@ -235,6 +235,12 @@ class DropSpilled(NamedTuple):
     ranges: Sequence[tuple[int, int]] | None
 
 
+class PageOut(NamedTuple):
+    """Queue -> Queue: all queues hold too much; page, but for so many bytes at the head."""
+
+    kept_bytes: int
+
+
 # --- Room on the disk
 
 

@@ -20,6 +20,7 @@ from ..core.connection.publish_window import NodeWindow
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
+from ..core.queue.memory_budget import MemoryBudget
 from ..core.topology.topology import Vhosts
 from ..core.users.access import Access
 from ..core.users.accounts import Accounts
@@ -77,8 +78,8 @@ class NodeContext:
     timed_out_ranges_max: int
     touched_timeout_ms_max: int
     reply_window_bytes_max: int
-    # Of what all queues hold, by the bytes that their messages take in memory.
-    memory_budget_bytes: int
+    # How much memory the messages of all queues may hold.
+    memory_budget: MemoryBudget[Ref]
     stranded_letters_max: int
     stranded_letters_bytes_max: int
     handshake_timeout_seconds: float

@@ -41,6 +41,7 @@ from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
 from .core.publishing.reply_consumers import ReplyConsumers
 from .core.publishing.vhost_users import VhostUsers
+from .core.queue.memory_budget import MemoryBudget
 from .core.topology.topology import Vhosts
 from .core.users.accounts import Accounts
 from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks
@@ -302,7 +303,7 @@ class Node:
             timed_out_ranges_max=configuration.timed_out_ranges_max,
             touched_timeout_ms_max=configuration.touched_timeout_ms_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,
-            memory_budget_bytes=configuration.memory_budget_limit(),
+            memory_budget=MemoryBudget(configuration.memory_budget_limit()),
             stranded_letters_max=configuration.stranded_letters_max,
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,

@@ -8,6 +8,9 @@ fails answers for everything that it owes: each publish is nacked, each question
 Every queue has this actor, whatever its arguments: the rules have the parts that these ask for. If
 time matters to one of them, the actor reads the clock for the rules, and asks to be woken in time.
 
+A queue that holds much has rows whose bytes are on the disk only. When the rules want some of them,
+the actor has them read; a basic.get that must wait for that is answered then.
+
 A queue with `x-expires` has a lease: unused for that long, the queue is deleted. As in RabbitMQ a
 queue is in use while it has a consumer. A declaration that finds it and a basic.get renew the
 lease, and so does the last consumer when it leaves, and a start of the broker. Publishing and
@@ -29,8 +32,11 @@ from ...core.definitions import QueueDefinition
 from ...core.queue.dedup import Deduplicated, Deduplication
 from ...core.queue.in_flight import Delivery
 from ...core.queue.rules import Effects, MessageQueue
+from ...core.queue.span import EntryRange
 from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
+from ...storage.journal.ledger import ranges_without
+from ...storage.journal.reading import ReadRow
 from ..messages import (
     AddConsumer,
     Append,
@@ -45,10 +51,14 @@ from ..messages import (
     Deliver,
     Discard,
     DropQueue,
+    DropSpilled,
+    EntriesRead,
+    EntriesSpilled,
     ForgetIdentities,
     Get,
     GetAnswer,
     OutletOpened,
+    PageOut,
     Persisted,
     Publish,
     PublishDead,
@@ -56,6 +66,8 @@ from ..messages import (
     Purged,
     QueueFailed,
     QueueUnused,
+    ReadEntries,
+    ReadSpilled,
     RecordDeliveries,
     Ref,
     Refused,
@@ -69,6 +81,7 @@ from ..messages import (
     SetPaused,
     Settle,
     SettleSynced,
+    SpillEntries,
     Status,
     TimedOut,
     Touch,
@@ -108,6 +121,12 @@ class QueueAnswers:
     def owe(self, append: Append) -> None:
         """Confirm these when the journal has them."""
         self._owed[id(append)] = append
+
+    def synced_below(self, next_entry_id: int) -> int:
+        """The journal has all stored entries with ids below this."""
+        for append in self._owed.values():
+            return append.entry_ids[0]
+        return next_entry_id
 
     def persisted(self, appends: Sequence[Append]) -> None:
         """The journal has these."""
@@ -280,6 +299,9 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
+# What one queue has read at once, in bytes of messages.
+READ_BYTES_MAX: Final = 256 * 1024
+
 # What the queue is woken with.
 RULES_DUE: Final = "rules due"
 
@@ -342,6 +364,14 @@ class Queue(LoopActor):
         # While a delete is decided on: messages that came since the counts were reported.
         self._is_held = False
         self._held_back: deque[object] = deque()
+        # Each waits for its message to be read.
+        self._gets: deque[Get] = deque()
+        # What the node's budget knows of it, and how much it was last to keep at its head.
+        self._counted_bytes = 0
+        self._kept_bytes = 0
+        self._is_spilling = False
+        # Has the spill ever been told of it?
+        self._has_spilled = False
         # The message at hand: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
 
@@ -448,8 +478,12 @@ class Queue(LoopActor):
             offer_credit(message.channel, message.credit, returned)
         elif isinstance(message, OutletOpened):
             messages.dispatch(effects)
+        elif isinstance(message, EntriesRead):
+            self._resume_read(message, effects)
         elif isinstance(message, ChannelDown):
             self._answers.forget(message.channel)
+            if self._gets:
+                self._gets = deque(get for get in self._gets if get.channel != message.channel)
             self._tracing.channel_ended(messages, message.channel)
             had_consumers = messages.channel_down(message.channel, effects)
             self._check_unused(bool(had_consumers))
@@ -464,6 +498,78 @@ class Queue(LoopActor):
             self._clock.watch()
         if self._messages.deduplication is not None or self._identities_floor:
             self._forget_identities(self._messages.deduplication)
+        if self._gets:
+            self._answer_gets()
+        if self._messages.ready.may_be_paged or self._messages.dying:
+            self._read_wanted()
+        if self._messages.held_bytes != self._counted_bytes:
+            self._count_held()
+
+    # --- Paging
+
+    def _count_held(self) -> None:
+        """Tell the node's budget how much the queue holds; have the fullest queues page."""
+        self._counted_bytes = self._messages.held_bytes
+        budget = self._context.memory_budget
+        budget.change(self.actor_ref, self._counted_bytes)
+        if budget.used_bytes > budget.relief_bytes:
+            for queue_ref, kept_bytes in budget.relieve():
+                tell(queue_ref, PageOut(kept_bytes))
+
+    def _page_out(self, kept_bytes: int, spilled: Sequence[EntryRange] = ()) -> None:
+        """Page, and have written what is on no disk yet. `spilled`: what the spill has by now."""
+        self._kept_bytes = kept_bytes
+        messages = self._messages
+        synced_below = self._answers.synced_below(messages.next_entry_id)
+        note_traced = self._tracing.paged if self._context.trace.is_on else None
+        unspilled, used = messages.page_out(kept_bytes, synced_below, spilled, note_traced)
+        if spilled:
+            unused = ranges_without(spilled, sorted(used))
+            if unused:
+                self._drop_spilled(unused)
+        if unspilled and not self._is_spilling:
+            self._is_spilling = self._has_spilled = True
+            rows = [ReadRow(each.batch, each.indexes, each.first_entry_id) for each in unspilled]
+            tell(
+                self._context.page_reader,
+                SpillEntries(self.actor_ref, self._definition.queue_id, rows),
+            )
+
+    def _read_wanted(self) -> None:
+        """Have read what the rules want."""
+        wanted = self._messages.wanted()
+        if wanted is not None:
+            asked = (self.actor_ref, self._definition.queue_id, wanted.ranges, READ_BYTES_MAX)
+            if wanted.is_spilled:
+                tell(self._context.page_reader, ReadSpilled(*asked))
+            else:
+                tell(self._journal, ReadEntries(*asked))
+
+    def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
+        """Go on with what was read: those who wait with basic.get go first."""
+        messages = self._messages
+        messages.read(message.rows, message.through, effects)
+        if effects.resident is not None:
+            self._tracing.resident(effects.resident)
+        self._answer_gets()
+        messages.dispatch(effects)
+
+    def _answer_gets(self) -> None:
+        while self._gets and self._get(self._gets[0]):
+            self._gets.popleft()
+
+    def _get(self, message: Get) -> bool:
+        """Answer basic.get; false if its message must be read first."""
+        messages = self._messages
+        got = Effects()
+        delivery = messages.get(message.channel, message.no_ack, got, message.reading)
+        if delivery is None and messages.wants_head:
+            self._carry_out(got)
+            return False
+        self._tracing.get_answered(delivery, message.no_ack)
+        self._carry_out(got)
+        tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
+        return True
 
     def _forget_identities(self, deduplication: Deduplication | None) -> None:
         """Tell the journal which identities the queue does not remember any more."""
@@ -522,6 +628,8 @@ class Queue(LoopActor):
                 self._tracing.died(effects.dead, self._messages)
             if self._messages.dead_letters:
                 tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
+        if effects.unspilled_entries is not None:
+            self._drop_spilled(effects.unspilled_entries)
         for consumer, deliveries in effects.delivered:
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
@@ -569,12 +677,9 @@ class Queue(LoopActor):
             removed = messages.cancel(message.channel, message.consumer_tag, effects)
             self._check_unused(removed is not None)
         elif isinstance(message, Get):
-            got = Effects()
-            delivery = messages.get(message.channel, message.no_ack, got, message.reading)
-            self._tracing.get_answered(delivery, message.no_ack)
-            self._carry_out(got)
             self._lease.renew()
-            tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
+            if self._gets or not self._get(message):
+                self._gets.append(message)
         elif isinstance(message, ReportStatus):
             is_over = self._lease.is_over()
             counts = messages.counts()
@@ -598,6 +703,12 @@ class Queue(LoopActor):
                 messages.pause()
             else:
                 messages.resume(effects)
+        elif isinstance(message, PageOut):
+            self._page_out(message.kept_bytes)
+        elif isinstance(message, EntriesSpilled):
+            self._is_spilling = False
+            if not message.failed:
+                self._page_out(self._kept_bytes, message.ranges)
         elif isinstance(message, Woken):
             if message.token is LEASE_ENDS:
                 self._lease.check(len(messages.consumers))
@@ -622,13 +733,20 @@ class Queue(LoopActor):
 
     def _purge(self, message: Purge) -> None:
         self._tracing.purged(self._messages)
-        count, ranges = self._messages.purge()
+        effects = Effects()
+        count = self._messages.purge(effects)
+        ranges = effects.settled_entries
         answer = (message.reply_to, Purged(count))
+        if effects.unspilled_entries is not None:
+            self._drop_spilled(effects.unspilled_entries)
         if ranges:
             # purge-ok waits for its sync, or the messages could come back.
             tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
         else:
             tell(*answer)
+
+    def _drop_spilled(self, ranges: Sequence[EntryRange]) -> None:
+        tell(self._context.page_reader, DropSpilled(self._definition.queue_id, sorted(ranges)))
 
     def _check_unused(self, lost_consumer: bool) -> None:
         if lost_consumer and not len(self._messages.consumers):
@@ -646,6 +764,13 @@ class Queue(LoopActor):
         if self._is_deleted:
             self._answer_for_all()
             self._drop()
+            self._release()
+
+    def _release(self) -> None:
+        """It holds nothing any more, neither in memory nor in the spill."""
+        self._context.memory_budget.change(self.actor_ref, 0)
+        if self._has_spilled:
+            tell(self._context.page_reader, DropSpilled(self._definition.queue_id, None))
 
     def _drop(self) -> None:
         # Last: nothing may be appended for the queue behind it.
@@ -660,13 +785,19 @@ class Queue(LoopActor):
         self._answer_for_all()
         if self._is_deleted:
             self._drop()
+        self._release()
         tell(self._context.broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
         answers = self._answers
         answers.reject_all(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
-        for message in (self._at_hand, *self._held_back, *self.actor_inbox.drain()):
+        for message in (
+            self._at_hand,
+            *self._gets,
+            *self._held_back,
+            *self.actor_inbox.drain(),
+        ):
             if isinstance(message, Delete):
                 self._is_deleted = True
             refuse(

@@ -19,14 +19,13 @@ from typing import Any
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from ...core.definitions import AddQueue, PauseQueue, QueueDefinition, RemoveQueue, resource
-from ...core.queue.construction import make_queue, refill
+from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
 from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_error
 from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
-from ...storage.journal.loading import MessageRun
 from ...storage.journal.recovery import Recovered
 from ..messages import (
     AccountRequest,
@@ -58,6 +57,9 @@ from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import queue_declared, recovered_deferrals, recovered_run
 
+# A queue whose messages must be read at a start pages them when it holds so much.
+_REFILLED_BYTES_MAX = 1024 * 1024
+
 # Yields (actor, question), gets the answer; returns what to tell the channel.
 Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | ControlAnswer | None]
 ControlRequest = AccountRequest | PauseRequest
@@ -82,32 +84,53 @@ class BrokerActor(LoopActor):
 
     def restore(self, recovered: Recovered) -> None:
         """Start an actor for every queue of the catalog; before anything is told."""
-        loaded: dict[int, list[MessageRun]] = {}
-        for queue_id, run in recovered.messages_of(recovered.queues.keys()):
-            loaded.setdefault(queue_id, []).append(run)
+        context = self._context
+        trace = context.trace
+        made: dict[int, tuple[QueueDefinition, MessageQueue]] = {}
+        # Queues whose messages must be read; the others are paged until somebody needs them.
+        read: set[int] = set()
         for queue in self._vhosts.queues():
-            runs = loaded.pop(queue.queue_id, [])
             messages = self._new_messages(queue)
             # Deferred messages wait for the rest of their time.
-            messages.now_ms = self._context.runtime.wall_clock.now_ms()
-            messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
-            refill(messages, runs)
-            if self._context.trace.is_on:
-                for run in runs:
-                    recovered_run(self._context.trace, queue, run)
-                recovered_deferrals(self._context.trace, queue, messages)
-            first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
-            messages.next_entry_id = max(messages.next_entry_id, first_free)
-            kept = recovered.identities.get(queue.queue_id, ())
-            rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
-            messages.sweep_all()
-            if messages.deduplication is not None:
-                messages.deduplication.window.restore(rows, messages.now_ms)
-            elif kept:
-                # It has lost deduplication, and the broker died before the journal heard of it.
-                below = messages.next_entry_id
-                tell(self._context.journal, ForgetIdentities(queue.queue_id, below, for_good=True))
-            self._start(queue, messages)
+            messages.now_ms = context.runtime.wall_clock.now_ms()
+            messages.uptime_ms = int(context.runtime.scheduler.time() * 1000)
+            made[queue.queue_id] = queue, messages
+            entries = recovered.queues.get(queue.queue_id)
+            if entries is None:
+                continue
+            if messages.needs_columns or trace.is_on:
+                read.add(queue.queue_id)
+            else:
+                refill_paged(messages, entries)
+        for queue_id, run in recovered.messages_of(read):
+            queue, messages = made[queue_id]
+            if trace.is_on:
+                recovered_run(trace, queue, run)
+            refill(messages, (run,))
+            if messages.held_bytes > _REFILLED_BYTES_MAX and not trace.is_on:
+                messages.page_out(0, synced_below=run.first_entry_id + len(run.indexes))
+        for queue_id, (queue, messages) in made.items():
+            if queue_id in read:
+                messages.sweep_all()
+                if trace.is_on:
+                    recovered_deferrals(trace, queue, messages)
+            self._restore_rest(queue, messages, recovered)
+
+    def _restore_rest(
+        self, queue: QueueDefinition, messages: MessageQueue, recovered: Recovered
+    ) -> None:
+        """Start the queue, with what the journal says of it besides its messages."""
+        first_free = recovered.next_entry_ids.get(queue.queue_id, 1)
+        messages.next_entry_id = max(messages.next_entry_id, first_free)
+        kept = recovered.identities.get(queue.queue_id, ())
+        rows = (RememberedRow(run.first_entry_id, run.until_ms, run.identities) for run in kept)
+        if messages.deduplication is not None:
+            messages.deduplication.window.restore(rows, messages.now_ms)
+        elif kept:
+            # It has lost deduplication, and the broker died before the journal heard of it.
+            below = messages.next_entry_id
+            tell(self._context.journal, ForgetIdentities(queue.queue_id, below, for_good=True))
+        self._start(queue, messages)
 
     def _new_messages(self, queue: QueueDefinition) -> MessageQueue:
         context = self._context

@@ -17,8 +17,10 @@ from ...core.channel.transaction import Part
 from ...core.dead_letters.letters import Dead
 from ...core.queue.parts import EXPIRED, REJECTED
 from ...core.queue.rules import Effects, MessageQueue
+from ...core.queue.span import PAGED, EntryRange, positions_in
 from ...logs.trace.sampling import among, positions, ranges
 from ...logs.trace.trace import Trace
+from ...storage.journal.ledger import ranges_without
 from ...storage.journal.replay import JournalPlace
 from ..messages import Append, Publish
 from ..runtime.wall_clock import MACHINE_CLOCK
@@ -41,6 +43,8 @@ class QueueTracing:
     def __init__(self, trace: Trace, queue: QueueDefinition) -> None:
         self._trace = trace
         self._queue = queue
+        # Traced entries that are paged; ascending, as far as they were paged in order.
+        self._paged: list[EntryRange] = []
 
     def _event(self, event: str, messages: MessageQueue) -> None:
         """An event of the queue itself; before what it had is gone."""
@@ -83,9 +87,35 @@ class QueueTracing:
             waits_for_sync=waits,
         )
 
+    def paged(self, span: Span) -> None:
+        """A row is paged: its batch goes, and with it the mark that says what of it is traced."""
+        assert span.batch.traced is not None
+        at = positions(span.batch.traced, span.indexes)
+        first = span.first_entry_id
+        self._paged += [(first + low, first + high) for low, high in ranges(at)]
+        # As a rule it is in order already.
+        self._paged.sort()
+
+    def resident(self, spans: Iterable[Span]) -> None:
+        """Rows were read: what was traced of them is so again."""
+        if not self._paged:
+            return
+        traced: dict[Batch, set[int]] = {}
+        for span in spans:
+            for low, high, is_within in positions_in(span, 0, len(span), self._paged):
+                if is_within:
+                    traced.setdefault(span.batch, set()).update(span.indexes[low:high])
+        for batch, indexes in traced.items():
+            mark(batch, sorted(indexes.union(batch.traced or ())))
+        read = [(each.first_entry_id, each.first_entry_id + len(each) - 1) for each in spans]
+        self._paged = list(ranges_without(self._paged, sorted(read)))
+
     def wrong(self, event: str, batch: Batch, indexes: Indexes, **fields: object) -> None:
-        """Something went wrong with these messages: from here on they are traced."""
-        if self._trace.is_on:
+        """Something went wrong with these messages: from here on they are traced.
+
+        Not if they are paged: what they are is not known here.
+        """
+        if self._trace.is_on and batch is not PAGED:
             self.step(event, batch, indexes, **fields)
             if self._trace.filter.is_of_queue(self._queue.name):
                 late = mark_late(self._trace, batch, indexes)

@@ -23,10 +23,13 @@ from .parts import Part
 from .ready import Ready
 from .ready_by_priority import ReadyByPriority
 from .rules import MessageQueue
+from .span import PagedSpan
 
 # Batch, indexes, first entry id, attempts so far, when they expire, as `spans_of` takes it, and
 # when they are due, likewise.
 Run = tuple[Batch, Indexes, int, int, "int | array[int]", "int | array[int]"]
+# First entry id, count, attempts so far, when they expire, and when they are due; 0 for neither.
+PagedRun = tuple[int, int, int, int, int]
 
 # The arguments that ask for a part, and a function that makes it from the arguments of a queue,
 # which were checked.
@@ -102,6 +105,18 @@ def refill(messages: MessageQueue, runs: Iterable[Run]) -> None:
             own = due_times if isinstance(due_times, int) else due_times[start : start + len(span)]
             for part, due_ms in divided(span, own):
                 messages.restore(part, due_ms)
+
+
+def refill_paged(messages: MessageQueue, runs: Iterable[PagedRun]) -> None:
+    """Give a new queue back what the journal kept, without reading it; as `refill` otherwise.
+
+    Not for a queue that must know priorities or sizes of its messages.
+    """
+    for first_entry_id, count, attempts, deadline_ms, due_ms in runs:
+        if deadline_ms and messages.deadlines is None:
+            messages.compose((*messages.parts, Deadlines()))
+        span = PagedSpan(first_entry_id, count, attempts, True, deadline_ms)
+        messages.restore(span, due_ms)
 
 
 def _number(arguments: Table, name: str) -> int:

@@ -19,7 +19,7 @@ call these in one order, which is written here and nowhere else:
 tuple, per batch and not per message.
 
 Rows may be paged: their bytes are on the disk only (`span.py`, `paging.py`). The rules go on until
-they need such bytes, for a consumer or for a dead letter, and then stop at that place (`wants_head`,
+they need such bytes, for a consumer or for a dead letter, and then stop there (`wants_head`,
 `dying`); `wanted` says what is to be read, and `read` goes on with it. Nothing else waits: what
 expires, is dropped, purged or settled without dead letters is never read.
 """
@@ -48,8 +48,8 @@ from .expiry import (
 )
 from .in_flight import Delivery, InFlight
 from .in_flight_timeouts import InFlightTimeouts
-from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
 from .paging import OnDisk, ReadRow, matched
+from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
 from .ready import Ready, Wanted
 from .span import (
     EntryRange,
@@ -1041,13 +1041,9 @@ class MessageQueue:
         self.consumers.changed(consumer)
         self._dispatch(effects)
 
-    def purge(self) -> tuple[int, Effects]:
-        """Drop all ready and deferred messages.
-
-        Gives how many they were; the stored entries among them are the effects' settled ones.
-        """
+    def purge(self, effects: Effects) -> int:
+        """Drop all ready and deferred messages; gives how many they were."""
         count = self.ready.message_count + self.deferred_count
-        effects = Effects()
         for span in self.waiting():
             self._settle(span, 0, len(span), effects)
         self.ready.clear()
@@ -1056,7 +1052,7 @@ class MessageQueue:
             self.deferral.clear()
         for tally in self.tallies:
             tally.cleared()
-        return count, effects
+        return count
 
     def sweep_if_due(self) -> None:
         """Let go of reads of which little is used. Not before the call's effects are traced."""
@@ -1089,6 +1085,11 @@ class MessageQueue:
 
     # --- Paging
 
+    @property
+    def needs_columns(self) -> bool:
+        """Must it know something of each message that only the message itself says?"""
+        return self.ready.priority_max > 0 or self._keeps_sizes()
+
     def _keeps_sizes(self) -> bool:
         return any(tally.counts_bytes for tally in self.tallies)
 
@@ -1098,16 +1099,18 @@ class MessageQueue:
         synced_below: int,
         spilled: Sequence[EntryRange] = (),
         note_traced: Callable[[Span], None] | None = None,
-    ) -> list[Span]:
+    ) -> tuple[list[Span], list[EntryRange]]:
         """Page all that is not needed soon, but for so many bytes at the head of the queue.
 
         The journal has synced all stored entries with ids below `synced_below`. The spill has the
         entries in `spilled`, which ascend. `note_traced` is called with rows that have traced
         messages. Returns rows to be spilled, up to `SPILLED_BYTES_MAX` of each priority: until they
-        are, rows behind them stay resident.
+        are, rows behind them stay resident. And the entries in `spilled` that were paged: the
+        others have left, or are wanted soon.
         """
         keeps_sizes = self._keeps_sizes()
         priority_max = self.ready.priority_max
+        used: list[EntryRange] = []
 
         def on_disk(span: Span) -> OnDisk:
             last = span.first_entry_id + len(span) - 1
@@ -1121,6 +1124,8 @@ class MessageQueue:
         def paged(span: Span, is_spilled: bool) -> PagedSpan:
             if note_traced is not None and span.batch.traced is not None:
                 note_traced(span)
+            if is_spilled:
+                used.append((span.first_entry_id, span.first_entry_id + len(span) - 1))
             self.held_bytes -= span.held_bytes
             return PagedSpan(
                 span.first_entry_id,
@@ -1145,7 +1150,7 @@ class MessageQueue:
         if self.deferral is not None:
             self.deferral.page_out(paged_if_synced)
         self.in_flight.page_out(paged_in_flight)
-        return unspilled
+        return unspilled, used
 
     def wanted(self) -> Wanted | None:
         """Entries to be read now; they are being read from then on. None if there are none."""
@@ -1162,9 +1167,10 @@ class MessageQueue:
         return self.reading
 
     def read(self, rows: Sequence[ReadRow], through: int, effects: Effects) -> list[EntryRange]:
-        """Entries that were wanted have been read, up to the id `through`: go on with them.
+        """Entries that were wanted have been read, up to the id `through`.
 
-        Returns those that could not be read, which are lost: they leave the queue.
+        Returns those that could not be read, which are lost: they leave the queue. The caller then
+        calls `dispatch`, behind those who wait with basic.get.
         """
         reading, self.reading = self.reading, None
         assert reading is not None
@@ -1183,7 +1189,6 @@ class MessageQueue:
             self._settle(span, 0, len(span), effects)
         if asked and reading.is_spilled:
             effects.unspilled_entries = [*(effects.unspilled_entries or ()), *asked]
-        self.dispatch(effects)
         return [(span.first_entry_id, span.first_entry_id + len(span) - 1) for span in missing]
 
     def _read_dying(

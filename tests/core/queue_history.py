@@ -172,11 +172,12 @@ class History:
         chosen = self.random
         self.synced_below = max(self.synced_below, self.queue.next_entry_id - chosen.randint(0, 9))
         kept_bytes = chosen.choice((0, 0, 1_500))
-        unspilled = self.queue.page_out(kept_bytes, self.synced_below)
+        unspilled, _ = self.queue.page_out(kept_bytes, self.synced_below)
         chosen_rows = unspilled[: chosen.randint(0, len(unspilled))]
         ranges = [(entries_of(span)[0], entries_of(span)[-1]) for span in chosen_rows]
-        self.queue.page_out(kept_bytes, self.synced_below, ranges)
-        self.spilled |= entries_in(ranges)
+        _, paged = self.queue.page_out(kept_bytes, self.synced_below, ranges)
+        assert entries_in(paged) <= entries_in(ranges)
+        self.spilled |= entries_in(paged)
 
     def read_wanted(self, effects: Effects) -> None:
         """The disk answers at once, so that what the queue does is that of one in memory."""
@@ -188,6 +189,7 @@ class History:
             rows = [_Read(self.messages[each], each) for each in entries if each <= through]
             lost = self.queue.read(rows, through, effects)
             assert not lost
+            self.queue.dispatch(effects)
         gone = entries_in(effects.unspilled_entries or [])
         assert gone <= self.spilled
         self.spilled -= gone
@@ -755,7 +757,8 @@ class History:
         channel.is_read = not channel.is_read
 
     def purge(self) -> None:
-        count, effects = self.queue.purge()
+        effects = Effects()
+        count = self.queue.purge(effects)
         ranges = effects.settled_entries
         self.spilled -= entries_in(effects.unspilled_entries or [])
         ready = [*self.model.ready, *self.model.deferred]

@@ -156,7 +156,7 @@ def test_reads_that_several_queues_use_together_are_not_copied() -> None:
 def test_a_read_is_let_go_by_the_queues_that_still_hold_it_when_most_have_not() -> None:
     queues = shared_out(10)
     for queue in queues[2:]:
-        queue.purge()
+        queue.purge(Effects())
     for at, queue in enumerate(queues[:2]):
         queue.sweep_all()
         check(queue, [(number, index) for number in range(READS) for index in (at, at + 10)])

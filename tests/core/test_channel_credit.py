@@ -128,7 +128,7 @@ def test_an_offer_that_is_not_used_is_offered_on() -> None:
     for name in ("q", "r", "s"):
         trip.declare(name, 2, name)
     # What the next in turn waited with is gone.
-    trip.queues["r"].purge()
+    trip.queues["r"].purge(Effects())
     trip.ack()
     trip.ack()
     assert trip.got == ["q", "q", "s"]

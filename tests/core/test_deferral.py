@@ -282,7 +282,9 @@ def test_a_message_with_an_expiration_of_its_own_expires_while_it_is_deferred() 
 def test_a_purge_removes_deferred_messages() -> None:
     queue = queue_with(x_max_length_bytes=1000)
     publish(queue, 3, array("Q", [0, 50, 50]))
-    assert queue.purge() == (3, [(1, 1), (2, 3)])
+    effects = Effects()
+    assert queue.purge(effects) == 3
+    assert effects.settled_entries == [(1, 1), (2, 3)]
     assert (queue.deferred_count, queue.wait_ms()) == (0, None)
     assert at(queue, 50).due is None
 
