@@ -1,0 +1,37 @@
+"""The memory that the messages of all queues hold, and which queues page."""
+
+from __future__ import annotations
+
+from leveret.core.queue.memory_budget import KEPT_BYTES_MAX, MemoryBudget
+
+MIB = 1024 * 1024
+
+
+def test_within_the_budget_nobody_pages() -> None:
+    budget: MemoryBudget[str] = MemoryBudget(64 * MIB)
+    budget.change("a", 64 * MIB)
+    assert budget.used_bytes <= budget.relief_bytes
+
+
+def test_the_fullest_page_until_a_quarter_is_free() -> None:
+    budget: MemoryBudget[str] = MemoryBudget(64 * MIB)
+    for name, held in (("a", 10), ("b", 50), ("c", 5)):
+        budget.change(name, held * MIB)
+    assert budget.used_bytes > budget.relief_bytes
+    assert budget.relieve() == [("b", KEPT_BYTES_MAX)]
+    assert budget.used_bytes <= budget.relief_bytes, "not again before more has come"
+    budget.change("a", 14 * MIB + 1)
+    assert budget.used_bytes > budget.relief_bytes
+    budget.change("b", 0)
+    assert budget.used_bytes == 19 * MIB + 1
+    assert budget.relief_bytes == budget.budget_bytes
+
+
+def test_many_queues_keep_little_each() -> None:
+    budget: MemoryBudget[int] = MemoryBudget(MIB)
+    for number in range(1000):
+        budget.change(number, 2000)
+    paging = budget.relieve()
+    assert all(kept_bytes <= MIB // 4000 for _, kept_bytes in paging)
+    freed = sum(2000 - kept_bytes for _, kept_bytes in paging)
+    assert 2_000_000 - freed <= MIB * 3 // 4

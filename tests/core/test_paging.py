@@ -1,0 +1,327 @@
+"""Rows whose bytes are on the disk only: packed columns, the backlog, and what is read of them."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+
+import pytest
+from batches import batch_of
+from leveret.amqp_frames.messages.batch import Batch, Indexes
+from leveret.amqp_frames.properties import Properties
+from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.connection.channel_credit import ChannelCredit
+from leveret.core.queue.construction import make_queue, refill_paged
+from leveret.core.queue.consumers import Consumer
+from leveret.core.queue.paging import PagedRows, matched
+from leveret.core.queue.rules import READ_COUNT_MAX, Effects, MessageQueue
+from leveret.core.queue.span import PagedSpan, Span
+from wire import publish
+
+ALL = 1 << 62
+
+
+class Read:
+    """Messages that the disk had."""
+
+    def __init__(self, batch: Batch, indexes: Indexes, first_entry_id: int) -> None:
+        self.batch = batch
+        self.indexes = indexes
+        self.first_entry_id = first_entry_id
+
+
+def persistent(count: int, size: int = 10) -> Batch:
+    return batch_of(*[publish("q", bytes(size), Properties(delivery_mode=2))] * count)
+
+
+def transient(count: int) -> Batch:
+    batch = batch_of(*[publish("q", b"x", Properties(delivery_mode=1))] * count)
+    batch.durable = range(0)
+    return batch
+
+
+def queue_of(**arguments: object) -> MessageQueue:
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    return make_queue("the queue", True, table_of(named), ALL)
+
+
+def enter(queue: MessageQueue, batch: Batch) -> Effects:
+    effects = Effects()
+    queue.publish(batch, range(len(batch)), effects)
+    return effects
+
+
+def consumer_of(queue: MessageQueue, prefetch: int = 0) -> Consumer:
+    consumer = Consumer("channel", b"\1c", prefetch, ChannelCredit(), False, False)
+    queue.add_consumer(consumer)
+    return consumer
+
+
+def entries(effects: Effects) -> list[int]:
+    return [
+        delivery.span.first_entry_id + position
+        for _, deliveries in effects.delivered
+        for delivery in deliveries
+        for position in range(len(delivery.span))
+    ]
+
+
+def test_a_million_rows_in_order_are_one_run() -> None:
+    rows = PagedRows()
+    for entry in range(1, 1_000_001, 100):
+        rows.append(PagedSpan(entry, 100, 0, True))
+    assert len(rows) == 1
+    assert rows.message_count == 1_000_000
+    assert rows.front(10) == ([(1, 10)], False)
+
+
+def test_packed_rows_are_those_that_were_packed() -> None:
+    seed = Random().randrange(1 << 32)
+    print(f"SEED={seed}")
+    random = Random(seed)
+    for _ in range(60):
+        keeps_sizes = random.random() < 0.5
+        rows = PagedRows(priority=3, keeps_sizes=keeps_sizes)
+        naive: list[tuple[int, int, bool, int, bool, int]] = []
+        entry = 1
+        for _ in range(random.randint(1, 120)):
+            if random.random() < 0.6 or not naive:
+                entry += random.choice((0, 0, 0, 1, 5))
+                count = random.randint(1, 4)
+                attempts, deadline = random.choice((0, 0, 2)), random.choice((0, 0, 77, 90))
+                is_spilled, stored = random.random() < 0.2, random.random() < 0.9
+                sizes = array("I", [random.randrange(9) for _ in range(count)])
+                rows.append(
+                    PagedSpan(entry, count, attempts, stored, deadline, is_spilled, 3, sizes)
+                )
+                naive += [
+                    (entry + at, attempts, stored, deadline, is_spilled, sizes[at])
+                    for at in range(count)
+                ]
+                entry += count
+            elif random.random() < 0.8:
+                span = rows.dequeue(random.randint(1, 6))
+                assert naive[: len(span)] == list(messages_in(span, keeps_sizes, naive))
+                del naive[: len(span)]
+            else:
+                first = random.randint(1, entry)
+                ranges = [(first, first + random.randint(0, 5))]
+                withdrawn: list[Span] = []
+                rows.withdraw(ranges, withdrawn)
+                gone = [each for each in naive if ranges[0][0] <= each[0] <= ranges[0][1]]
+                assert sum(map(len, withdrawn)) == len(gone)
+                naive = [each for each in naive if each not in gone]
+            assert rows.message_count == len(naive)
+            found = [each for span in rows for each in messages_in(span, keeps_sizes, naive)]
+            assert found == naive
+
+
+def messages_in(
+    span: PagedSpan, keeps_sizes: bool, naive: list[tuple[int, int, bool, int, bool, int]]
+) -> list[tuple[int, int, bool, int, bool, int]]:
+    known = {each[0]: each[5] for each in naive}
+    assert span.priority == 3
+    assert (span.sizes is not None) == keeps_sizes
+    return [
+        (
+            span.first_entry_id + at,
+            span.attempts,
+            span.stored,
+            span.deadline_ms,
+            span.is_spilled,
+            known[span.first_entry_id + at] if span.sizes is None else span.sizes[at],
+        )
+        for at in range(len(span))
+    ]
+
+
+def test_paged_rows_take_no_memory_and_are_read_for_a_consumer() -> None:
+    queue = queue_of()
+    batches = [persistent(10) for _ in range(5)]
+    for batch in batches:
+        enter(queue, batch)
+    before = queue.held_bytes
+    unspilled, _ = queue.page_out(0, queue.next_entry_id)
+    assert not unspilled
+    assert queue.held_bytes == 0 < before
+    assert queue.counts()[0] == 50
+    assert queue.wanted() is None, "nobody wants any"
+    consumer_of(queue)
+    effects = Effects()
+    queue.dispatch(effects)
+    assert not effects.delivered
+    wanted = queue.wanted()
+    assert wanted is not None
+    assert wanted.ranges == [(1, 50)]
+    assert queue.wanted() is None, "they are being read"
+    # Only a part of it in one go.
+    queue.read([Read(batches[0], range(10), 1), Read(batches[1], range(4), 11)], 14, effects)
+    queue.dispatch(effects)
+    assert entries(effects) == list(range(1, 15))
+    assert queue.wanted() is not None
+
+
+def test_a_returned_message_goes_before_what_is_being_read() -> None:
+    queue = queue_of()
+    consumer = consumer_of(queue, prefetch=1)
+    batch = persistent(6)
+    effects = enter(queue, batch)
+    [(_, [delivery])] = effects.delivered
+    queue.page_out(0, queue.next_entry_id)
+    # Two are wanted ahead of delivery, and before they are there the first comes back.
+    wanted = queue.wanted()
+    assert wanted is not None
+    assert wanted.ranges == [(2, 6)]
+    effects = Effects()
+    consumer.channel_credit.release(1)
+    queue.requeue("channel", [(delivery, 0, 1)], effects)
+    assert entries(effects) == [1]
+    effects = Effects()
+    queue.read([Read(batch, range(1, 6), 2)], 6, effects)
+    queue.dispatch(effects)
+    assert not effects.delivered
+    assert [span.first_entry_id for span in queue.ready] == [2]
+
+
+def test_transient_rows_are_spilled_in_order_with_persistent_ones() -> None:
+    queue = queue_of()
+    for batch in (persistent(2), transient(3), persistent(2)):
+        enter(queue, batch)
+    unspilled, _ = queue.page_out(0, queue.next_entry_id)
+    assert [(span.first_entry_id, len(span)) for span in unspilled] == [(3, 3)]
+    resident = [span.first_entry_id for span in queue.ready if not span.is_paged]
+    assert resident == [3, 6], "rows behind one that is on no disk stay"
+    unspilled, used = queue.page_out(0, queue.next_entry_id, [(3, 5)])
+    assert not unspilled
+    assert used == [(3, 5)]
+    assert queue.held_bytes == 0
+    consumer_of(queue)
+    queue.dispatch(Effects())
+    wanted = queue.wanted()
+    assert wanted is not None
+    assert (wanted.ranges, wanted.is_spilled) == ([(1, 2)], False), "one place at a time"
+
+
+def test_a_row_that_the_journal_has_not_synced_is_not_paged() -> None:
+    queue = queue_of()
+    enter(queue, persistent(2))
+    enter(queue, persistent(2))
+    queue.page_out(0, synced_below=3)
+    assert [span.is_paged for span in queue.ready] == [True, False]
+
+
+def test_purging_and_expiring_read_nothing() -> None:
+    queue = queue_of(x_message_ttl=10)
+    enter(queue, persistent(1000))
+    enter(queue, persistent(5))
+    queue.page_out(0, queue.next_entry_id)
+    queue.now_ms = 11
+    effects = Effects()
+    queue.expire(effects)
+    assert effects.settled_entries == [(1, 1005)]
+    enter(queue, persistent(3))
+    queue.page_out(0, queue.next_entry_id)
+    effects = Effects()
+    assert queue.purge(effects) == 3
+    assert effects.settled_entries == [(1006, 1008)]
+    assert queue.wanted() is None
+
+
+def test_dead_letters_are_read_some_at_a_time() -> None:
+    queue = queue_of(x_message_ttl=10, x_dead_letter_exchange="dlx")
+    count = READ_COUNT_MAX + 10
+    batch = persistent(count)
+    enter(queue, batch)
+    queue.page_out(0, queue.next_entry_id)
+    queue.now_ms = 11
+    effects = Effects()
+    queue.expire(effects)
+    assert not effects.dead
+    assert queue.counts()[0] == 0
+    left = []
+    while (wanted := queue.wanted()) is not None:
+        [(first, last)] = wanted.ranges
+        assert last - first < READ_COUNT_MAX
+        effects = Effects()
+        queue.read([Read(batch, range(first - 1, last), first)], last, effects)
+        assert not effects.settled_entries, "not before the letters are safe"
+        left += [(span.first_entry_id, len(span), reason) for span, reason in effects.dead]
+    assert left == [(1, READ_COUNT_MAX, "expired"), (READ_COUNT_MAX + 1, 10, "expired")]
+
+
+def test_what_cannot_be_read_leaves_and_is_named() -> None:
+    queue = queue_of()
+    batch = persistent(5)
+    enter(queue, batch)
+    queue.page_out(0, queue.next_entry_id)
+    consumer_of(queue)
+    queue.dispatch(Effects())
+    queue.wanted()
+    effects = Effects()
+    lost = queue.read([Read(batch, range(1), 1), Read(batch, range(3, 5), 4)], 5, effects)
+    queue.dispatch(effects)
+    assert lost == [(2, 3)]
+    assert effects.settled_entries == [(2, 3)]
+    assert entries(effects) == [1, 4, 5]
+    assert queue.counts()[0] == 0
+
+
+def test_a_delivery_in_flight_is_paged_and_comes_back_so() -> None:
+    queue = queue_of()
+    consumer = consumer_of(queue, prefetch=4)
+    batch = persistent(4)
+    [(_, [delivery])] = enter(queue, batch).delivered
+    queue.page_out(0, queue.next_entry_id)
+    assert not delivery.span.is_paged, "its channel has not encoded it yet"
+    delivery.first_tag = 1
+    queue.page_out(0, queue.next_entry_id)
+    assert delivery.span.is_paged
+    assert queue.held_bytes == 0
+    consumer.channel_credit.release(4)
+    effects = Effects()
+    queue.settle("channel", [(delivery, 0, 1)], effects)
+    assert effects.settled_entries == [(1, 1)]
+    queue.requeue("channel", [(delivery, 1, 4)], Effects())
+    wanted = queue.wanted()
+    assert wanted is not None
+    assert wanted.ranges == [(2, 4)]
+    effects = Effects()
+    queue.read([Read(batch, range(1, 4), 2)], 4, effects)
+    queue.dispatch(effects)
+    assert entries(effects) == [2, 3, 4]
+    [(_, [delivery])] = effects.delivered
+    assert delivery.attempts == 2
+
+
+def test_a_queue_with_a_limit_by_bytes_knows_the_sizes_of_paged_messages() -> None:
+    queue = queue_of(x_max_length_bytes=100)
+    enter(queue, persistent(9, size=10))
+    queue.page_out(0, queue.next_entry_id)
+    effects = Effects()
+    batch = persistent(1, size=35)
+    queue.publish(batch, range(1), effects)
+    assert effects.settled_entries == [(1, 3)], "three of ten bytes make room"
+    assert queue.wanted() is None
+
+
+def test_a_restored_queue_has_nothing_in_memory() -> None:
+    queue = queue_of()
+    queue.now_ms, queue.uptime_ms = 1_000, 50
+    refill_paged(queue, [(1, 500_000, 0, 0, 0), (500_001, 2, 3, 0, 0), (500_003, 7, 0, 0, 1_010)])
+    assert queue.counts()[0] == 500_002
+    assert queue.deferred_count == 7
+    assert queue.next_entry_id == 500_010
+    assert queue.held_bytes == 0
+    assert [(len(span), span.attempts) for span in queue.ready] == [(500_000, 0), (2, 3)]
+
+
+@pytest.mark.parametrize("gap", [0, 1, 3])
+def test_rows_are_matched_by_entry_id(gap: int) -> None:
+    batch = persistent(6)
+    pieces = [PagedSpan(1, 3, 0, True), PagedSpan(4, 3, 1, True)]
+    rows = [Read(batch, range(gap, 6), 1 + gap)]
+    found, missing = matched(pieces, rows)
+    assert sum(map(len, missing)) == gap
+    assert [
+        (span.first_entry_id + at, span.indexes[at]) for span in found for at in range(len(span))
+    ] == [(entry, entry - 1) for entry in range(1 + gap, 7)]
