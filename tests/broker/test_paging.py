@@ -1,0 +1,187 @@
+"""A queue longer than the memory that messages may take: paged, read back, in order and unaltered.
+
+The budget is the least that there is, and what is published is several times that. Clients are
+pika's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import leveret
+import pika
+import pytest
+from insides import on_loop
+from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
+from pika.adapters.blocking_connection import BlockingChannel
+
+COUNT = 4_000
+SIZE = 1_000
+
+
+def body_of(number: int) -> bytes:
+    """Unlike any other, and told from its number."""
+    seed = hashlib.sha256(b"%d" % number).digest()
+    return b"%d " % number + (seed * (SIZE // 32))[: SIZE + number % 7]
+
+
+@contextmanager
+def started(tmp_path: Path) -> Iterator[leveret.Broker]:
+    with leveret.Broker(
+        data_dir=tmp_path / "data",
+        port=0,
+        memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN,
+        segment_bytes_max=1024 * 1024,
+        log_level="error",
+    ) as broker:
+        yield broker
+
+
+@contextmanager
+def opened(broker: leveret.Broker) -> Iterator[BlockingChannel]:
+    parameters = pika.ConnectionParameters(broker.host, broker.port)
+    with pika.BlockingConnection(parameters) as connection:
+        yield connection.channel()
+
+
+def fill(channel: BlockingChannel, queue: str, numbers: range, **properties: int | str) -> None:
+    """Publish these; when it returns the queue has them."""
+    channel.tx_select()
+    for number in numbers:
+        channel.basic_publish(
+            "", queue, body_of(number), pika.BasicProperties(**{"delivery_mode": 2, **properties})
+        )
+        if number % 500 == 499:
+            channel.tx_commit()
+    channel.tx_commit()
+
+
+def drain(channel: BlockingChannel, queue: str, count: int, prefetch: int = 100) -> list[bytes]:
+    """The bodies of so many messages, each acked."""
+    bodies: list[bytes] = []
+    channel.basic_qos(prefetch_count=prefetch)
+    for method, _, body in channel.consume(queue):
+        bodies.append(body)
+        channel.basic_ack(method.delivery_tag)
+        if len(bodies) == count:
+            break
+    channel.cancel()
+    return bodies
+
+
+def held_bytes(broker: leveret.Broker) -> int:
+    node = broker._node  # type: ignore[attr-defined]
+    return int(on_loop(broker, lambda: node.context.memory_budget.used_bytes))
+
+
+def test_a_long_queue_holds_no_more_than_the_budget_and_comes_back_in_order(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+        assert held_bytes(broker) <= MEMORY_BUDGET_BYTES_MIN
+        assert drain(channel, "q", COUNT) == [body_of(number) for number in range(COUNT)]
+        assert channel.queue_declare("q", passive=True).method.message_count == 0
+
+
+def test_transient_messages_are_paged_in_order_with_persistent_ones(tmp_path: Path) -> None:
+    random = Random(7)
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        at = 0
+        while at < COUNT:
+            count = random.choice((1, 3, 200))
+            fill(channel, "q", range(at, at + count), delivery_mode=random.choice((1, 2)))
+            at += count
+        assert drain(channel, "q", at) == [body_of(number) for number in range(at)]
+
+
+def test_basic_get_waits_for_the_disk(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+        for number in range(1_200):
+            method, _, body = channel.basic_get("q", auto_ack=number % 2 == 0)
+            assert body == body_of(number)
+            assert method.message_count == COUNT - number - 1
+        assert channel.queue_purge("q").method.message_count == COUNT - 1_200
+        assert channel.basic_get("q") == (None, None, None)
+
+
+def test_a_restart_reads_no_body_before_it_is_needed(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+    with started(tmp_path) as broker, opened(broker) as channel:
+        assert held_bytes(broker) == 0
+        assert drain(channel, "q", COUNT) == [body_of(number) for number in range(COUNT)]
+
+
+def test_what_a_channel_held_comes_back_though_it_was_paged(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+        with opened(broker) as other:
+            for number, (_, _, body) in enumerate(other.consume("q"), 1):
+                assert body == body_of(number - 1)
+                if number == COUNT:
+                    break
+            # More comes, so those in flight are paged.
+            channel.queue_declare("more", durable=True)
+            fill(channel, "more", range(COUNT))
+            assert held_bytes(broker) <= 2 * MEMORY_BUDGET_BYTES_MIN
+            other.basic_ack(3, multiple=True)
+        bodies = []
+        for method, _, body in channel.consume("q"):
+            assert method.redelivered
+            bodies.append(body)
+            channel.basic_ack(method.delivery_tag)
+            if len(bodies) == COUNT - 3:
+                break
+        assert bodies == [body_of(number) for number in range(3, COUNT)]
+
+
+def test_priorities_are_kept_by_paged_messages_also_over_a_restart(tmp_path: Path) -> None:
+    arguments = {"x-max-priority": 3}
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        for first in range(0, COUNT, 100):
+            fill(channel, "q", range(first, first + 100), priority=first // 100 % 4)
+    expected = sorted(range(COUNT), key=lambda number: (-(number // 100 % 4), number))
+    with started(tmp_path) as broker, opened(broker) as channel:
+        assert drain(channel, "q", COUNT) == [body_of(number) for number in expected]
+
+
+def test_paged_messages_expire_into_a_dead_letter_exchange(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("letters", durable=True)
+        arguments = {
+            "x-message-ttl": 1,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "letters",
+        }
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        fill(channel, "q", range(COUNT))
+        assert drain(channel, "letters", COUNT) == [body_of(number) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("limit", [{"x-max-length": 2_500}, {"x-max-length-bytes": 2_500_000}])
+def test_limits_hold_for_paged_messages(tmp_path: Path, limit: dict[str, int]) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True, arguments=limit)
+        fill(channel, "q", range(COUNT))
+        sizes = [len(body_of(number)) for number in range(COUNT)]
+        kept = 2_500 if "x-max-length" in limit else 0
+        if not kept:
+            total = 0
+            while total + sizes[COUNT - kept - 1] <= 2_500_000:
+                total += sizes[COUNT - kept - 1]
+                kept += 1
+        assert channel.queue_declare("q", passive=True).method.message_count == kept
+        bodies = drain(channel, "q", kept)
+        assert bodies == [body_of(number) for number in range(COUNT - kept, COUNT)]
