@@ -74,7 +74,7 @@ class Loaded:
         used_ns = time.process_time_ns() - begun_ns
         assert len(effects.timed_out or ()) == DUE
         queue.channel_down("hasty", Effects())
-        queue.purge()
+        queue.purge(Effects())
         return used_ns / 1000 / DUE
 
 
