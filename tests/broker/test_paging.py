@@ -15,7 +15,7 @@ from random import Random
 import leveret
 import pika
 import pytest
-from insides import on_loop
+from insides import context_of
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -48,8 +48,10 @@ def opened(broker: leveret.Broker) -> Iterator[BlockingChannel]:
         yield connection.channel()
 
 
-def fill(channel: BlockingChannel, queue: str, numbers: range, **properties: int | str) -> None:
+def fill(connected: BlockingChannel, queue: str, numbers: range, **properties: int | str) -> None:
     """Publish these; when it returns the queue has them."""
+    # Of its own, because acks of a transactional channel wait for a commit, too.
+    channel = connected.connection.channel()
     channel.tx_select()
     for number in numbers:
         channel.basic_publish(
@@ -58,6 +60,7 @@ def fill(channel: BlockingChannel, queue: str, numbers: range, **properties: int
         if number % 500 == 499:
             channel.tx_commit()
     channel.tx_commit()
+    channel.close()
 
 
 def drain(channel: BlockingChannel, queue: str, count: int, prefetch: int = 100) -> list[bytes]:
@@ -74,8 +77,7 @@ def drain(channel: BlockingChannel, queue: str, count: int, prefetch: int = 100)
 
 
 def held_bytes(broker: leveret.Broker) -> int:
-    node = broker._node  # type: ignore[attr-defined]
-    return int(on_loop(broker, lambda: node.context.memory_budget.used_bytes))
+    return context_of(broker).memory_budget.used_bytes
 
 
 def test_a_long_queue_holds_no_more_than_the_budget_and_comes_back_in_order(
