@@ -57,6 +57,7 @@ from ..messages import (
     ForgetIdentities,
     Get,
     GetAnswer,
+    LookAtMemory,
     OutletOpened,
     PageOut,
     Persisted,
@@ -512,9 +513,16 @@ class Queue(LoopActor):
         self._counted_bytes = self._messages.held_bytes
         budget = self._context.memory_budget
         budget.change(self.actor_ref, self._counted_bytes)
+        self._look_at_memory()
         if budget.used_bytes > budget.relief_bytes:
             for queue_ref, kept_bytes in budget.relieve():
                 tell(queue_ref, PageOut(kept_bytes))
+
+    def _look_at_memory(self) -> None:
+        """Say so when all queues hold too much although they page, or no longer do."""
+        used_bytes = self._context.memory_budget.used_bytes
+        if self._context.memory_level.look(used_bytes):
+            tell(self._context.memory_watch, LookAtMemory(used_bytes))
 
     def _page_out(self, kept_bytes: int, spilled: Sequence[EntryRange] = ()) -> None:
         """Page, and have written what is on no disk yet. `spilled`: what the spill has by now."""
@@ -769,6 +777,7 @@ class Queue(LoopActor):
     def _release(self) -> None:
         """It holds nothing any more, neither in memory nor in the spill."""
         self._context.memory_budget.change(self.actor_ref, 0)
+        self._look_at_memory()
         if self._has_spilled:
             tell(self._context.page_reader, DropSpilled(self._definition.queue_id, None))
 
