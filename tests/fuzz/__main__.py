@@ -34,6 +34,8 @@ KEPT = ROOT / "tests" / "data" / "fuzz"
 FOUND = ROOT / "build" / "fuzz"
 SECONDS_MAX = 20
 MIB = 1024 * 1024
+# A line for so many inputs.
+PROGRESS = 100_000
 # Hypothesis remembers what it has drawn in a round.
 ROUND_MAX = 10_000
 # libFuzzer keeps every input that reached something new, in memory, too.
@@ -65,6 +67,8 @@ class Tally:
         self.count += 1
         if self.count == self._early:
             self._resident_early = resident_bytes()
+        if self.count % PROGRESS == 0:
+            print(f"fuzz {self._name}: {self.count:,} inputs so far", flush=True)
 
     def report(self) -> bool:
         """Print the line; true if the process has grown too much."""
