@@ -6,7 +6,7 @@ side. A directory without a lock file, such as a backup, is read without one.
 
 Nothing below the directory is created or changed. Therefore the catalog is read from a copy in a
 temporary directory, because SQLite makes files beside a catalog whose broker was killed. Of the
-journal one segment at a time is in memory.
+journal one segment at a time is in memory. Indexes of segments are trusted by nobody here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 
-from ..amqp_frames.messages.batch import Batch
 from ..amqp_frames.messages.publishes import decode_publishes
 from .belonging import CatalogClaims, contradictions
 from .catalog import read_claims
@@ -33,11 +33,22 @@ from .errors import StorageError
 from .files import OperatingSystemFiles
 from .journal.recovery import Recovery
 from .journal.report import Report
+from .journal.segment_facts import read_facts
+from .journal.segment_index import encode_index, index_path, read_index
 from .journal.segment_reader import SegmentReader
 from .journal.survey import SegmentFile, Survey, errors_named
 
 # What SQLite keeps beside a catalog that was not closed.
 _WAL = CATALOG_FILE + "-wal"
+
+
+class IndexFault(Enum):
+    """What can be wrong with the index of a segment."""
+
+    # It does not verify, or it is of another state of the segment: a start reads the segment.
+    UNUSED = "does not hold: a start reads the segment"
+    # It verifies, and the records of the segment say something else; or they no longer verify.
+    WRONG = "says something else than the segment's records"
 
 
 class Inspection:
@@ -50,8 +61,10 @@ class Inspection:
         self._journal = str(path / JOURNAL_DIRECTORY)
 
     def recover(self) -> Recovery:
-        """What a start would read and find; bodies are looked at, and not kept."""
-        recovery = Recovery(self._files, self._journal, self.claims, _decode_and_drop)
+        """What a start would find that trusts no index of a segment."""
+        recovery = Recovery(
+            self._files, self._journal, self.claims, decode_publishes, may_use_indexes=False
+        )
         recovery.read()
         return recovery
 
@@ -68,6 +81,20 @@ class Inspection:
         """Read one segment; StorageError if the disk does not let it."""
         data = self.read(segment, 0, segment.size)
         return SegmentReader(data, segment.number, self.claims.directory_id, segment.name)
+
+    def index_fault(self, segment: SegmentFile) -> IndexFault | None:
+        """What is wrong with the index of a segment; None if nothing is, or if there is none."""
+        path = index_path(self._journal, segment.number)
+        if not os.path.exists(path):
+            return None
+        own = os.path.join(self._journal, segment.name)
+        found = read_index(self._files, self._journal, own, segment.size, segment.header)
+        if found is None:
+            return IndexFault.UNUSED
+        with errors_named(path):
+            octets = self._files.read(path, 0, self._files.size(path))
+        is_true = octets == encode_index(read_facts(self.open(segment)))
+        return None if is_true else IndexFault.WRONG
 
     def read(self, segment: SegmentFile, start: int, end: int) -> bytes:
         """These bytes of the segment."""
@@ -114,9 +141,3 @@ def _claims(path: Path, *, may_be_new: bool) -> CatalogClaims:
             return read_claims(Path(folder) / CATALOG_FILE, may_be_new=may_be_new)
         except StorageError as error:
             raise StorageError(str(error).replace(folder, str(path))) from error
-
-
-def _decode_and_drop(wire: bytes) -> Batch:
-    batch = decode_publishes(wire)
-    batch.wire = b""
-    return batch

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ from ..amqp_frames.messages.publishes import decode_publishes
 from ..configuration import Configuration, load, warn
 from ..errors import ConfigurationError, error_words
 from ..storage.errors import StorageError
-from ..storage.inspection import Inspection, inspected
+from ..storage.inspection import IndexFault, Inspection, inspected
 from ..storage.journal.described import Facts, facts_of, message_facts
 from ..storage.journal.inventory import Inventory
 from ..storage.journal.records import BodyRecord
+from ..storage.journal.recovery import Recovery
 from ..storage.journal.report import ReportLine, entries_words
 from ..storage.journal.segment_reader import SegmentReader
 from .command_parser import EXIT_USAGE, add_file, add_group
@@ -118,7 +120,10 @@ def _check(_parsed: argparse.Namespace, inspection: Inspection) -> int:
     proofs = inspection.contradictions(recovery)
     for proof in proofs:
         _print(f"catalog and journal do not belong together: {proof}")
-    damages = len(proofs) + sum(line.event in DAMAGE for line in lines)
+    further = [*_undecoded(inspection, recovery), *_index_faults(inspection)]
+    for line in further:
+        _print(_finding(line))
+    damages = len(proofs) + sum(line.event in DAMAGE for line in (*lines, *further))
     segments = inspection.segments()
     queues = recovery.recovered.queues.values()
     _print(
@@ -127,6 +132,26 @@ def _check(_parsed: argparse.Namespace, inspection: Inspection) -> int:
         + (f"{damages} findings of damage" if damages else "nothing is damaged")
     )
     return EXIT_DAMAGED if damages else 0
+
+
+def _undecoded(inspection: Inspection, recovery: Recovery) -> Iterator[ReportLine]:
+    """Entries whose body verifies, and has no message for them: a start finds them on reading."""
+    recovered = recovery.recovered
+    missing = Counter({queue_id: queue.entries for queue_id, queue in recovered.queues.items()})
+    for queue_id, run in recovered.messages_of(recovered.queues.keys()):
+        missing[queue_id] -= len(run.indexes)
+    for queue_id, count in sorted((+missing).items()):
+        name = inspection.claims.name_of(queue_id)
+        text = f"{entries_words(count)} of {name} have a body that verifies and is no message"
+        yield ReportLine("lost", text, count)
+
+
+def _index_faults(inspection: Inspection) -> Iterator[ReportLine]:
+    for segment in inspection.segments():
+        fault = inspection.index_fault(segment)
+        if fault is not None:
+            event = "damaged" if fault is IndexFault.WRONG else "ignored"
+            yield ReportLine(event, f"the index of segment {segment.number} {fault.value}")
 
 
 def _finding(line: ReportLine) -> str:

@@ -643,8 +643,13 @@ def read_segments(data: bytes, start: int, count: int, end: int) -> list[EntryRa
     ValueError also if they are of more segments than a journal has: whoever reads them lists each.
     """
     ranges = read_ranges(data, start, count, end)
+    check_segments(ranges)
+    return ranges
+
+
+def check_segments(ranges: Sequence[EntryRange]) -> None:
+    """ValueError if these are of more segments, or of higher numbers, than a journal has."""
     check_numbers(0, *(last for _, last in ranges))
     if sum(max(last - first + 1, 0) for first, last in ranges) > SEGMENTS_LISTED_MAX:
         msg = f"more than {SEGMENTS_LISTED_MAX} segments announced"
         raise ValueError(msg)
-    return ranges

@@ -37,7 +37,9 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain, pairwise
 from struct import Struct
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -45,9 +47,20 @@ from isal.isal_zlib import crc32
 from ..files import Files, write_all
 from .entry_values import EntryValues
 from .identity_runs import IDENTITY_BYTES, IdentityRun
-from .ledger import Block, EntryIds
-from .records import DIRECTORY_ID_BYTES, little_endian, read_array, read_head, salt_of
+from .ledger import PLACES_WIDTH, Block, EntryIds
+from .records import (
+    DIRECTORY_ID_BYTES,
+    check_numbers,
+    check_segments,
+    little_endian,
+    read_array,
+    read_head,
+    salt_of,
+)
 from .segment_facts import (
+    APPENDED,
+    DROPPED,
+    REWRITTEN,
     BodyPlaces,
     IdentityNote,
     Passage,
@@ -148,10 +161,12 @@ def decode_index(data: bytes, header: SegmentHeader) -> SegmentFacts | None:
     facts.size = facts.end
     octets = _head.unpack_from(data)[-1]
     try:
-        columns = zlib.decompress(data[_head.size : -_crc.size])
+        # No more than it says: what else it may hold is not to fill the memory.
+        columns = zlib.decompressobj().decompress(data[_head.size : -_crc.size], octets + 1)
         if len(columns) != octets:
             return None
         _read_columns(facts, _Columns(columns))
+        _check(facts)
     except (ValueError, IndexError, OverflowError, struct.error, zlib.error):
         return None
     return facts
@@ -224,6 +239,8 @@ class _Columns:
         count = self._count()
         numbers = read_array("Q", self._data, self._at, count)
         self._at += 8 * count
+        # One column says by this that a queue has no entries record in the segment.
+        check_numbers(0, *(number for number in numbers if number != maxsize))
         return numbers
 
     def octets(self) -> bytes:
@@ -341,6 +358,7 @@ def _read_columns(facts: SegmentFacts, columns: _Columns) -> None:
     facts.synced = (numbers[2], numbers[3])
     facts.catalog_change, facts.next_batch_number = numbers[4:6]
     facts.has_messages = bool(numbers[6])
+    _demand(len(numbers) >= _FACTS and (len(numbers) - _FACTS) % 3 == 0)
     facts.passages = [Passage(*numbers[at : at + 3]) for at in range(_FACTS, len(numbers), 3)]
     removals = columns.numbers()
     at = 0
@@ -404,6 +422,47 @@ def _read_queues(facts: SegmentFacts, columns: _Columns) -> None:
             octets_at += length
             run = IdentityRun(0, first, last, until_ms, identities)
             queue.identities.append(IdentityNote(kind, run))
+
+
+def _check(facts: SegmentFacts) -> None:
+    """ValueError if the columns do not fit together, so that whoever applies them need not look.
+
+    The checksum has shown that the file is as it was written; this is for a fault in writing it.
+    """
+    bodies = facts.bodies
+    _demand(len(bodies.firsts) == len(bodies.counts) == len(bodies.offsets))
+    for _, segments in facts.removals:
+        _demand(all(first <= last for first, last in segments))
+        check_segments(segments)
+    for _, ids, octets in facts.references.values():
+        _demand(len(octets) in (0, IDENTITY_BYTES * len(ids)) and _ascends(ids))
+    for queue_id, queue in facts.queues.items():
+        check_numbers(queue_id, queue.last_entry_id)
+        for values in _values_of(queue):
+            _demand(len(values.firsts) == len(values.lasts) == len(values.values))
+            bounds = chain.from_iterable(zip(values.firsts, values.lasts, strict=True))
+            _demand(all(low <= high for low, high in pairwise(bounds)))
+        last = -1
+        for block in queue.blocks:
+            ids, places = block.entry_ids, block.places
+            _demand(_ascends(ids) and ids[0] > last)
+            _demand(len(places) >= PLACES_WIDTH and not len(places) % PLACES_WIDTH)
+            _demand(block.body_segment == facts.number or places[2] in facts.references)
+            last = ids[-1]
+        for kind, run in queue.identities:
+            _demand(kind in (APPENDED, REWRITTEN, DROPPED))
+            _demand(kind == DROPPED or run.first_entry_id <= run.last_entry_id)
+            _demand(not len(run.identities) % IDENTITY_BYTES)
+
+
+def _demand(is_so: bool) -> None:
+    if not is_so:
+        msg = "the columns of an index do not fit together"
+        raise ValueError(msg)
+
+
+def _ascends(ids: EntryIds) -> bool:
+    return bool(ids) and (isinstance(ids, range) or all(low < high for low, high in pairwise(ids)))
 
 
 def _ids(numbers: array[int]) -> EntryIds:

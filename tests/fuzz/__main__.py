@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "live")]
 
 import conftest  # noqa: E402, F401 - the folders that targets import from
 
-TARGETS = ("decoder", "reader", "records", "recovery")
+TARGETS = ("decoder", "reader", "records", "indexes", "recovery")
 KEPT = ROOT / "tests" / "data" / "fuzz"
 FOUND = ROOT / "build" / "fuzz"
 SECONDS_MAX = 20

@@ -18,9 +18,9 @@ from inputs import inputs
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "data" / "fuzz"
-TARGETS = ("decoder", "reader", "records", "recovery")
+TARGETS = ("decoder", "reader", "records", "indexes", "recovery")
 # Inputs of each target, by how long one takes.
-EXAMPLES = {"decoder": 500, "reader": 200, "records": 2000, "recovery": 200}
+EXAMPLES = {"decoder": 500, "reader": 200, "records": 2000, "indexes": 500, "recovery": 200}
 
 
 def target_of(name: str) -> ModuleType:

@@ -11,8 +11,12 @@ from random import Random
 import pytest
 from earlier_directories import FORMAT_VERSIONS, held, unpack
 from leveret.commands.command_line import main
+from leveret.storage.files import OperatingSystemFiles
+from leveret.storage.inspection import inspected
 from leveret.storage.journal.identity_runs import Identities
 from leveret.storage.journal.report import ReportLine
+from leveret.storage.journal.segment_facts import read_facts
+from leveret.storage.journal.segment_index import encode_index, index_path, write_index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
 
@@ -259,3 +263,46 @@ def test_stats_say_that_a_segment_stays_for_the_settles_in_it(
         reason.startswith(f"settles and deliveries of entries in {first}")
         for reason in reasons.values()
     )
+
+
+def write_indexes(path: Path) -> list[Path]:
+    """Of each closed segment."""
+    files, journal = OperatingSystemFiles(), str(path / "journal")
+    written = []
+    with inspected(path) as inspection:
+        for segment in inspection.segments():
+            write_index(files, journal, read_facts(inspection.open(segment)))
+            written.append(Path(index_path(journal, segment.number)))
+    return written
+
+
+def test_indexes_that_hold_are_no_finding_and_those_that_do_not_are_said_to_be_ignored(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = write_indexes(data)
+    code, out, _ = run(capsys, "check", data)
+    assert code == 0
+    assert "index" not in out
+    first.write_bytes(first.read_bytes()[:-1])
+    second.unlink()
+    code, out, _ = run(capsys, "check", data)
+    number = int(first.name.partition(".")[0])
+    assert code == 0
+    assert out.splitlines()[0] == (
+        f"journal.ignored: the index of segment {number} does not hold: a start reads the segment"
+    )
+
+
+def test_an_index_that_verifies_and_says_something_else_is_damage(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = write_indexes(data)
+    number = int(first.name.partition(".")[0])
+    with inspected(data) as inspection:
+        segment = next(each for each in inspection.segments() if each.number == number)
+        facts = read_facts(inspection.open(segment))
+    facts.entries_read += 1
+    first.write_bytes(encode_index(facts))
+    code, out, _ = run(capsys, "check", data)
+    assert code == 1
+    assert f"the index of segment {number} says something else than the segment's records" in out
