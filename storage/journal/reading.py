@@ -62,6 +62,9 @@ _SHARED_BODY_BYTES: Final = 400
 
 # Of an entries record from its kind on: form, count, first index and first entry id.
 _entries = Struct("<xBI16xIQ").unpack_from
+# Of a body record from its kind on, without listed indexes: form, count and first index.
+_body_struct = Struct("<xBI8xI")
+_body, _BODY_BYTES = _body_struct.unpack_from, _body_struct.size
 # Most of the records that nothing is sought in.
 _PASSED_OVER: Final = frozenset((SETTLE, DELIVERED, COMMIT))
 
@@ -85,21 +88,15 @@ class PageRead(NamedTuple):
     report: list[ReportLine]
 
 
-class _Body(NamedTuple):
-    """A body record on the way; not looked into yet."""
-
-    scan: Scan
-    record: RawRecord
-
-
-class _Entries(NamedTuple):
-    """An entries record of the queue, and the body that lies before it on the way, if it does."""
-
-    entry_ids: EntryIds
-    indexes: Indexes
-    # Eight octets.
-    batch_number: bytes
-    body: _Body | None
+# Plain tuples, for there may be one of each for each message.
+#
+# An entries record of the queue: entry ids, indexes, the eight octets of the batch number, and the
+# body record that lies before it on the way, if it does.
+_Entries = tuple[EntryIds, Indexes, bytes, RawRecord | None]
+# Entries whose messages are in one body: the bytes, in several pieces where they are not
+# neighbours there; the entry ids; the eight octets of the batch number; the numbers of the messages
+# in the batch as it was received.
+_Part = tuple[Sequence[memoryview], EntryIds, bytes, Indexes]
 
 
 class _Stored(NamedTuple):
@@ -110,17 +107,6 @@ class _Stored(NamedTuple):
     wire: memoryview
     # Segment, offset and head of its record.
     key: tuple[int, int, bytes]
-
-
-class _Part(NamedTuple):
-    """Entries whose messages are in one body."""
-
-    # Their bytes: where they are not neighbours in the body, several pieces.
-    pieces: Sequence[memoryview]
-    entry_ids: EntryIds
-    batch_number: bytes
-    # The numbers of the messages in the batch as it was received.
-    received: Indexes
 
 
 class JournalReader:
@@ -160,10 +146,10 @@ class JournalReader:
             found: list[EntryRange] = []
             done = sought.ranges[-1][1]
             for part in search.parts(sought):
-                found += ranges_in(part.entry_ids)
+                found += ranges_in(part[1])
                 gathered.add(part)
                 if gathered.bytes >= plan.bytes_max:
-                    done = part.entry_ids[-1]
+                    done = part[1][-1]
                     break
             if missing := ranges_without(_up_to(sought.ranges, done), found):
                 lost += missing
@@ -204,7 +190,7 @@ class _Walk:
     def __init__(self, scan: Scan) -> None:
         self.scan = scan
         # By the eight octets of their batch numbers.
-        self.bodies: dict[bytes, _Body] = {}
+        self.bodies: dict[bytes, RawRecord] = {}
         # Of the queue, ascending.
         self.entries: list[_Entries] = []
 
@@ -233,7 +219,7 @@ class _Search:
         # Per batch: entries whose record is there, and no body of it.
         self._bodiless: dict[int, list[EntryRange]] = {}
         # The body that was looked into last: several records may refer to one.
-        self._last: tuple[_Body, _Stored | None] | None = None
+        self._last: tuple[RawRecord, _Stored | None] | None = None
 
     @property
     def bytes_read(self) -> int:
@@ -263,34 +249,39 @@ class _Search:
         ranges = sought.ranges
         last = ranges[-1][1]
         del walk.entries[: bisect_left(walk.entries, ranges[0][0], key=_last_id)]
+        scan = walk.scan
         at = 0
         for record in self._records(walk, entries.offset + PLACES_STRIDE_BYTES):
-            ids = record.entry_ids
-            if ids[0] > last:
+            ids = record[0]
+            first_id, last_id = ids[0], ids[-1]
+            if first_id > last:
                 return
-            while ranges[at][1] < ids[0]:
+            while ranges[at][1] < first_id:
                 at += 1
             first, end = ranges[at]
-            if first > ids[-1]:
+            if first > last_id:
                 continue
             if not are_together:
-                record = record._replace(body=self._body_apart(record.batch_number, body))
-            if first <= ids[0] and ids[-1] <= end:
-                part = self._part(record, 0, len(ids))
+                scan, raw = self._body_apart(record[2], body)
+                record = (*record[:3], raw)
+            if first <= first_id and last_id <= end:
+                part = self._whole_part(record) or self._part(scan, record, 0, len(ids))
                 if part is not None:
                     yield part
             else:
-                yield from self._parts_of(record, ranges)
-            if ids[-1] >= last:
+                yield from self._parts_of(scan, record, ranges)
+            if last_id >= last:
                 return
 
-    def _parts_of(self, record: _Entries, ranges: Sequence[EntryRange]) -> Iterator[_Part]:
+    def _parts_of(
+        self, scan: Scan, record: _Entries, ranges: Sequence[EntryRange]
+    ) -> Iterator[_Part]:
         """The parts of a record some of whose entries are sought."""
-        ids = record.entry_ids
+        ids = record[0]
         for first, last in ranges:
             low, high = bisect_left(ids, first), bisect_right(ids, last)
             if low < high:
-                part = self._part(record, low, high)
+                part = self._part(scan, record, low, high)
                 if part is not None:
                     yield part
 
@@ -325,7 +316,7 @@ class _Search:
             for start, end in held:
                 if data[start] in _PASSED_OVER:
                     continue
-                self._pass(walk, RawRecord(base + start - HEAD_BYTES, data, start, end))
+                self._pass(walk, (base + start - HEAD_BYTES, data, start, end))
             return True
         record = scan.next(limit)
         if record is None:
@@ -344,9 +335,10 @@ class _Search:
         _, data, start, end = record
         kind = data[start]
         if kind == BODY:
-            walk.bodies[data[start + 6 : start + 14]] = _Body(walk.scan, record)
+            walk.bodies[data[start + 6 : start + 14]] = record
         elif kind == ENTRIES and data[start + 6 : start + 14] == self._queue_octets:
-            _, data, start, end = walk.scan.whole(record)
+            if end > len(data):
+                _, data, start, end = walk.scan.whole(record)
             octets = data[start + 14 : start + 22]
             form, count, first_index, first_id = _entries(data, start)
             ids: EntryIds = range(first_id, first_id + count)
@@ -358,10 +350,10 @@ class _Search:
                     self._note_nonsense(walk.scan, record, error)
                     return
                 ids, indexes = decoded.entry_ids, decoded.indexes
-            walk.entries.append(_Entries(ids, indexes, octets, walk.bodies.get(octets)))
+            walk.entries.append((ids, indexes, octets, walk.bodies.get(octets)))
 
     def _note_nonsense(self, scan: Scan, record: RawRecord, error: Exception) -> None:
-        where = f"segment {scan.number}: the record at byte {record.offset}"
+        where = f"segment {scan.number}: the record at byte {record[0]}"
         self._damage.append(f"{where} verifies, but: {error}")
 
     def _note_error(self, scan: Scan) -> None:
@@ -369,51 +361,67 @@ class _Search:
             self._damage.append(f"segment {scan.number}: {scan.error}")
             scan.error = None
 
-    def _body_apart(self, batch_number: bytes, body: Position) -> _Body | None:
+    def _body_apart(self, batch_number: bytes, body: Position) -> tuple[Scan, RawRecord | None]:
         """A body that does not lie on the way to the entries records."""
         walk = self._body_walk = self._at(self._body_walk, body.segment, body.offset)
         while batch_number not in walk.bodies:
             if not self._walk_on(walk, body.offset + PLACES_STRIDE_BYTES):
-                return None
-        return walk.bodies[batch_number]
+                return walk.scan, None
+        return walk.scan, walk.bodies[batch_number]
 
-    def _part(self, record: _Entries, low: int, high: int) -> _Part | None:
+    def _whole_part(self, record: _Entries) -> _Part | None:
+        """All of the record, if it is just what its body holds, in the simplest form; else None."""
+        ids, indexes, batch_number, raw = record
+        if raw is None:
+            return None
+        _, data, start, end = raw
+        form, count, first = _body(data, start)
+        if (
+            form
+            or end > len(data)
+            or count != len(indexes)
+            or first != indexes[0]
+            or not isinstance(indexes, range)
+        ):
+            return None
+        return (memoryview(data)[start + _BODY_BYTES : end],), ids, batch_number, indexes
+
+    def _part(self, scan: Scan, record: _Entries, low: int, high: int) -> _Part | None:
         """The entries from low to high - 1 of the record; None if no body holds them."""
-        ids, indexes, batch_number, body = record
+        ids, indexes, batch_number, raw = record
         if high - low != len(ids):
             ids, indexes = ids[low:high], indexes[low:high]
-        stored = None if body is None else self._stored(body)
+        stored = None if raw is None else self._stored(scan, raw)
         if stored is not None:
             received = stored.received
             if indexes == received:
-                return _Part((stored.wire,), ids, batch_number, indexes)
+                return (stored.wire,), ids, batch_number, indexes
             positions = positions_of(indexes, received, len(received))
             if positions is not None:
                 starts = self._shared.starts(stored)
                 if starts is not None:
                     wire = stored.wire
                     pieces = [wire[starts[low] : starts[high]] for low, high in _runs(positions)]
-                    return _Part(pieces, ids, batch_number, indexes)
+                    return pieces, ids, batch_number, indexes
         without = self._bodiless.setdefault(int.from_bytes(batch_number, "little"), [])
         without += ranges_in(ids)
         return None
 
-    def _stored(self, body: _Body) -> _Stored | None:
+    def _stored(self, scan: Scan, raw: RawRecord) -> _Stored | None:
         """Look into the body."""
-        if self._last is not None and self._last[0] is body:
+        if self._last is not None and self._last[0] is raw:
             return self._last[1]
-        record = body.scan.whole(body.record)
-        offset, data, start, end = record
+        offset, data, start, end = scan.whole(raw)
         stored = None
         try:
             decoded = decode_record(data, start, end)
             assert isinstance(decoded, BodyRecord)
             wire = memoryview(data)[decoded.wire_start : decoded.wire_end]
-            key = (body.scan.number, offset, data[max(0, start - HEAD_BYTES) : start])
+            key = (scan.number, offset, data[max(0, start - HEAD_BYTES) : start])
             stored = _Stored(decoded.indexes, wire, key)
         except ValueError as error:
-            self._note_nonsense(body.scan, record, error)
-        self._last = body, stored
+            self._note_nonsense(scan, raw, error)
+        self._last = raw, stored
         return stored
 
 
@@ -465,7 +473,7 @@ class _Gathered:
         if self._parts and not self._joins:
             self._finish()
         self._parts.append(part)
-        size = sum(map(len, part.pieces))
+        size = sum(map(len, part[0]))
         self._parts_bytes += size
         self.bytes += size
         if self._parts_bytes >= JOINED_BYTES:
@@ -482,15 +490,15 @@ class _Gathered:
         if not parts:
             return
         self._parts, self._parts_bytes = [], 0
-        count = sum(len(part.entry_ids) for part in parts)
+        count = sum(len(ids) for _, ids, _, _ in parts)
         try:
-            batch = self._decode(b"".join(chain.from_iterable(part.pieces for part in parts)))
+            batch = self._decode(b"".join(chain.from_iterable(pieces for pieces, _, _, _ in parts)))
             if len(batch) != count:
                 msg = f"{count} messages announced, {len(batch)} there"
                 raise ValueError(msg)
         except ValueError:
             if len(parts) == 1:
-                self._broken += ranges_in(parts[0].entry_ids)
+                self._broken += ranges_in(parts[0][1])
                 return
             # One of them is no message; the others are.
             for part in parts:
@@ -499,17 +507,16 @@ class _Gathered:
             return
         if len(parts) == 1:
             # Let the trace know whose messages these are.
-            number = int.from_bytes(parts[0].batch_number, "little")
-            batch.number = number % self._batch_numbers
-            if parts[0].received != range(count):
-                batch.excerpted = parts[0].received
+            _, _, number, received = parts[0]
+            batch.number = int.from_bytes(number, "little") % self._batch_numbers
+            if received != range(count):
+                batch.excerpted = received
         self._add_rows(batch, parts)
 
     def _add_rows(self, batch: Batch, parts: list[_Part]) -> None:
         start = at = 0
-        first_id = next_id = parts[0].entry_ids[0]
-        for part in parts:
-            ids = part.entry_ids
+        first_id = next_id = parts[0][1][0]
+        for _, ids, _, _ in parts:
             if ids[0] == next_id and isinstance(ids, range):
                 next_id = ids.stop
                 at += len(ids)
@@ -541,7 +548,7 @@ def _last_of(range_: EntryRange) -> int:
 
 
 def _last_id(record: _Entries) -> int:
-    return int(record.entry_ids[-1])
+    return int(record[0][-1])
 
 
 def _up_to(ranges: Sequence[EntryRange], through: int) -> list[EntryRange]:

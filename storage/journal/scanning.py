@@ -43,16 +43,10 @@ _earlier_head = Struct("<II").unpack_from
 _COVERED_AT: Final = 8
 
 
-class RawRecord(NamedTuple):
-    """A record that verifies: data[start:end] from its kind on, and its head before that.
-
-    Of a record that is longer than a piece `data` holds the begin only; `Scan.whole` reads it.
-    """
-
-    offset: int
-    data: bytes
-    start: int
-    end: int
+# A record that verifies: its offset in the segment, then bytes, and from where to where it is in
+# these from its kind on; its head is before that. Of a record that is longer than a piece the bytes
+# are the begin only; `Scan.whole` reads it. A plain tuple, for there is one for each record.
+RawRecord = tuple[int, bytes, int, int]
 
 
 class Gap(NamedTuple):
@@ -194,7 +188,7 @@ class Scan:
             return self._pass_over(at, limit)
         self._epoch = epoch
         self.position = self.base + end
-        return RawRecord(at, self.data, start + head_bytes, end)
+        return at, self.data, start + head_bytes, end
 
     def _next_long(
         self, at: int, end: int, epoch: int | None, limit: int
@@ -205,13 +199,12 @@ class Scan:
         self._epoch = epoch
         self.position = end
         data = self._read(at, LONG_BEGIN_BYTES)
-        return RawRecord(at, data, self._head_bytes, end - at)
+        return at, data, self._head_bytes, end - at
 
     def whole(self, record: RawRecord) -> RawRecord:
         """The record with all of its bytes."""
-        if record.end <= len(record.data):
-            return record
-        return record._replace(data=self._read(record.offset, record.end))
+        offset, data, start, end = record
+        return record if end <= len(data) else (offset, self._read(offset, end), start, end)
 
     def _pass_over(self, at: int, limit: int) -> Gap | None:
         """Go on at the next record that verifies and does not begin behind the limit."""
