@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from .journal.identity_runs import IdentityRun
-from .journal.ledger import EntryRange
+from .journal.ledger import EntryRange, Spoken, joined
 from .journal.records import DELIVERED, DeferredRange
 
 # A record has no more ranges than this: 64 KiB.
@@ -77,7 +77,7 @@ class Shortage:
         # Per queue that has no window any more: identities of entries below this id are forgotten.
         self.forgotten: dict[int, int] = {}
         # The segments that the ranges speak of, or more.
-        self.speaks_of: set[int] = set()
+        self.spoken = Spoken()
         self.must_sync = False
 
     @property
@@ -119,17 +119,6 @@ class Shortage:
         for (kind, queue_id), ranges in taken.items():
             for piece in ranges.pieces():
                 yield kind, queue_id, piece
-
-
-def joined(ranges: Sequence[EntryRange]) -> list[EntryRange]:
-    """Ranges, in any order and overlapping, as ascending ones that have gaps between them."""
-    found: list[EntryRange] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
-        else:
-            found.append((first, last))
-    return found
 
 
 def joined_deferred(ranges: Sequence[DeferredRange]) -> list[DeferredRange]:

@@ -15,7 +15,7 @@ from .catalog import Catalog, CatalogFiles, Catalogs, read_claims
 from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles
-from .journal.journal import Journal
+from .journal.journal import COMPACTION_RULES, CompactionRules, Journal
 from .journal.opening import begin_journal
 from .journal.records import CommitRecord
 from .journal.recovery import Recovered, Recovery
@@ -99,7 +99,13 @@ class Stores:
             raise
         return catalog
 
-    def begin_journal(self, catalog: Catalog, epoch: int, segment_bytes_max: int) -> Journal:
+    def begin_journal(
+        self,
+        catalog: Catalog,
+        epoch: int,
+        segment_bytes_max: int,
+        compaction: CompactionRules = COMPACTION_RULES,
+    ) -> Journal:
         """Continue behind the recovered records.
 
         When it returns, all recovered records are on the disk; an error leaves the journal closed.
@@ -113,6 +119,7 @@ class Stores:
             self._claims.directory_id,
             lambda: catalog.change_number,
             epoch,
+            compaction,
         )
         try:
             # Only now that the segment and its number in `synced` are on the disk. Not if the disk

@@ -15,6 +15,7 @@ from .records import (
     SETTLE,
     BodyRecord,
     CommitRecord,
+    CompactedRecord,
     DeferredRecord,
     EntriesRecord,
     IdentitiesRecord,
@@ -69,6 +70,8 @@ def facts_of(record: Record) -> Facts:
             }
         case RemovedRecord(segments):
             return {"kind": "removed", **_ranges("segments", segments)}
+        case CompactedRecord():
+            return {"kind": "compacted", **record._asdict()}
 
 
 def _entries(record: EntriesRecord) -> Facts:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..files import Files
 from .log import Undropped
-from .segment_files import ASIDE, segment_path, set_aside
+from .segment_files import ASIDE, REWRITTEN, segment_path, set_aside
 from .segment_index import index_path, is_index_name
 
 # So many damaged segments are kept; of more, the oldest are removed.
@@ -67,7 +67,7 @@ class Discarding:
 
     def clear(self) -> list[Undropped]:
         """At the start: remove files that do not count, and set those aside that are in the way."""
-        going = [(name, False) for name in self._leftovers]
+        going = [(name, False) for name in (*self._leftovers, *self._unfinished())]
         going += [(name, True) for name in self._in_the_way]
         going += [(name, False) for name in self._stray_indexes()]
         results = [(name, self._remove_file(name, is_to_stay)) for name, is_to_stay in going]
@@ -79,6 +79,10 @@ class Discarding:
         of_segments = {os.path.basename(index_path("", number)) for number in self._found}
         names = self._files.list_directory(self._directory)
         return [name for name in names if is_index_name(name) and name not in of_segments]
+
+    def _unfinished(self) -> list[str]:
+        names = self._files.list_directory(self._directory)
+        return sorted(name for name in names if name.endswith(REWRITTEN))
 
     def _too_old(self) -> list[str]:
         names = self._files.list_directory(self._directory)

@@ -106,7 +106,7 @@ class Inventory:
             reasons.append("the newest")
         elif ledger.remembered.keeps(number):
             reasons.append("identities of dedup windows")
-        needed = sorted(ledger.speaks_of[number] & ledger.live.keys() - self._going - {number})
+        needed = sorted(ledger.needs(number) - self._going)
         if needed and not reasons:
             shown = ", ".join(map(str, needed[:_SEGMENTS_SHOWN_MAX]))
             more = ", ..." * (len(needed) > _SEGMENTS_SHOWN_MAX)

@@ -34,7 +34,7 @@ ended, and that is on the disk. A segment that such a commit has filled to its e
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -43,21 +43,33 @@ from typing import Final, NamedTuple
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ..errors import NoSpaceError
 from ..shortage import Shortage
+from .compaction import CompactionPlan, LiveRange, Rewritten
 from .identity_runs import Identities, IdentityRun
-from .ledger import Deadlines, EntryIds, EntryRange, RunningLedger, ranges_without
+from .ledger import (
+    Deadlines,
+    EntryIds,
+    EntryRange,
+    RunningLedger,
+    Spoken,
+    ranges_without,
+    stretches,
+)
 from .locating import ReadPlan, locate
 from .log import Log, Undropped
 from .pins import Pins
 from .reading import JournalReader
 from .records import (
+    COMPACTED_BYTES,
     DEFERRED_RANGE_BYTES,
     DELIVERED,
     RANGE_BYTES,
     RANGES_BYTES_MIN,
     SETTLE,
+    CompactedRecord,
     DeferredRange,
     body_bytes_at_most,
     encode_body,
+    encode_compacted,
     encode_deferred,
     encode_entries,
     encode_ranges,
@@ -106,7 +118,7 @@ class HandedRemoval(NamedTuple):
 
     segment: int
     segments: Sequence[int]
-    spoke_of: dict[int, set[int]]
+    spoke_of: dict[int, Spoken]
 
 
 class HandedRun(NamedTuple):
@@ -125,7 +137,22 @@ class HandedForgetting(NamedTuple):
     below: int
 
 
-Handed = HandedAppend | HandedRanges | HandedDeferral | HandedRemoval | HandedRun | HandedForgetting
+class HandedCompaction(NamedTuple):
+    """The anchor of a segment that was rewritten."""
+
+    segment: int
+    rewritten: Rewritten
+
+
+Handed = (
+    HandedAppend
+    | HandedRanges
+    | HandedDeferral
+    | HandedRemoval
+    | HandedRun
+    | HandedForgetting
+    | HandedCompaction
+)
 
 
 class CommitResult(NamedTuple):
@@ -148,6 +175,7 @@ class Commit:
         "going",
         "handed",
         "no_space",
+        "replacing",
         "size_bytes",
     )
 
@@ -159,6 +187,7 @@ class Commit:
         sync: bool,
         going: Sequence[int],
         handed: Sequence[Handed],
+        replacing: Rewritten | None,
     ) -> None:
         self._log = log
         self._pins = pins
@@ -168,6 +197,8 @@ class Commit:
         self.going = going
         # What it is made of, should it be taken back.
         self.handed = handed
+        # A replacement that may take its segment's place, once this is on the disk.
+        self.replacing = replacing
         # What it has met, if it has run and was cut back.
         self.no_space: NoSpaceError | None = None
         self.size_bytes = writing.size_bytes()
@@ -223,6 +254,30 @@ class Found(NamedTuple):
     next_batch_number: int
     # Entries that have ever been appended.
     entries: int
+    # Segments in which something does not verify: they stay as they are.
+    damaged: Set[int] = frozenset()
+    # Of the segments that were rewritten.
+    compacted: Sequence[CompactedRecord] = ()
+
+
+class CompactionRules(NamedTuple):
+    """When a closed segment is rewritten without its dead entries."""
+
+    # With no more than this part of its entries live.
+    live_share_max: float = 0.25
+    # If it is as large as this, and the replacement has no more than so much of it.
+    segment_bytes_min: int = 256 * 1024
+    kept_share_max: float = 0.5
+
+
+COMPACTION_RULES: Final = CompactionRules()
+
+
+class _Refusal(NamedTuple):
+    """The state of a segment that was not worth rewriting."""
+
+    live: int
+    had_settles: bool
 
 
 class Journal:
@@ -235,6 +290,7 @@ class Journal:
         segment_bytes_max: int,
         catalog_change: Callable[[], int],
         epoch: int,
+        compaction: CompactionRules = COMPACTION_RULES,
     ) -> None:
         """Go on behind what was recovered, which is on the disk, in a new segment.
 
@@ -261,6 +317,20 @@ class Journal:
         self._handed: list[Handed] = []
         # While the disk is full.
         self._shortage: Shortage | None = None
+        self._compaction = compaction
+        # Segments that are not to be rewritten; and that were not worth it.
+        self._damaged = found.damaged
+        self._refused: dict[int, _Refusal] = {}
+        # How many live entries segments had when they were looked at last.
+        self._looked_at: dict[int, int] = {}
+        # The segment that is being rewritten, 0 if there is none; and its replacement, if that is
+        # still to be anchored.
+        self._rewriting = 0
+        self._replacement: Rewritten | None = None
+        # One that is anchored, and waits for readers of the segment.
+        self._anchored: Rewritten | None = None
+        # The anchors of segments that were rewritten; two while one of them is not in place yet.
+        self._anchors = {each.segment: [each] for each in found.compacted}
         self._writer = SegmentWriter(
             log, segment_bytes_max, found.next_segment_number, found.before, self._open_segment
         )
@@ -363,7 +433,7 @@ class Journal:
         writer, shortage = self._writer, self._shortage
         if shortage is not None:
             shortage.add_deferred(queue_id, ranges)
-            shortage.speaks_of |= self._ledger.speaks_of[writer.number]
+            shortage.spoken.add(self._ledger.speaks_of[writer.number])
             return
         writer.add(encode_deferred(writer.seal, queue_id, ranges))
         self._handed.append(HandedDeferral(writer.number, queue_id, ranges))
@@ -411,6 +481,7 @@ class Journal:
         writer = self._writer
         writer.check()
         going = self._record_removal() if reclaim else ()
+        replacing = self._record_compaction() if reclaim else None
         if not (writer.records or self._must_name_change):
             return None
         sync, self._must_sync = self._must_sync, False
@@ -419,7 +490,12 @@ class Journal:
         self._must_name_change = False
         writing = writer.begin(self._entries, self._named_change)
         handed, self._handed = self._handed, []
-        return Commit(writer.log, self._pins, writing, sync, going, handed)
+        return Commit(writer.log, self._pins, writing, sync, going, handed, replacing)
+
+    @property
+    def log(self) -> Log:
+        """Holds the records; others may read closed segments from it."""
+        return self._writer.log
 
     @property
     def is_usable(self) -> bool:
@@ -447,6 +523,7 @@ class Journal:
         if commit is None:
             return 0
         commit.run()
+        self.install(commit)
         stayed = {undropped.segment for undropped in commit.discard()}
         return len(set(commit.going) - stayed)
 
@@ -460,13 +537,13 @@ class Journal:
         """
         # Rarely has a segment become removable since the last commit.
         going = self._ledger.removable() if self._ledger.may_remove else []
-        spoke_of: dict[int, set[int]] = {}
+        spoke_of: dict[int, Spoken] = {}
         shortage = self._shortage
         if going:
             # Before the removal: the identities in them that windows still remember.
             self._carry(set(going))
             spoke_of = self._ledger.forget(going)
-        if shortage is not None and shortage.removed:
+        if shortage is not None and (shortage.removed or shortage.runs):
             self._write_runs(shortage.runs)
             going += shortage.removed
             shortage.runs, shortage.removed = [], []
@@ -498,11 +575,135 @@ class Journal:
         """The plan was carried out. Drop the segments that waited for that; returns those that
         could not be."""
         going = self._pins.unpin(plan.segments())
+        self._install_anchored()
         return self._writer.log.drop(going) if going else []
 
     def is_pinned(self, segment: int) -> bool:
         """Is it being read? Then it is not to be replaced."""
         return self._pins.is_pinned(segment)
+
+    # --- Compaction
+
+    def begin_compaction(self) -> CompactionPlan | None:
+        """A segment that is worth rewriting now, if there is one and none is being rewritten.
+
+        To be called now and then, since a segment that is being emptied is left alone: between two
+        calls not half of its entries have gone. A plan ends with `end_compaction`.
+        """
+        ledger, rules = self._ledger, self._compaction
+        if self._rewriting or not self.is_usable:
+            return None
+        looked_at, self._looked_at = self._looked_at, dict(ledger.live)
+        for number, live in sorted(ledger.live.items()):
+            # A body may be used by entries of the next segment: until that is closed, by new ones.
+            if number + BODY_SEGMENTS_BEFORE >= self._writer.log.number:
+                break
+            if live > ledger.appended[number] * rules.live_share_max:
+                continue
+            is_at_rest = not live or (number in looked_at and 2 * live > looked_at[number])
+            if number in self._damaged or ledger.remembered.keeps(number) or not is_at_rest:
+                continue
+            ledger.needs(number)
+            spoken = ledger.speaks_of[number]
+            if not self._is_worth(number, live, has_settles=bool(spoken.settles)):
+                continue
+            size_bytes = self._writer.log.size_bytes(number)
+            if size_bytes < rules.segment_bytes_min:
+                continue
+            self._rewriting = number
+            ledger.begin_rewrite(number)
+            return CompactionPlan(
+                number,
+                self._directory_id,
+                self._epoch,
+                int(size_bytes * rules.kept_share_max),
+                [entries for body, entries in sorted(ledger.elsewhere) if body == number],
+                bool(spoken.settles),
+                frozenset(spoken.notes),
+            )
+        return None
+
+    def _is_worth(self, number: int, live: int, *, has_settles: bool) -> bool:
+        refused = self._refused.get(number)
+        if refused is None:
+            return True
+        return 2 * live < refused.live or (refused.had_settles and not has_settles)
+
+    def live_among(self, queue_id: int, ranges: Sequence[EntryRange]) -> list[LiveRange]:
+        """Those of the queue's entries that are live, in order."""
+        live_entries = self._ledger.queues.get(queue_id)
+        if live_entries is None:
+            return []
+        return [
+            LiveRange(max(first, start), min(last, end), block.entries_segment)
+            for first, last in ranges
+            for block in live_entries.within(first, last)
+            for start, end in stretches(block.entry_ids)
+            if start <= last and first <= end
+        ]
+
+    def end_compaction(self, rewritten: Rewritten | None) -> None:
+        """The plan has been carried out; None: the segment stays as it is.
+
+        The next commit that reclaims anchors the replacement, and `install` follows.
+        """
+        number = self._rewriting
+        if rewritten is None:
+            spoken = self._ledger.speaks_of[number]
+            refusal = _Refusal(self._ledger.live[number], bool(spoken.settles))
+            self._refused[number] = refusal
+            self._ledger.end_rewrite(number)
+            self._rewriting = 0
+        elif rewritten.anchor is None:
+            # The identities in it are written anew before it goes.
+            self._ledger.rewritten(number, Spoken(), 0)
+            self._rewriting = 0
+        else:
+            self._replacement = rewritten
+
+    def _record_compaction(self) -> Rewritten | None:
+        """Anchor the replacement, before it takes its segment's place."""
+        rewritten = self._replacement
+        if rewritten is None:
+            return None
+        anchor = rewritten.anchor
+        assert anchor is not None
+        writer = self._writer
+        self._replacement = None
+        # It is without the identities that windows still remember.
+        self._carry({anchor.segment})
+        writer.make_room(COMPACTED_BYTES)
+        self._anchors.setdefault(anchor.segment, []).append(anchor)
+        writer.add(encode_compacted(writer.seal, anchor))
+        self._handed.append(HandedCompaction(writer.number, rewritten))
+        self._must_sync = True
+        return rewritten
+
+    def install(self, commit: Commit) -> None:
+        """After the commit has run: its replacement, if it has one, takes the segment's place.
+
+        It waits for those that read the segment. An OSError is fatal.
+        """
+        if commit.replacing is not None:
+            self._anchored = commit.replacing
+            self._install_anchored()
+
+    def _install_anchored(self) -> None:
+        rewritten = self._anchored
+        if rewritten is None or self.is_pinned(rewritten.segment):
+            # Readers know the places of the records as they are now.
+            return
+        self._anchored = None
+        number = rewritten.segment
+        self._writer.log.replace(number)
+        assert rewritten.anchor is not None
+        self._anchors[number] = [rewritten.anchor]
+        # Its own settles are of earlier segments, of those that the ledger has for it.
+        settles = self._ledger.speaks_of[number].settles if rewritten.keeps_settles else set()
+        spoken = Spoken(settles, set(rewritten.notes))
+        self._ledger.rewritten(number, spoken, rewritten.anchor.entries)
+        self._ledger.move(rewritten.moved)
+        self._rewriting = 0
 
     # --- While the disk is full
 
@@ -513,8 +714,8 @@ class Journal:
 
     @property
     def may_remove(self) -> bool:
-        """May it be that a segment can go, which makes room?"""
-        return self._ledger.may_remove
+        """May it be that a segment can go, or become smaller, which makes room?"""
+        return self._ledger.may_remove or self._replacement is not None
 
     def roll_back(self, commit: Commit) -> set[tuple[int, int]]:
         """A commit has met a full disk: everything that is not on the disk by now counts as not
@@ -546,15 +747,18 @@ class Journal:
             if isinstance(each, HandedRemoval):
                 # Segments behind are no more, and this one goes on.
                 shortage.removed += [gone for gone in each.segments if gone < number]
-                self._ledger.speaks_of[number] |= each.spoke_of.get(number, set())
+                self._ledger.speak(each.spoke_of.get(number, Spoken()))
+            elif isinstance(each, HandedCompaction):
+                self._replacement = each.rewritten
+                self._anchors[each.rewritten.segment].pop()
             elif isinstance(each, HandedRun):
                 self._ledger.remembered.undo_rewrite(each.queue_id, each.run, number)
                 shortage.runs.append((each.queue_id, each.run))
-        if not shortage.removed:
+        if not (shortage.removed or self._replacement):
             # Their segment is not removed after all, so the identities are still where they were.
             shortage.runs.clear()
-        spoken_of = shortage.speaks_of | self._ledger.speaks_of[number]
-        shortage.speaks_of = {each for each in spoken_of if each <= number}
+        shortage.spoken.add(self._ledger.speaks_of[number])
+        shortage.spoken.forget_above(number)
         self._writer.roll_back(mark)
         self._entries = mark.entries
         self._named_change = mark.catalog_change
@@ -570,13 +774,13 @@ class Journal:
         writer = self._writer
         for kind, queue_id, ranges in shortage.pop_ranges():
             writer.make_room(RANGES_BYTES_MIN + RANGE_BYTES * len(ranges))
-            self._ledger.speaks_of[writer.number] |= shortage.speaks_of
+            self._ledger.speak(shortage.spoken)
             writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
             self._handed.append(HandedRanges(writer.number, kind, queue_id, ranges, False))
         # Behind the deliveries, which say of an entry that it is not deferred.
         for queue_id, deferred in shortage.pop_deferred():
             writer.make_room(RANGES_BYTES_MIN + DEFERRED_RANGE_BYTES * len(deferred))
-            self._ledger.speaks_of[writer.number] |= shortage.speaks_of
+            self._ledger.speak(shortage.spoken)
             writer.add(encode_deferred(writer.seal, queue_id, deferred))
             self._handed.append(HandedDeferral(writer.number, queue_id, deferred))
         forgotten, shortage.forgotten = shortage.forgotten, {}
@@ -591,8 +795,11 @@ class Journal:
         It never goes by itself, and on a small disk it may be what most of the room went to.
         """
         ledger, number = self._ledger, self._writer.number
-        others = ledger.speaks_of[number].intersection(ledger.live).difference((number,))
-        if not ledger.live[number] and not others and self._writer.offset >= LEFT_BYTES_MIN:
+        if (
+            not ledger.live[number]
+            and not ledger.needs(number)
+            and self._writer.offset >= LEFT_BYTES_MIN
+        ):
             self._writer.roll()
 
     def end_shortage(self) -> None:
@@ -679,7 +886,7 @@ class Journal:
         writer, shortage = self._writer, self._shortage
         if shortage is not None:
             shortage.add_ranges(kind, queue_id, ranges)
-            shortage.speaks_of |= self._ledger.speaks_of[writer.number]
+            shortage.spoken.add(self._ledger.speaks_of[writer.number])
             shortage.must_sync = shortage.must_sync or sync
             return
         writer.add(encode_ranges(writer.seal, kind, queue_id, ranges))
@@ -691,6 +898,7 @@ class Journal:
         self._ledger.open(number)
         live = self._ledger.live
         self._torn = [stretch for stretch in self._torn if stretch.segment in live]
+        self._anchors = {each: its for each, its in self._anchors.items() if each in live}
         return SegmentHeader(
             number,
             self._next_batch_number,
@@ -701,6 +909,7 @@ class Journal:
             self._entries,
             self._catalog_change(),
             self._torn,
+            compacted=[each for number in sorted(self._anchors) for each in self._anchors[number]],
         )
 
 

@@ -4,7 +4,8 @@ A segment can be removed when
 1. no live entry has its body record or its entries record in it, and
 2. every segment that its settle and delivered records speak of is gone, or goes with it.
    A settle is live until the entries record it speaks of is gone: without it, a message that was
-   settled comes back at the next start.
+   settled comes back at the next start. A segment that is rewritten without its dead entries
+   (`compaction.py`) needs the settles of these no more, wherever they are.
 Identities that queues' windows remember keep no segment with messages: they are few octets, and
 are written anew before their segment goes. Only a segment of nothing else may stay for them
 (`identity_runs.py`).
@@ -28,9 +29,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from .identity_runs import RememberedIdentities
 
@@ -87,20 +89,45 @@ class Block:
 
     def join(self, entry_ids: range, body_offset: int, entries_offset: int) -> None:
         """Entries with the next ids, in records of the same segments that were written later."""
-        places = self.places
-        _, body, entries = places[-PLACES_WIDTH:]
-        if not (
-            entries <= entries_offset <= entries + PLACES_STRIDE_BYTES
-            and body <= body_offset <= body + PLACES_STRIDE_BYTES
-        ):
-            places.extend((entry_ids[0], body_offset, entries_offset))
+        add_place(self.places, entry_ids[0], body_offset, entries_offset)
         self.entry_ids = range(self.entry_ids[0], entry_ids.stop)
+
+    def body_offset(self, entry_id: int) -> int:
+        """Where the body record of this entry begins, or up to PLACES_STRIDE_BYTES before it."""
+        places = self.places
+        rows = range(0, len(places), PLACES_WIDTH)
+        row = rows[bisect_right(rows, entry_id, key=places.__getitem__) - 1]
+        return places[row + 1]
 
     def forget_places_behind(self) -> None:
         """The entries behind this block's were never written, and others take their places."""
         last = self.entry_ids[-1]
         while self.places[-PLACES_WIDTH] > last:
             del self.places[-PLACES_WIDTH:]
+
+
+class Moved(NamedTuple):
+    """Entries whose records have other places now, first and last inclusive."""
+
+    queue_id: int
+    first: int
+    last: int
+    # Of their body record; None: it lies in another segment, where it was.
+    body_offset: int | None
+    entries_segment: int
+    entries_offset: int
+
+
+def add_place(places: array[int], first: int, body_offset: int, entries_offset: int) -> None:
+    """Entries from the first id on have these records, behind those that `places` ends with."""
+    if places:
+        _, body, entries = places[-PLACES_WIDTH:]
+        if (
+            entries <= entries_offset <= entries + PLACES_STRIDE_BYTES
+            and body <= body_offset <= body + PLACES_STRIDE_BYTES
+        ):
+            return
+    places.extend((first, body_offset, entries_offset))
 
 
 BlockType = TypeVar("BlockType", bound=Block)
@@ -250,6 +277,24 @@ class LiveEntries(Generic[BlockType]):
 EntryRange = tuple[int, int]
 
 
+def joined(ranges: Sequence[EntryRange]) -> list[EntryRange]:
+    """Ranges, in any order and overlapping, as ascending ones that have gaps between them."""
+    found: list[EntryRange] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def stretches(ids: EntryIds) -> list[EntryRange]:
+    """Ascending ids as ranges."""
+    if ids[-1] - ids[0] + 1 == len(ids):
+        return [(ids[0], ids[-1])]
+    return joined([(each, each) for each in ids])
+
+
 def ranges_without(
     ranges: Sequence[EntryRange], excluded: Sequence[EntryRange]
 ) -> Sequence[EntryRange]:
@@ -269,6 +314,28 @@ def ranges_without(
     return kept
 
 
+@dataclass(slots=True)
+class Spoken:
+    """Which segments the records of one speak of: those that its settles are about, and its notes.
+
+    A settle is needed for as long as the settled entry is in its segment's file, a note, which is
+    a delivered, a deferred or an identities record, for as long as what it is about is needed.
+    """
+
+    settles: set[int] = field(default_factory=set)
+    notes: set[int] = field(default_factory=set)
+
+    def add(self, other: Spoken) -> None:
+        """It speaks of these, too."""
+        self.settles |= other.settles
+        self.notes |= other.notes
+
+    def forget_above(self, number: int) -> None:
+        """Segments with a higher number do not come to be."""
+        for relation in (self.settles, self.notes):
+            relation.difference_update([each for each in relation if each > number])
+
+
 class SegmentLedger(Generic[BlockType]):
     """The live entries of every queue, and what each segment is still needed for."""
 
@@ -279,8 +346,16 @@ class SegmentLedger(Generic[BlockType]):
         # Per segment that is there: how many live entries need it, counted once for the entries
         # record and once more for the body record if that lies in another segment.
         self.live: dict[int, int] = {}
-        # Per segment: the other segments that its settle and delivered records speak of.
-        self.speaks_of: dict[int, set[int]] = {}
+        # Per segment: how many entries were ever appended in it, as far as its file still has them.
+        self.appended: dict[int, int] = {}
+        # Of live entries whose body record lies in another segment: how many, by that segment and
+        # the one of the entries record.
+        self.elsewhere: dict[tuple[int, int], int] = {}
+        # Per segment: what its records say of others.
+        self.speaks_of: dict[int, Spoken] = {}
+        # Per segment that is being rewritten: those with settles of entries that were live when it
+        # began.
+        self._settled_since: dict[int, set[int]] = {}
         self.open_segment = 0
         # Has anything happened since the last `removable` that may let a segment go?
         self.may_remove = False
@@ -288,7 +363,8 @@ class SegmentLedger(Generic[BlockType]):
     def open(self, number: int) -> None:
         """From here on, records go to this new segment."""
         self.live[number] = 0
-        self.speaks_of[number] = set()
+        self.appended[number] = 0
+        self.speaks_of[number] = Spoken()
         self.open_segment = number
         self.may_remove = True
 
@@ -304,10 +380,16 @@ class SegmentLedger(Generic[BlockType]):
         """So many entries of these segments have become live (or dead, if negative)."""
         live = self.live
         live[entries_segment] += entries
+        if entries > 0:
+            self.appended[entries_segment] += entries
         if not live[entries_segment]:
             self.may_remove = True
         if body_segment != entries_segment:
             live[body_segment] += entries
+            pair = body_segment, entries_segment
+            self.elsewhere[pair] = self.elsewhere.get(pair, 0) + entries
+            if not self.elsewhere[pair]:
+                del self.elsewhere[pair]
             if not live[body_segment]:
                 self.may_remove = True
 
@@ -323,7 +405,9 @@ class SegmentLedger(Generic[BlockType]):
         for first, last in ranges:
             for block in live_entries.cut(first, last):
                 found = True
-                self.speaks_of[self.open_segment].add(block.entries_segment)
+                self.speaks_of[self.open_segment].settles.add(block.entries_segment)
+                if block.entries_segment in self._settled_since:
+                    self._settled_since[block.entries_segment].add(self.open_segment)
                 self.count(block.body_segment, block.entries_segment, -len(block.entry_ids))
         return found
 
@@ -339,7 +423,7 @@ class SegmentLedger(Generic[BlockType]):
         for first, last in ranges:
             for block in live_entries.within(first, last):
                 found = True
-                self.speaks_of[self.open_segment].add(block.entries_segment)
+                self.speaks_of[self.open_segment].notes.add(block.entries_segment)
         return found
 
     def withdraw(self, queue_id: int, entry_ids: EntryIds) -> None:
@@ -355,15 +439,19 @@ class SegmentLedger(Generic[BlockType]):
 
     def roll_back(self, number: int) -> None:
         """Segments behind this one do not come to be, and what they spoke of it will speak of."""
-        speaks_of = self.speaks_of.setdefault(number, set())
+        spoken = self.speaks_of.setdefault(number, Spoken())
         self.live.setdefault(number, 0)
+        self.appended.setdefault(number, 0)
         self.remembered.made.pop(number, None)
         for gone in [each for each in self.live if each > number]:
-            speaks_of |= self.speaks_of.pop(gone)
-            del self.live[gone]
+            spoken.add(self.speaks_of.pop(gone))
+            del self.live[gone], self.appended[gone]
             self.remembered.made.pop(gone, None)
         # Nor of entries that were gone again already: their numbers are to be used anew.
-        speaks_of.difference_update([each for each in speaks_of if each > number])
+        spoken.forget_above(number)
+        for since in self._settled_since.values():
+            if any(each > number for each in since):
+                since.add(number)
         self.open_segment = number
         self.may_remove = True
 
@@ -385,7 +473,7 @@ class SegmentLedger(Generic[BlockType]):
         """No start remembers an entry with an id below this, says a record in the open segment."""
         self.forget_identities(queue_id, below)
         # Any of them may have identities, also such as the window had forgotten already.
-        self.speaks_of[self.open_segment].update(self.live)
+        self.speaks_of[self.open_segment].notes.update(self.live)
 
     def _identities_went(self) -> None:
         # Segments that have nothing else, and stayed because of how many they had.
@@ -402,20 +490,58 @@ class SegmentLedger(Generic[BlockType]):
         for number in sorted(self.live):
             if number == self.open_segment or self.live[number]:
                 continue
+            if number in self._settled_since:
+                # Its replacement may be about to take its place.
+                continue
             if self.remembered.keeps(number):
                 continue
-            needed = self.speaks_of[number]
-            needed.intersection_update(self.live)
-            needed.difference_update(going, (number,))
-            if not needed:
+            if not self.needs(number).difference(going):
                 going.append(number)
         return going
 
-    def forget(self, numbers: Iterable[int]) -> dict[int, set[int]]:
+    def needs(self, number: int) -> set[int]:
+        """The other segments that are there of which the segment's records speak."""
+        spoken = self.speaks_of[number]
+        for relation in (spoken.settles, spoken.notes):
+            relation.intersection_update(self.live)
+            relation.discard(number)
+        return spoken.settles | spoken.notes
+
+    def speak(self, spoken: Spoken) -> None:
+        """Records of the open segment say this, or less."""
+        self.speaks_of[self.open_segment].add(spoken)
+        for number, since in self._settled_since.items():
+            if number in spoken.settles:
+                since.add(self.open_segment)
+
+    def begin_rewrite(self, number: int) -> None:
+        """From here on, it is noted which segments settle entries of this one."""
+        self._settled_since[number] = set()
+
+    def end_rewrite(self, number: int) -> None:
+        """The segment stays as it was."""
+        del self._settled_since[number]
+        self.may_remove = True
+
+    def rewritten(self, number: int, spoken: Spoken, entries: int) -> None:
+        """The segment has only those entries now that were live when its rewriting began.
+
+        Settles of others, wherever they are, are about nothing any more. `spoken` is what its own
+        records still say.
+        """
+        since = self._settled_since.pop(number)
+        for each, its in self.speaks_of.items():
+            if each not in since:
+                its.settles.discard(number)
+        self.speaks_of[number] = spoken
+        self.appended[number] = entries
+        self.may_remove = True
+
+    def forget(self, numbers: Iterable[int]) -> dict[int, Spoken]:
         """These segments are gone; returns what each spoke of."""
         spoke_of = {}
         for number in numbers:
-            del self.live[number]
+            del self.live[number], self.appended[number]
             spoke_of[number] = self.speaks_of.pop(number)
             self.remembered.made.pop(number, None)
         return spoke_of
@@ -452,3 +578,24 @@ class RunningLedger(SegmentLedger[Block]):
                 return
         block = Block(entry_ids, body_segment, entries_segment, body_offset, entries_offset)
         self.append(queue_id, block)
+
+    def move(self, moved: Iterable[Moved]) -> None:
+        """The records of these entries lie elsewhere; several of one queue ascend."""
+        # Per queue, and segments of body and entries records: the new rows of places.
+        places: dict[tuple[int, int, int], array[int]] = {}
+        blocks: list[tuple[Block, array[int]]] = []
+        for each in moved:
+            live_entries = self.queues.get(each.queue_id)
+            for block in live_entries.within(each.first, each.last) if live_entries else ():
+                if block.entries_segment != each.entries_segment:
+                    continue
+                first = max(each.first, block.entry_ids[0])
+                body_offset = each.body_offset
+                if body_offset is None:
+                    body_offset = block.body_offset(first)
+                key = each.queue_id, block.body_segment, block.entries_segment
+                rows = places.setdefault(key, array("Q"))
+                add_place(rows, first, body_offset, each.entries_offset)
+                blocks.append((block, rows))
+        for block, rows in blocks:
+            block.places = rows

@@ -2,9 +2,9 @@
 
 A log is a row of numbered segments. The one with the highest number is open: bytes are appended to
 it, at the position that the caller expects, until the next one is begun. The others are closed, and
-each of them can be read, and dropped whole. The rules (`journal.py`, `segment_writer.py`) know
-nothing else: neither files nor paths. Segments as files on the local disk are `segment_log.py`; a
-log that other machines keep, too, could stand in its place.
+each of them can be read, replaced by other bytes, and dropped whole. The rules (`journal.py`,
+`segment_writer.py`) know nothing else: neither files nor paths. Segments as files on the local disk
+are `segment_log.py`; a log that other machines keep, too, could stand in its place.
 
 The promises of a log, and no more:
 - appended bytes survive a crash of the process; a crash of the machine only after `sync`, or once
@@ -54,8 +54,21 @@ class Undropped(NamedTuple):
     error: OSError
 
 
+class Replacement(Protocol):
+    """A closed segment's bytes, written anew beside it. For one thread."""
+
+    def append(self, buffers: list[Buffer]) -> None:
+        """Write behind what there is. NoSpaceError if there is no room: only `discard` follows."""
+
+    def finish(self) -> None:
+        """Return once it is on the disk; `Log.replace` may follow."""
+
+    def discard(self) -> None:
+        """Remove it, finished or not."""
+
+
 class Log(Protocol):
-    """For one thread at a time; `read`, `drop` and `unusable` for any."""
+    """For one thread at a time; `read`, `rewrite` and `unusable` for any."""
 
     # Why every further call is refused; empty while none is.
     unusable: str
@@ -91,6 +104,21 @@ class Log(Protocol):
         """The bytes from there on; fewer only where the segment ends.
 
         OSError if they cannot be read: that ends nothing.
+        """
+
+    def size_bytes(self, segment: int) -> int:
+        """Of a closed segment."""
+
+    def rewrite(self, segment: int) -> Replacement:
+        """Begin to write a closed segment anew. An earlier replacement does not count.
+
+        Nobody else rewrites it. NoSpaceError if there is no room.
+        """
+
+    def replace(self, segment: int) -> None:
+        """Have the finished replacement stand for the segment, also after a crash.
+
+        The caller has noted, and synced, its end. An OSError leaves either of them there.
         """
 
     def drop(self, segments: Iterable[int]) -> list[Undropped]:

@@ -11,7 +11,7 @@ from ...amqp_frames.messages.publishes import decode_publishes
 from ..belonging import CatalogClaims
 from ..files import Files, OperatingSystemFiles
 from .discarding import Discarding
-from .journal import SEGMENT_BYTES_MAX, Found, Journal
+from .journal import COMPACTION_RULES, SEGMENT_BYTES_MAX, CompactionRules, Found, Journal
 from .loading import Decode
 from .records import DIRECTORY_ID_BYTES
 from .recovery import Recovered, Recovery
@@ -27,6 +27,7 @@ def begin_journal(
     directory_id: bytes,
     catalog_change: Callable[[], int],
     epoch: int,
+    compaction: CompactionRules,
 ) -> Journal:
     """Go on behind what `recovery` has read, in a new segment.
 
@@ -52,8 +53,10 @@ def begin_journal(
         recovery.dropped_entries,
         recovery.recovered.next_batch_number,
         recovery.entries,
+        recovery.damaged,
+        recovery.compacted,
     )
-    return Journal(log, found, segment_bytes_max, catalog_change, epoch)
+    return Journal(log, found, segment_bytes_max, catalog_change, epoch, compaction)
 
 
 def open_journal(
@@ -63,6 +66,7 @@ def open_journal(
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
     decode: Decode = decode_publishes,
     epoch: int | None = None,
+    compaction: CompactionRules = COMPACTION_RULES,
 ) -> tuple[Journal, Recovered]:
     """Recover what the directory holds, whatever catalog it belongs to, and go on.
 
@@ -78,6 +82,6 @@ def open_journal(
     recovery.read()
     epoch = recovery.epoch_max + 1 if epoch is None else epoch
     journal = begin_journal(
-        directory, files, segment_bytes_max, recovery, directory_id, lambda: 0, epoch
+        directory, files, segment_bytes_max, recovery, directory_id, lambda: 0, epoch, compaction
     )
     return journal, recovery.recovered

@@ -88,8 +88,9 @@ class Presence:
             return self.numbers
         listed = set(numbers_in(header.present)) - tail.removed
         there = set(self.numbers)
+        kept_entries = {each.segment: each.entries for each in tail.compacted}
         for number in sorted(listed - there - tail.removed_in_doubt):
-            self._note_missing(number)
+            self._note_missing(number, kept_entries.get(number))
         kept = [each for each in self.numbers if each > self.newest_headed or each in listed]
         for number in sorted(there.difference(kept)):
             file = self._survey.segments[number]
@@ -155,9 +156,11 @@ class Presence:
     def _has_sealed(self) -> bool:
         return any(header.directory_id for header in self.headers())
 
-    def _note_missing(self, number: int) -> None:
+    def _note_missing(self, number: int, entries: int | None) -> None:
+        """`entries`: so many were in it, if it was rewritten."""
         successor = self.successors.get(number)
-        entries = None if successor is None else successor.entries - successor.end.entries
+        if entries is None and successor is not None:
+            entries = successor.entries - successor.end.entries
         doubt = ", or was removed after the last that is here" if self.is_newest_missing else ""
         self._report.note(
             "missing", f"segment {number} is missing, with all that was in it{doubt}", entries

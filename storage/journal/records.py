@@ -76,6 +76,8 @@ IDENTITIES: Final = 7
 COMMIT: Final = 8
 # Since format version 5.
 DEFERRED: Final = 9
+# Since format version 6.
+COMPACTED: Final = 10
 
 DIRECTORY_ID_BYTES: Final = 16
 EPOCH_MAX: Final = 0xFFFF_FFFF
@@ -409,6 +411,7 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
 _body = Struct("<BBIQI")
 _ranges = Struct("<BIQ")
 _commit = Struct("<BQQQQ")
+_compacted = Struct("<BQQQQQ")
 # The same behind a link.
 _BODY_BYTES = _body.size
 _body_pack = Struct(f"<{LINK}BBIQI").pack
@@ -468,6 +471,22 @@ class CommitRecord(NamedTuple):
     catalog_change: int
 
 
+class CompactedRecord(NamedTuple):
+    """A closed segment was rewritten: from here on it counts in this form, once it is there.
+
+    Its records have a chain of their own, which ends here.
+    """
+
+    segment: int
+    # How often it was rewritten by then, as its header says.
+    rewritten: int
+    # Its size, and the `crc` of its last record.
+    end: int
+    checksum: int
+    # How many entries are in its entries records.
+    entries: int
+
+
 Record = (
     BodyRecord
     | EntriesRecord
@@ -476,6 +495,7 @@ Record = (
     | RemovedRecord
     | IdentitiesRecord
     | CommitRecord
+    | CompactedRecord
 )
 
 
@@ -489,8 +509,9 @@ RANGES_BYTES_MIN: Final = HEAD_BYTES + _ranges.size
 RANGE_BYTES: Final = 16
 DEFERRED_RANGE_BYTES: Final = 24
 
-# The size of the record that ends a commit.
+# The size of the record that ends a commit, and of one that anchors a rewritten segment.
 COMMIT_BYTES = HEAD_BYTES + _COMMIT_BYTES
+COMPACTED_BYTES: Final = HEAD_BYTES + _compacted.size
 
 
 def encode_body(seal: Seal, batch: Batch) -> tuple[bytes, Buffer]:
@@ -522,6 +543,14 @@ def encode_messages(seal: Seal, batch_number: int, indexes: Indexes, wire: Buffe
     assert length <= RECORD_BYTES_MAX
     linked = _body_pack(length, seal.checksum, seal.epoch, BODY, form, count, batch_number, first)
     return seal.seal_before(linked + listed_indexes if form else linked, wire)
+
+
+def encode_body_part(
+    seal: Seal, batch_number: int, indexes: Sequence[int], messages: Sequence[Buffer]
+) -> bytes:
+    """A body record of these messages, whose indexes in the batch, as received, are listed."""
+    head = _body.pack(BODY, INDEXES_LISTED, len(indexes), batch_number, indexes[0])
+    return seal.record(head + little_endian(array("I", indexes)) + b"".join(messages))
 
 
 def encode_ranges(seal: Seal, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> bytes:
@@ -563,6 +592,11 @@ def encode_commit(seal: Seal, segment: int, end: int, entries: int, catalog_chan
     )
 
 
+def encode_compacted(seal: Seal, compacted: CompactedRecord) -> bytes:
+    """The record that anchors a rewritten segment."""
+    return seal.record(_compacted.pack(COMPACTED, *compacted))
+
+
 def decode_record(data: bytes, start: int, end: int) -> Record:
     """Read the covered bytes, kind first, of a record that verified; ValueError if senseless."""
     kind = data[start]
@@ -582,6 +616,10 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
             numbers = _commit.unpack_from(data, start)[1:]
             check_numbers(*numbers)
             return CommitRecord(*numbers)
+        if kind == COMPACTED and end - start == _compacted.size:
+            numbers = _compacted.unpack_from(data, start)[1:]
+            check_numbers(*numbers)
+            return CompactedRecord(*numbers)
         if kind == REMOVED:
             _, count, _ = _ranges.unpack_from(data, start)
             return RemovedRecord(read_segments(data, start + _ranges.size, count, end))

@@ -33,7 +33,7 @@ from .ledger import EntryIds, EntryRange, RunningLedger
 from .loading import Decode, Loading, MessageRun
 from .log import Position
 from .presence import Presence
-from .records import BodyRecord
+from .records import BodyRecord, CompactedRecord
 from .recovered_entries import RecoveredEntries, stretches
 from .replay import Replay
 from .report import Report, ReportLine, described, entries_words
@@ -121,6 +121,8 @@ class Recovery:
         # What the next segment's header is to say: of the last one, and of what crashes tore.
         self.before = SegmentEnd(0, 0)
         self.torn: list[Stretch] = []
+        # The anchors of segments that were rewritten.
+        self.compacted: list[CompactedRecord] = []
         # Entries that have ever been appended, as far as it is known.
         self.entries = 0
         # When the last segment was created, and at its end, None if it is not known; and those read
@@ -261,7 +263,11 @@ class Recovery:
                 found = tail_of(facts, self._synced, number == self._last)
                 removed = self._tail.removed | found.removed
                 in_doubt = self._tail.removed_in_doubt | found.removed_in_doubt
-                self._tail = found._replace(removed=removed, removed_in_doubt=in_doubt)
+                self._tail = found._replace(
+                    removed=removed,
+                    removed_in_doubt=in_doubt,
+                    compacted=self._tail.compacted + found.compacted,
+                )
 
     def _read_segment(self, file: SegmentFile) -> None:
         number = file.number
@@ -280,8 +286,11 @@ class Recovery:
             accepted,
             successor,
             synced if synced is not None and synced.segment in named else None,
+            [each for each in self._tail.compacted if each.segment == number],
         )
         segment.read()
+        if segment.anchor is not None:
+            self.compacted.append(segment.anchor)
         self._ends[number] = segment.end
         self._catalog_change = max(self._catalog_change, facts.catalog_change)
         self.entries = max(self.entries, segment.entries or 0)

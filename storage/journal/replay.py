@@ -122,6 +122,8 @@ class Replay:
         self._bodies_before = BodyPlaces()
         # Segments that have messages or entries; not identities alone.
         self._with_messages: set[int] = set()
+        # Per segment how many entries it has, dead ones, too.
+        self._appended: dict[int, int] = {}
 
     def apply(self, facts: SegmentFacts, torn_from: int) -> list[Contradiction]:
         """Apply a segment that lies above all before it; its facts are not to be used again.
@@ -131,6 +133,7 @@ class Replay:
         number = facts.number
         self.ledger.open(number)
         self._unknown.open(number)
+        self._appended[number] = facts.entries_read
         if facts.header is not None:
             self.next_batch_number = max(self.next_batch_number, facts.header.next_batch_number)
         self.next_batch_number = max(self.next_batch_number, facts.next_batch_number)
@@ -280,6 +283,7 @@ class Replay:
     def finish(self) -> None:
         """All segments are applied: make the ledger one to go on with."""
         self.ledger.may_remove = True
+        self.ledger.appended.update(self._appended)
         remembered = self.ledger.remembered
         identities_alone = remembered.bytes_in.keys() - self._with_messages
         remembered.made = {number: remembered.bytes_in[number] for number in identities_alone}

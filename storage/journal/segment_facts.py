@@ -31,6 +31,7 @@ from .records import (
     DELIVERED,
     BodyRecord,
     CommitRecord,
+    CompactedRecord,
     DeferredRange,
     DeferredRecord,
     EntriesRecord,
@@ -186,6 +187,8 @@ class SegmentFacts:
         self.synced = (0, 0)
         self.catalog_change = 0
         self.removals: list[Removal] = []
+        # Of segments that were rewritten.
+        self.compacted: list[CompactedRecord] = []
         # Above every batch number that a record has.
         self.next_batch_number = 1
         # Has it messages or entries; not identities alone?
@@ -271,6 +274,8 @@ class FactsReading:
                 queue.last_entry_id = max(queue.last_entry_id, run.last_entry_id)
         elif isinstance(record, RemovedRecord):
             facts.removals.append(Removal(offset, record.segments))
+        elif isinstance(record, CompactedRecord):
+            facts.compacted.append(record)
 
     def finish(self) -> SegmentFacts:
         """The facts by now."""

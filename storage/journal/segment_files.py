@@ -13,6 +13,8 @@ from ..files import Files, create_file, write_all
 SEGMENT_NUMBER_MAX: Final = 10**18
 # Behind the name of a file that is kept for a person to look at, and that no broker reads again.
 ASIDE: Final = ".damaged"
+# Behind the name of a segment's file: one that may stand in its place, and does not count yet.
+REWRITTEN: Final = ".rewritten"
 
 _NAME = re.compile(r"([0-9]{20})\.journal")
 

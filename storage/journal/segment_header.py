@@ -4,11 +4,14 @@
     record   head (records.py) | kind 1 u8 | present u32 | torn u32 | segment number u64 |
              next batch number u64 | directory id 16 | segment before u64 | its end u64 |
              entries when it was created u64 | entries now u64 | catalog change u64 |
-             present: (first u64, last u64) each | torn: (segment u64, start u64, end u64) each
+             rewritten u32 | compacted u32 |
+             present: (first u64, last u64) each | torn: (segment u64, start u64, end u64) each |
+             compacted: (segment u64, rewritten u64, end u64, checksum u64, entries u64) each
 
 The header is on the disk, and so is its name, before any record follows. It carries the directory's
-id, which its own salt is made from, so that a header is read without knowing anything. Segments of
-versions 1 to 3 have another first record, which `segment_reader.py` reads.
+id, which its own salt is made from, so that a header is read without knowing anything. Versions 4
+and 5 have neither `rewritten` nor `compacted`. Segments of versions 1 to 3 have another first
+record, which `segment_reader.py` reads.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from ..errors import StorageError
 from .ledger import EntryRange
 from .records import (
     HEAD_BYTES,
+    CompactedRecord,
     Seal,
     check_numbers,
     listed,
@@ -38,11 +42,14 @@ from .records import (
 
 # The fields of the header. Version 2 added deadlines to entries records, version 3 identities and
 # records of these alone. Version 4 has another head before each record, commit records, and this
-# header. Version 5 added due times to entries records, and deferred records.
-FORMAT_VERSION = 5
-FORMAT_VERSIONS_READ = (1, 2, 3, 4, 5)
+# header. Version 5 added due times to entries records, and deferred records. Version 6 has segments
+# that were rewritten, and the records that anchor them.
+FORMAT_VERSION = 6
+FORMAT_VERSIONS_READ = (1, 2, 3, 4, 5, 6)
 # Since this version every record has a marker, a seal and a link.
 SEALED_VERSION_MIN = 4
+# Since this version the header counts rewritings.
+COMPACTED_VERSION_MIN = 6
 MAGIC = b"LEVERETJ"
 SEGMENT = 1
 
@@ -50,6 +57,7 @@ _prefix = Struct("<8sII")
 _crc = Struct("<I")
 PREFIX_BYTES = _prefix.size + _crc.size
 _header = Struct("<BIIQQ16sQQQQQ")
+_rewritten = Struct("<II")
 
 
 class JournalVersionError(StorageError):
@@ -100,6 +108,10 @@ class SegmentHeader(NamedTuple):
     catalog_change: int = 0
     # Of segments that are present.
     torn: Sequence[Stretch] = ()
+    # How often this segment was rewritten; otherwise the header is what it was at first.
+    rewritten: int = 0
+    # The present segments that had been rewritten when this one was created.
+    compacted: Sequence[CompactedRecord] = ()
     # Its own `crc`, which the first record behind it names; 0 before version 4.
     checksum: int = 0
 
@@ -121,8 +133,10 @@ def encode_header(header: SegmentHeader) -> tuple[bytes, Seal]:
         header.entries,
         header.catalog_change,
     )
+    covered += _rewritten.pack(header.rewritten, len(header.compacted))
     torn = little_endian(array("Q", chain.from_iterable(header.torn)))
-    record = seal.record(covered + listed(header.present) + torn)
+    compacted = little_endian(array("Q", chain.from_iterable(header.compacted)))
+    record = seal.record(covered + listed(header.present) + torn + compacted)
     return encode_prefix(FORMAT_VERSION, PREFIX_BYTES + len(record)) + record, seal
 
 
@@ -152,8 +166,11 @@ def decode_prefix(data: bytes, path: str) -> Prefix | None:
     return Prefix(version, header_bytes)
 
 
-def decode_header(data: bytes) -> SegmentHeader | None:
-    """The header of a segment of this version; None if it does not verify or makes no sense."""
+def decode_header(data: bytes, version: int = FORMAT_VERSION) -> SegmentHeader | None:
+    """The header of a segment of this version, or of an earlier sealed one.
+
+    None if it does not verify or makes no sense.
+    """
     start = PREFIX_BYTES + HEAD_BYTES
     if len(data) < start + _header.size or data[start] != SEGMENT:
         return None
@@ -164,14 +181,21 @@ def decode_header(data: bytes) -> SegmentHeader | None:
     head = read_head(data, PREFIX_BYTES, salt_of(directory_id, number))
     if head is None:
         return None
-    torn_at = start + _header.size + 16 * present
+    present_at = start + _header.size
+    rewritten = compacted = 0
     try:
-        ranges = read_segments(data, start + _header.size, present, torn_at)
+        if version >= COMPACTED_VERSION_MIN:
+            rewritten, compacted = _rewritten.unpack_from(data, present_at)
+            present_at += _rewritten.size
+        torn_at = present_at + 16 * present
+        compacted_at = torn_at + 24 * torn
+        ranges = read_segments(data, present_at, present, torn_at)
         numbers = read_array("Q", data, torn_at, 3 * torn)
-        check_numbers(number, next_batch_number, *rest, *numbers)
+        anchors = read_array("Q", data, compacted_at, 5 * compacted)
+        check_numbers(number, next_batch_number, *rest, *numbers, *anchors)
     except (ValueError, OverflowError, struct.error):
         return None
-    if torn_at + 24 * torn != head.end:
+    if compacted_at + 40 * compacted != head.end:
         return None
     return SegmentHeader(
         number,
@@ -183,6 +207,8 @@ def decode_header(data: bytes) -> SegmentHeader | None:
         entries,
         catalog_change,
         [Stretch(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)],
+        rewritten,
+        [CompactedRecord(*anchors[at : at + 5]) for at in range(0, len(anchors), 5)],
         head.checksum,
     )
 

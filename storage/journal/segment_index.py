@@ -19,6 +19,7 @@ The columns are arrays of u64, each after its length, and octets of identities, 
     facts    entries behind the last commit, entries, synced segment, its end, catalog change, next
              batch number, has messages; then passages
     removals per record: offset, ranges; then first and last of each
+    compacted  per record: its numbers
     bodies   first batch numbers; counts; offsets
     references   per entries record: offset, batch number, entries, has identities; then ids of all
     queues   per queue: its id, the highest id that a record speaks of, the lowest of an entries
@@ -50,6 +51,7 @@ from .identity_runs import IDENTITY_BYTES, IdentityRun
 from .ledger import PLACES_WIDTH, Block, EntryIds
 from .records import (
     DIRECTORY_ID_BYTES,
+    CompactedRecord,
     check_numbers,
     check_segments,
     little_endian,
@@ -294,6 +296,7 @@ def _columns(facts: SegmentFacts) -> bytes:
         [
             _column(numbers),
             _column(removals),
+            _column(list(chain.from_iterable(facts.compacted))),
             _column(bodies.firsts),
             _column(bodies.counts),
             _column(bodies.offsets),
@@ -368,6 +371,8 @@ def _read_columns(facts: SegmentFacts, columns: _Columns) -> None:
         flat = removals[at : at + 2 * count]
         at += 2 * count
         facts.removals.append(Removal(offset, list(zip(flat[::2], flat[1::2], strict=True))))
+    anchors = columns.numbers()
+    facts.compacted = [CompactedRecord(*anchors[at : at + 5]) for at in range(0, len(anchors), 5)]
     bodies = facts.bodies = BodyPlaces()
     bodies.firsts, bodies.counts = columns.numbers(), columns.numbers()
     bodies.offsets = columns.numbers()

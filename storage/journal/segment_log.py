@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..errors import NoSpaceError
-from ..files import Buffer, Files, write_all
+from ..files import Buffer, Files, create_file, write_all
 from .discarding import Discarding
 from .log import JournalUnusableError, LogPositionError, Position, SegmentBegin, Undropped
-from .segment_files import create_segment, segment_path
+from .segment_files import REWRITTEN, create_segment, segment_path
 from .synced_file import Synced, SyncedFile
 
 # A small commit that makes the file longer writes zeros behind itself, so that those after it
@@ -23,6 +23,40 @@ from .synced_file import Synced, SyncedFile
 # Large ones go without, for it would double what they write.
 SMALL_COMMIT_BYTES_MAX = 128 * 1024
 _ZEROS = memoryview(bytes(256 * 1024))
+
+
+class ReplacementFile:
+    """A `Replacement` in a file that no start reads."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._end = 0
+        try:
+            self._handle = create_file(files, path)
+        except FileExistsError:
+            # Its removal has failed, the last time.
+            files.remove(path)
+            self._handle = create_file(files, path)
+
+    def append(self, buffers: list[Buffer]) -> None:
+        """Write behind the end of the file."""
+        self._end += write_all(self._files, self._handle, self._end, buffers)
+
+    def finish(self) -> None:
+        """Sync and close."""
+        self._files.sync_data(self._handle)
+        self._close()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self._close()
+        self._files.remove(self._path)
+
+    def _close(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            self._files.close(handle)
 
 
 class SegmentLog:
@@ -149,8 +183,25 @@ class SegmentLog:
 
     def read(self, at: Position, length: int) -> bytes:
         """Read from the segment's file, whatever it is called."""
-        path = os.path.join(self._directory, self._discarding.name_of(at.segment))
-        return self._files.read(path, at.offset, length)
+        return self._files.read(self._path(at.segment), at.offset, length)
+
+    def size_bytes(self, segment: int) -> int:
+        """The size of its file."""
+        return self._files.size(self._path(segment))
+
+    def _path(self, segment: int) -> str:
+        return os.path.join(self._directory, self._discarding.name_of(segment))
+
+    def rewrite(self, segment: int) -> ReplacementFile:
+        """Begin a file beside the segment's."""
+        return ReplacementFile(self._files, self._path(segment) + REWRITTEN)
+
+    def replace(self, segment: int) -> None:
+        """Rename it, synced."""
+        with self._final_errors():
+            path = self._path(segment)
+            self._files.rename(path + REWRITTEN, path)
+            self._files.sync_directory(self._directory)
 
     def drop(self, segments: Iterable[int]) -> list[Undropped]:
         """Remove the files of these segments, or set damaged ones aside."""

@@ -38,6 +38,7 @@ from .records import (
 )
 from .report import entries_words
 from .segment_header import (
+    FORMAT_VERSIONS_READ,
     PREFIX_BYTES,
     SEALED_VERSION_MIN,
     SEGMENT,
@@ -119,9 +120,11 @@ class Beginning(NamedTuple):
 def read_beginning(data: bytes, path: str) -> Beginning:
     """Of the segment's bytes, or of its first ones; JournalVersionError with the path."""
     prefix = decode_prefix(data, path)
-    header = decode_header(data) or decode_earlier_header(data)
     if prefix is not None:
+        header = decode_header(data, prefix.version) or decode_earlier_header(data)
         return Beginning(prefix.version, header, prefix.header_bytes)
+    sealed = (decode_header(data, version) for version in reversed(FORMAT_VERSIONS_READ))
+    header = next(filter(None, sealed), None) or decode_earlier_header(data)
     return Beginning(None, header, None)
 
 

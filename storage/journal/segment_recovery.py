@@ -13,10 +13,11 @@ queues are not.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from sys import maxsize
 from typing import NamedTuple
 
+from .records import CompactedRecord
 from .replay import Replay
 from .report import Report, entries_words
 from .segment_facts import SegmentFacts
@@ -36,6 +37,8 @@ class Tail(NamedTuple):
     removed: frozenset[int] = frozenset()
     # Segments that were to go. Their files may be gone; the present ones count.
     removed_in_doubt: frozenset[int] = frozenset()
+    # The anchors of segments that were rewritten, whether that is in place or not.
+    compacted: tuple[CompactedRecord, ...] = ()
 
 
 def tail_of(facts: SegmentFacts, synced: Synced | None, is_newest: bool) -> Tail:
@@ -57,7 +60,9 @@ def tail_of(facts: SegmentFacts, synced: Synced | None, is_newest: bool) -> Tail
     in_doubt: set[int] = set()
     for offset, segments in facts.removals:
         (sure if offset < torn_from else in_doubt).update(numbers_in(segments))
-    return Tail(synced_end, torn_from, frozenset(sure), frozenset(in_doubt))
+    anchors = facts.header.compacted if facts.header is not None else ()
+    compacted = (*anchors, *facts.compacted)
+    return Tail(synced_end, torn_from, frozenset(sure), frozenset(in_doubt), compacted)
 
 
 class EntryTally:
@@ -126,8 +131,11 @@ class SegmentRecovery:
         accepted: Set[Stretch],
         successor: Successor | None,
         synced: Synced | None,
+        anchors: Sequence[CompactedRecord],
     ) -> None:
-        """`accepted` are its torn stretches; `tail` and `synced` are for the newest segment only.
+        """`anchors` name what it may be after it was rewritten.
+
+        `accepted` are its torn stretches; `tail` and `synced` are for the newest segment only.
 
         `synced` names this segment, or the next one if that is missing.
         """
@@ -138,6 +146,9 @@ class SegmentRecovery:
         self._accepted = accepted
         self._successor = successor
         self._judged = 0
+        self._anchors = anchors
+        # The one that it is, if it was rewritten.
+        self.anchor = self._find_anchor()
         # How many entries had been appended when the segment was created; None: not known.
         self.entries_at_begin = self._find_entries_at_begin(synced)
         self._tally = EntryTally(facts.number, self.entries_at_begin, report)
@@ -169,10 +180,26 @@ class SegmentRecovery:
         facts = self._facts
         return any(not hole.is_bounded for hole in facts.holes) and not facts.ends_in_zeros
 
+    def _find_anchor(self) -> CompactedRecord | None:
+        """Before and after a crash, a segment and its replacement may each be in place."""
+        header, size = self._facts.header, self._facts.size
+        if header is not None:
+            found = [each for each in self._anchors if each.rewritten == header.rewritten]
+        else:
+            # Of a damaged one its size may tell; before, it was as large as the next one says.
+            found = [each for each in self._anchors if each.end == size]
+            if not found and (self._successor is None or size < self._successor.end.end):
+                found = list(self._anchors)
+        return found[-1] if found else None
+
     def _find_entries_at_begin(self, synced: Synced | None) -> int | None:
         facts = self._facts
         if not facts.is_sealed:
             return None
+        if self.anchor is not None:
+            # So many less than there were, that it is all there at its end.
+            known = self._successor
+            return None if known is None else known.entries - self.anchor.entries
         if facts.header is not None:
             return facts.header.entries
         if self._successor is not None:
@@ -252,10 +279,17 @@ class SegmentRecovery:
         """Is all there that was synced?"""
         facts, known = self._facts, self._successor
         synced_end = self._synced_end()
-        end = (known.end.end if known else 0) if synced_end == maxsize else synced_end
+        known_end = known.end if known else SegmentEnd(0, 0)
+        if self.anchor is not None:
+            # A successor was created behind the segment as it was before.
+            known_end = known_end._replace(end=self.anchor.end, checksum=self.anchor.checksum)
+        elif facts.header is not None and facts.header.rewritten:
+            self._note("no record says that it was rewritten")
+            known_end = SegmentEnd(0, 0)
+        end = known_end.end if synced_end == maxsize or self.anchor else synced_end
         if facts.size < end:
             self._note(f"it had {end} bytes at least")
-        elif known and facts.end == end and known.end.checksum not in (0, facts.checksum):
+        elif end and facts.end == end and known_end.checksum not in (0, facts.checksum):
             self._note("its last record is not the one that was there")
         # Nothing below the synced position is cut off, whether it verifies or not. Nor what may
         # hide records.

@@ -44,7 +44,7 @@ def check(start_broker: Callable[..., BrokerProcess], tmp_path: Path, format_ver
             shop.check("127.0.0.1", broker.port, format_version, was_killed=True)
         broker.kill()
         assert broker.faults() == []
-    assert (tmp_path / "data" / "format").read_text() == "leveret 3\n"
+    assert (tmp_path / "data" / "format").read_text() == "leveret 4\n"
 
 
 @needs_strace

@@ -16,6 +16,22 @@ from leveret.storage.journal.log import (
 from leveret.storage.journal.synced_file import Synced
 
 
+class MemoryReplacement:
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.finished = bytearray()
+
+    def append(self, buffers: list[Buffer]) -> None:
+        for buffer in buffers:
+            self.content += buffer
+
+    def finish(self) -> None:
+        self.finished = self.content
+
+    def discard(self) -> None:
+        self.finished = self.content = bytearray()
+
+
 class MemoryLog:
     """A `Log`. `segments` are those that are there; `room` is how many bytes it still takes."""
 
@@ -23,6 +39,7 @@ class MemoryLog:
         self.unusable = ""
         self.writes_ahead = True
         self.segments: dict[int, bytearray] = {}
+        self.replacements: dict[int, MemoryReplacement] = {}
         self.number = 0
         self.synced = Position(0, 0)
         self.syncs = 0
@@ -61,6 +78,16 @@ class MemoryLog:
 
     def read(self, at: Position, length: int) -> bytes:
         return bytes(self.segments[at.segment][at.offset : at.offset + length])
+
+    def size_bytes(self, segment: int) -> int:
+        return len(self.segments[segment])
+
+    def rewrite(self, segment: int) -> MemoryReplacement:
+        self.replacements[segment] = MemoryReplacement()
+        return self.replacements[segment]
+
+    def replace(self, segment: int) -> None:
+        self.segments[segment] = self.replacements.pop(segment).finished
 
     def drop(self, segments: Iterable[int]) -> list[Undropped]:
         for segment in segments:

@@ -51,6 +51,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
             self.write_held()
             commit = self.journal.begin_commit(reclaim=True)
             if self.run_commit(commit) and commit is not None:
+                self.journal.install(commit)
                 commit.discard()
             self.journal.end_shortage()
 
@@ -88,6 +89,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
             self.write_held()
         commit = self.journal.begin_commit(reclaim=True)
         if self.run_commit(commit) and commit is not None:
+            self.journal.install(commit)
             commit.discard()
 
     @rule(random=randoms, reclaim=st.booleans())
@@ -110,6 +112,7 @@ class FullDiskAgainstModel(JournalAgainstModel):
         assert result.synced >= must_sync
         if is_all_handed:
             self.reach_only(levels, SYNCED if result.synced else WRITTEN)
+        self.journal.install(commit)
         commit.discard()
 
     @rule()

@@ -16,10 +16,12 @@ Hypothesis prints the steps, and a blob to replay them, of any run that fails.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
 import pytest
+from compactions import compacted_in_pieces
 from crashing_files import CrashingFiles, PowerCut
 from examples import examples
 from hypothesis import HealthCheck, settings
@@ -32,7 +34,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from leveret.amqp_frames.messages.batch import Batch
-from leveret.storage.journal.journal import Journal
+from leveret.storage.journal.journal import CompactionRules, Journal
 from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.recovery import Recovered
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
@@ -59,9 +61,14 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.windows = Windows()
         self.journal: Journal
 
-    @initialize(segment_bytes_max=st.sampled_from((700, 700, 3000)))
-    def first_start(self, segment_bytes_max: int) -> None:
+    @initialize(
+        segment_bytes_max=st.sampled_from((700, 700, 3000)),
+        live_share_max=st.sampled_from((0.3, 0.7, 1.0)),
+    )
+    def first_start(self, segment_bytes_max: int, live_share_max: float) -> None:
         self.segment_bytes_max = segment_bytes_max
+        # Headers are a large part of segments that are so small.
+        self.compaction = CompactionRules(live_share_max, 0, 4.0)
         self.open()
 
     # Steps.
@@ -188,6 +195,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.defer(random, oldest=True)
         result = commit.run()
         assert result.synced >= must_sync
+        self.journal.install(commit)
         if result.synced:
             self.next_batch_number_synced = next_batch_number
         if random.random() < 0.5:
@@ -256,6 +264,8 @@ class JournalAgainstModel(RuleBasedStateMachine):
                 self.mark_settled(queue_id, [(1, next_id)])
                 self.forget(queue_id, next_id)
         self.commit_and_reclaim()
+        # A replacement may have taken its segment's place only now, and its record a new segment.
+        self.journal.reclaim()
         self.journal.reclaim()
         assert len(segment_numbers(self.files, DIRECTORY)) == 1
 
@@ -265,6 +275,37 @@ class JournalAgainstModel(RuleBasedStateMachine):
             path = segment_path(DIRECTORY, number)
             # A record alone in its segment may be larger: here, one batch with its entries.
             assert self.files.size(path) <= self.segment_bytes_max + 2000, path
+
+    @rule(random=randoms, is_ended=st.booleans())
+    def compact(self, random: Random, is_ended: bool) -> None:
+        """A segment is rewritten while all else goes on; the next reclaim installs it."""
+        self.compact_among(random, [self.publish, self.settle, self.deliver, self.defer])
+        if is_ended:
+            self.commit_and_reclaim()
+
+    @rule(random=randoms, operations=st.integers(1, 25))
+    def cut_power_while_compacting(self, random: Random, operations: int) -> None:
+        """The power goes at any operation of the rewriting, or when it takes its place."""
+        self.files.operations_left = operations
+        with suppress(PowerCut):
+            self.compact_among(random, [])
+            self.commit_and_reclaim()
+        self.files.cut_power(random)
+        self.recover(SYNCED)
+
+    def compact_among(self, random: Random, others: list[Callable[..., None]]) -> None:
+        for piece in compacted_in_pieces(self.journal):
+            del piece
+            if others and random.random() < 0.3:
+                other = random.choice(others)
+                if other == self.publish:
+                    self.publish(random, 2, 200)
+                elif other == self.settle:
+                    self.settle(random, synced=False, oldest=random.random() < 0.5)
+                else:
+                    other(random, oldest=random.random() < 0.5)
+            if others and random.random() < 0.1:
+                self.commit_and_reclaim()
 
     # What they are made of.
 
@@ -294,7 +335,11 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
     def open(self) -> Recovered:
         self.journal, recovered = open_journal(
-            DIRECTORY, self.files, self.queues.keys(), self.segment_bytes_max
+            DIRECTORY,
+            self.files,
+            self.queues.keys(),
+            self.segment_bytes_max,
+            compaction=self.compaction,
         )
         self.next_batch_number = recovered.next_batch_number
         self.must_sync = False
