@@ -200,8 +200,8 @@ class EntriesRead(NamedTuple):
 class SpillEntries(NamedTuple):
     """Queue -> PageReader: write these messages to spill files; answered with EntriesSpilled.
 
-    The rows ascend, above all entries that the queue has spilled before. Nothing is synced: a start
-    removes the files.
+    The rows ascend. Of an entry that is spilled again the last time counts. Nothing is synced: a
+    start removes the files.
     """
 
     queue: Ref

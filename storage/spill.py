@@ -13,7 +13,7 @@ messages need.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -22,10 +22,10 @@ from ..amqp_frames.messages.batch import Batch, Indexes
 from ..amqp_frames.messages.stored import read_stored
 from .errors import NoSpaceError
 from .files import DIRECT_BYTES_MIN, Buffer, Files, write_all
-from .journal.ledger import EntryRange, RunningLedger
+from .journal.ledger import Block, EntryRange, RunningLedger
 from .journal.locating import locate
 from .journal.log import Position
-from .journal.reading import JournalReader, PageRead, ReadRow
+from .journal.reading import JOINED_BYTES, JournalReader, PageRead, ReadRow
 from .journal.records import Seal, encode_entries, encode_messages
 from .journal.segment_files import segment_numbers, segment_path
 from .journal.segment_header import SegmentHeader, encode_header
@@ -33,10 +33,10 @@ from .journal.segment_header import SegmentHeader, encode_header
 # A segment is full at this size. They are smaller than the journal's, so that the room of messages
 # that are gone comes back soon.
 SPILL_SEGMENT_BYTES_MAX: Final = 16 * 1024 * 1024
-# What one write takes: less than one that goes past the page cache, for nobody waits for the disk.
+# The size of a write: less than one that goes past the page cache, for nobody waits for the disk.
 PIECE_BYTES_MAX: Final = DIRECT_BYTES_MIN // 2
-# A body record here has the messages of one row, and several rows may have a batch, or the number 0
-# of joined ones, in common. So its number is that of its batch and, above that, one of its own.
+# Several body records may have a batch in common, or the number 0 of joined ones. So the number of
+# each is that of its batch and, above that, one of its own.
 _BATCH_NUMBERS: Final = 2**40
 _BODIES: Final = 2**24
 
@@ -69,6 +69,7 @@ class Spill:
             name_of,
             partial(read_stored, are_persistent=False),
             _BATCH_NUMBERS,
+            places_are_exact=True,
         )
         self._seal: Seal | None = None
         self._number = 0
@@ -95,21 +96,18 @@ class Spill:
                 self._files.remove(segment_path(self._directory, number))
         self._ledger = RunningLedger()
 
-    def write(self, queue_id: int, rows: Sequence[ReadRow]) -> bool:
-        """Write these messages, above all others of the queue that are spilled and not dropped.
+    def write(self, queue_id: int, rows: Sequence[ReadRow], joins: bool = True) -> bool:
+        """Write these messages, wherever their ids lie. Of an entry the last one counts.
 
-        False: they are in no file. There is no room, the disk fails, or the ids do not ascend.
+        False: they are in no file, because there is no room, or the disk fails. `joins`: messages
+        of several rows may come back in one batch.
         """
-        live_entries = self._ledger.queues.get(queue_id)
-        tail = None if live_entries is None else live_entries.tail()
-        if tail is not None and tail.entry_ids[-1] >= rows[0].first_entry_id:
-            return False
         size = sum(_row_bytes(row) for row in rows)
         try:
             if self._files.free_bytes(self._directory) < self._free_bytes_min + size:
                 return False
-            for row in rows:
-                self._add_row(queue_id, row)
+            for together in _joined(rows) if joins else ([row] for row in rows):
+                self._add(queue_id, together)
             self._flush()
         except (NoSpaceError, OSError):
             # The file may hold a part of it: it is left as it is.
@@ -140,20 +138,25 @@ class Spill:
         path = segment_path(self._directory, at.segment)
         return self._files.read(path, at.offset, length)
 
-    def _add_row(self, queue_id: int, row: ReadRow) -> None:
-        """Have the records of a row written with the next `_flush`."""
-        batch, indexes, _ = row
-        ids = _ids_of(row)
-        if self._handle >= 0 and self._offset + _row_bytes(row) > self._segment_bytes_max:
+    def _add(self, queue_id: int, rows: Sequence[ReadRow]) -> None:
+        """Have rows whose ids follow each other written with the next `_flush`, as one record."""
+        batch, indexes, first_id = rows[0]
+        pieces = [_wire_of(row) for row in rows]
+        size = sum(map(len, pieces))
+        if self._handle >= 0 and self._offset + size > self._segment_bytes_max:
             self._flush()
             self._leave_segment()
         if self._handle < 0:
             self._begin_segment()
         assert self._seal is not None
-        received = _received(batch, indexes)
-        wire = _wire_of(batch, indexes)
         self._bodies = (self._bodies + 1) % _BODIES
-        number = self._bodies * _BATCH_NUMBERS + batch.number % _BATCH_NUMBERS
+        number = self._bodies * _BATCH_NUMBERS
+        if len(rows) == 1:
+            number += batch.number % _BATCH_NUMBERS
+            received, wire = _received(batch, indexes), pieces[0]
+        else:
+            received, wire = range(sum(len(row.indexes) for row in rows)), b"".join(pieces)
+        ids = range(first_id, first_id + len(received))
         head = encode_messages(self._seal, number, received, wire)
         entries = encode_entries(self._seal, queue_id, number, received, ids)
         body_offset = self._offset
@@ -164,8 +167,9 @@ class Spill:
             self._buffers.append(piece)
             self._buffered_bytes += len(piece)
             self._offset += len(piece)
-        segment = self._number
-        self._ledger.extend(queue_id, ids, segment, segment, body_offset, entries_offset)
+        segment, ledger = self._number, self._ledger
+        ledger.withdraw(queue_id, ids)
+        ledger.insert(queue_id, Block(ids, segment, segment, body_offset, entries_offset))
 
     def _begin_segment(self) -> None:
         number = self._number = self._number + 1
@@ -184,7 +188,7 @@ class Spill:
             write_all(self._files, self._handle, self._offset - size, buffers)
 
     def _leave_segment(self) -> None:
-        """Write to another one from now on; what is buffered is given up."""
+        """Write to another one from now on; the buffered records are given up."""
         self._buffers, self._buffered_bytes = [], 0
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
@@ -200,7 +204,7 @@ class Spill:
             ledger.open_segment = 0
         for gone in ledger.removable():
             ledger.forget([gone])
-            # One that stays costs room up to the next start.
+            # A file that stays costs room up to the next start.
             with suppress(OSError):
                 self._files.remove(segment_path(self._directory, gone))
 
@@ -214,14 +218,32 @@ def _row_bytes(row: ReadRow) -> int:
     return sum(batch.ends[index] - batch.starts[index] for index in indexes)
 
 
+def _joined(rows: Sequence[ReadRow]) -> Iterator[list[ReadRow]]:
+    """Rows whose ids follow each other, up to JOINED_BYTES together; and each other one."""
+    together: list[ReadRow] = []
+    size = 0
+    for row in rows:
+        row_bytes = _row_bytes(row)
+        if together and (
+            _ids_of(together[-1]).stop != row.first_entry_id or size + row_bytes > JOINED_BYTES
+        ):
+            yield together
+            together, size = [], 0
+        together.append(row)
+        size += row_bytes
+    if together:
+        yield together
+
+
 def _received(batch: Batch, indexes: Indexes) -> Indexes:
     """The numbers of these messages in the batch as it was received."""
     numbers = batch.excerpted
     return indexes if numbers is None else array("I", [numbers[index] for index in indexes])
 
 
-def _wire_of(batch: Batch, indexes: Indexes) -> Buffer:
-    """The bytes of these messages, and no others."""
+def _wire_of(row: ReadRow) -> Buffer:
+    """The bytes of its messages, and no others."""
+    batch, indexes, _ = row
     first, last = indexes[0], indexes[-1]
     view = memoryview(batch.wire)
     if batch.contiguous and last - first + 1 == len(indexes):

@@ -75,7 +75,7 @@ class PageReader(ThreadActor):
                 page = self._spill.read(each.queue_id, each.ranges, each.bytes_max, self._joins())
                 self._answer(each.queue, page)
             elif isinstance(each, SpillEntries):
-                failed = not self._spill.write(each.queue_id, each.rows)
+                failed = not self._spill.write(each.queue_id, each.rows, self._joins())
                 ranges = [(first, first + len(indexes) - 1) for _, indexes, first in each.rows]
                 tell(each.queue, EntriesSpilled(ranges, failed))
             elif isinstance(each, DropSpilled):

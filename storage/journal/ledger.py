@@ -177,6 +177,14 @@ class LiveEntries(Generic[BlockType]):
         else:
             self._lists.append([block])
 
+    def insert(self, block: BlockType) -> None:
+        """Take a block as it is; no id may be present from its first to its last."""
+        number, place = self._find(block.entry_ids[0])
+        if number == len(self._lists):
+            self.append(block)
+        else:
+            self._insert(number, place, block)
+
     def replace(self, blocks: Iterable[BlockType]) -> None:
         """Hold these, which ascend, and no others."""
         self._lists.clear()
@@ -392,6 +400,11 @@ class SegmentLedger(Generic[BlockType]):
                 del self.elsewhere[pair]
             if not live[body_segment]:
                 self.may_remove = True
+
+    def insert(self, queue_id: int, block: BlockType) -> None:
+        """Entries are live whose ids lie anywhere; no id from first to last is live by now."""
+        self.queues.setdefault(queue_id, LiveEntries()).insert(block)
+        self.count(block.body_segment, block.entries_segment, len(block.entry_ids))
 
     def settle(self, queue_id: int, ranges: Sequence[EntryRange]) -> bool:
         """The entries in these ranges are dead, says a record in the open segment.

@@ -90,9 +90,9 @@ class PageRead(NamedTuple):
 
 # Plain tuples, for there may be one of each for each message.
 #
-# An entries record of the queue: entry ids, indexes, the eight octets of the batch number, and the
-# body record that lies before it on the way, if it does.
-_Entries = tuple[EntryIds, Indexes, bytes, RawRecord | None]
+# An entries record of the queue: entry ids, indexes, the eight octets of the batch number, the body
+# record that lies before it on the way, if it does, and its own offset.
+_Entries = tuple[EntryIds, Indexes, bytes, RawRecord | None, int]
 # Entries whose messages are in one body: the bytes, in several pieces where they are not
 # neighbours there; the entry ids; the eight octets of the batch number; the numbers of the messages
 # in the batch as it was received.
@@ -119,16 +119,21 @@ class JournalReader:
         name_of: Callable[[int], str] = "queue {}".format,
         decode: Callable[[bytes], Batch] = read_stored,
         batch_numbers: int = 2**64,
+        *,
+        places_are_exact: bool = False,
     ) -> None:
         """`name_of` is how a report calls a queue; `decode` makes a batch of stored bytes.
 
         Above `batch_numbers`, records tell batches apart that have a number in common.
+        `places_are_exact`: a place in a plan is that of one record. If not, the entries of a queue
+        lie in the order of their ids.
         """
         self._read = read
         self._directory_id = directory_id
         self._name_of = name_of
         self._decode = decode
         self._batch_numbers = batch_numbers
+        self._places_are_exact = places_are_exact
         self._shared = SharedBodies(SHARED_BYTES_MAX)
 
     def read(self, plan: ReadPlan, joins: bool = True) -> PageRead:
@@ -138,7 +143,13 @@ class JournalReader:
         is at fault.
         """
         gathered = _Gathered(self._decode, self._batch_numbers, joins)
-        search = _Search(plan.queue_id, self._read, self._directory_id, self._shared)
+        search = _Search(
+            plan.queue_id,
+            self._read,
+            self._directory_id,
+            self._shared,
+            self._places_are_exact,
+        )
         lost: list[EntryRange] = []
         report: list[ReportLine] = []
         through = plan.through
@@ -204,8 +215,14 @@ class _Search:
     """Finds entries of one queue, place by place."""
 
     def __init__(
-        self, queue_id: int, read: ReadLog, directory_id: bytes, shared: SharedBodies
+        self,
+        queue_id: int,
+        read: ReadLog,
+        directory_id: bytes,
+        shared: SharedBodies,
+        places_are_exact: bool,
     ) -> None:
+        self._places_are_exact = places_are_exact
         self._queue_octets = queue_id.to_bytes(8, "little")
         self._read = read
         self._directory_id = directory_id
@@ -248,22 +265,24 @@ class _Search:
         walk = self._walk = self._at(self._walk, entries.segment, begin)
         ranges = sought.ranges
         last = ranges[-1][1]
-        del walk.entries[: bisect_left(walk.entries, ranges[0][0], key=_last_id)]
+        limit = entries.offset
+        if not self._places_are_exact:
+            limit += PLACES_STRIDE_BYTES
+            del walk.entries[: bisect_left(walk.entries, ranges[0][0], key=_last_id)]
         scan = walk.scan
-        at = 0
-        for record in self._records(walk, entries.offset + PLACES_STRIDE_BYTES):
+        for record in self._records(walk, limit):
+            if self._places_are_exact and record[4] != entries.offset:
+                continue
             ids = record[0]
             first_id, last_id = ids[0], ids[-1]
             if first_id > last:
                 return
-            while ranges[at][1] < first_id:
-                at += 1
-            first, end = ranges[at]
+            first, end = ranges[bisect_left(ranges, first_id, key=_last_of)]
             if first > last_id:
                 continue
             if not are_together:
                 scan, raw = self._body_apart(record[2], body)
-                record = (*record[:3], raw)
+                record = (*record[:3], raw, record[4])
             if first <= first_id and last_id <= end:
                 part = self._whole_part(record) or self._part(scan, record, 0, len(ids))
                 if part is not None:
@@ -350,7 +369,7 @@ class _Search:
                     self._note_nonsense(walk.scan, record, error)
                     return
                 ids, indexes = decoded.entry_ids, decoded.indexes
-            walk.entries.append((ids, indexes, octets, walk.bodies.get(octets)))
+            walk.entries.append((ids, indexes, octets, walk.bodies.get(octets), record[0]))
 
     def _note_nonsense(self, scan: Scan, record: RawRecord, error: Exception) -> None:
         where = f"segment {scan.number}: the record at byte {record[0]}"
@@ -371,7 +390,7 @@ class _Search:
 
     def _whole_part(self, record: _Entries) -> _Part | None:
         """All of the record, if it is just what its body holds, in the simplest form; else None."""
-        ids, indexes, batch_number, raw = record
+        ids, indexes, batch_number, raw, _ = record
         if raw is None:
             return None
         _, data, start, end = raw
@@ -388,7 +407,7 @@ class _Search:
 
     def _part(self, scan: Scan, record: _Entries, low: int, high: int) -> _Part | None:
         """The entries from low to high - 1 of the record; None if no body holds them."""
-        ids, indexes, batch_number, raw = record
+        ids, indexes, batch_number, raw, _ = record
         if high - low != len(ids):
             ids, indexes = ids[low:high], indexes[low:high]
         stored = None if raw is None else self._stored(scan, raw)

@@ -56,9 +56,13 @@ def test_what_is_spilled_and_not_dropped_comes_back(seed: int) -> None:
                 batch = batch_of(bodies, number)
                 indexes = some_of(random, range(size))
                 first = next_ids[queue_id] + random.choice((0, 2))
+                if not rows and random.random() < 0.3:
+                    first = random.randrange(1, first + 1)
+                if rows:
+                    first = rows[-1].first_entry_id + len(rows[-1].indexes) + random.choice((0, 2))
                 rows.append(ReadRow(batch, indexes, first))
-                next_ids[queue_id] = first + len(indexes)
-            assert spill.write(queue_id, rows)
+                next_ids[queue_id] = max(next_ids[queue_id], first + len(indexes))
+            assert spill.write(queue_id, rows, random.random() < 0.7)
             held[queue_id] |= messages_of(rows)
         elif random.random() < 0.9:
             first = random.randrange(1, next_ids[queue_id] + 1)
@@ -136,17 +140,35 @@ def test_an_error_of_the_disk_is_none_of_the_node(name: str) -> None:
     assert read_all(spill, 1, [(1, 1)], 1) == {1: message(batch_of([b"b"], 1), 0)}
 
 
-def test_messages_that_do_not_ascend_are_refused() -> None:
+def test_entries_may_be_spilled_in_any_order_and_again() -> None:
+    spill = opened(CrashingFiles(), 100_000)
+    for entry_id in (1, 5, 3):
+        assert spill.write(1, [row_of(b"%d" % entry_id, entry_id)])
+    spill.drop(1, [(5, 5)])
+    assert spill.write(1, [row_of(b"two", 2)])
+    assert spill.write(1, [row_of(b"%d again" % each, each) for each in (3, 4, 5)])
+    bodies = (b"1", b"two", b"3 again", b"4 again", b"5 again")
+    wanted = {each: message(batch_of([body], 7), 0) for each, body in enumerate(bodies, 1)}
+    for bytes_max in (1, 1 << 20):
+        assert read_all(spill, 1, [(1, 9)], bytes_max) == wanted
+    assert read_all(spill, 1, [(3, 4)], 1) == {each: wanted[each] for each in (3, 4)}
+
+
+def test_rows_whose_ids_follow_each_other_are_one_record_unless_they_are_traced() -> None:
+    rows = [row_of(b"a", 1), row_of(b"b", 2), row_of(b"c", 4)]
     spill = opened(CrashingFiles())
-    assert spill.write(1, [row_of(b"a", 5)])
-    assert not spill.write(1, [row_of(b"b", 4)])
-    assert list(read_all(spill, 1, [(1, 9)], 1)) == [5]
+    assert spill.write(1, rows)
+    page = spill.read(1, [(1, 4)], 1, joins=False)
+    assert [(row.batch.number, row.indexes) for row in page.rows] == [(0, range(2))]
+    assert spill.write(1, rows, joins=False)
+    page = spill.read(1, [(1, 4)], 1 << 20, joins=False)
+    assert [(row.batch.number, row.indexes) for row in page.rows] == [(7, range(1))] * 3
 
 
 def test_a_flipped_bit_costs_the_messages_in_its_record_and_is_reported() -> None:
     files = CrashingFiles()
     spill = opened(files)
-    assert spill.write(1, [row_of(b"aaaa", 1), row_of(b"bbbb", 2), row_of(b"cccc", 3)])
+    assert spill.write(1, [row_of(b"aaaa", 1), row_of(b"bbbb", 2), row_of(b"cccc", 3)], False)
     content = files.names[segment_path(DIRECTORY, 1)].content
     content[content.index(b"bbbb")] ^= 1
     page = spill.read(1, [(1, 3)], 1 << 20)
