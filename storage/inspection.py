@@ -6,7 +6,7 @@ side. A directory without a lock file, such as a backup, is read without one.
 
 Nothing below the directory is created or changed. Therefore the catalog is read from a copy in a
 temporary directory, because SQLite makes files beside a catalog whose broker was killed. Of the
-journal one segment at a time is in memory. Indexes of segments are trusted by nobody here.
+journal one segment at a time is looked at. Indexes of segments are trusted by nobody here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Any
 
 from ..amqp_frames.messages.publishes import decode_publishes
 from .belonging import CatalogClaims, contradictions
@@ -78,9 +80,16 @@ class Inspection:
         return [file for _, file in sorted(survey.segments.items())]
 
     def open(self, segment: SegmentFile) -> SegmentReader:
-        """Read one segment; StorageError if the disk does not let it."""
-        data = self.read(segment, 0, segment.size)
-        return SegmentReader(data, segment.number, self.claims.directory_id, segment.name)
+        """Read one segment; StorageError if the disk does not let it.
+
+        Mapped, not copied: the memory is the kernel's, which takes it back whenever it wants to.
+        """
+        path = os.path.join(self._journal, segment.name)
+        mapped: Any = b""
+        with errors_named(path), open(path, "rb") as file:
+            if segment.size:
+                mapped = mmap(file.fileno(), segment.size, access=ACCESS_READ)
+        return SegmentReader(mapped, segment.number, self.claims.directory_id, segment.name)
 
     def index_fault(self, segment: SegmentFile) -> IndexFault | None:
         """What is wrong with the index of a segment; None if nothing is, or if there is none."""

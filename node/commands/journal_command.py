@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from ..storage.inspection import IndexFault, Inspection, inspected
 from ..storage.journal.described import Facts, facts_of, message_facts
 from ..storage.journal.inventory import Inventory
 from ..storage.journal.records import BodyRecord
-from ..storage.journal.recovery import Recovery
 from ..storage.journal.report import ReportLine, entries_words
 from ..storage.journal.segment_reader import SegmentReader
 from .command_parser import EXIT_USAGE, add_file, add_group
@@ -120,7 +118,7 @@ def _check(_parsed: argparse.Namespace, inspection: Inspection) -> int:
     proofs = inspection.contradictions(recovery)
     for proof in proofs:
         _print(f"catalog and journal do not belong together: {proof}")
-    further = [*_undecoded(inspection, recovery), *_index_faults(inspection)]
+    further = [*_undecoded(inspection), *_index_faults(inspection)]
     for line in further:
         _print(_finding(line))
     damages = len(proofs) + sum(line.event in DAMAGE for line in (*lines, *further))
@@ -134,16 +132,17 @@ def _check(_parsed: argparse.Namespace, inspection: Inspection) -> int:
     return EXIT_DAMAGED if damages else 0
 
 
-def _undecoded(inspection: Inspection, recovery: Recovery) -> Iterator[ReportLine]:
-    """Entries whose body verifies, and has no message for them: a start finds them on reading."""
-    recovered = recovery.recovered
-    missing = Counter({queue_id: queue.entries for queue_id, queue in recovered.queues.items()})
-    for queue_id, run in recovered.messages_of(recovered.queues.keys()):
-        missing[queue_id] -= len(run.indexes)
-    for queue_id, count in sorted((+missing).items()):
-        name = inspection.claims.name_of(queue_id)
-        text = f"{entries_words(count)} of {name} have a body that verifies and is no message"
-        yield ReportLine("lost", text, count)
+def _undecoded(inspection: Inspection) -> Iterator[ReportLine]:
+    """Bodies that verify and hold no messages: a start finds them only when it reads them."""
+    for segment in inspection.segments():
+        for offset, record in inspection.open(segment).records():
+            if isinstance(record, BodyRecord):
+                try:
+                    decode_publishes(inspection.read(segment, record.wire_start, record.wire_end))
+                except ValueError as fault:
+                    where = f"segment {segment.number} at byte {offset}"
+                    text = f"{where}: batch {record.batch_number} verifies, but: {fault}"
+                    yield ReportLine("damaged", text)
 
 
 def _index_faults(inspection: Inspection) -> Iterator[ReportLine]:

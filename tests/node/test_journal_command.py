@@ -306,3 +306,21 @@ def test_an_index_that_verifies_and_says_something_else_is_damage(
     code, out, _ = run(capsys, "check", data)
     assert code == 1
     assert f"the index of segment {number} says something else than the segment's records" in out
+
+
+def test_a_body_that_verifies_and_is_no_message_is_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "data"
+    started = filled(path, starts=1)
+    assert started.journal is not None
+    batch = batch_of([b"x"], 4000)
+    # As a fault of ours would have it: the checksum is that of what was written.
+    batch.wire = bytes(len(batch.wire))
+    started.journal.append(2, batch, range(1), range(50, 51))
+    started.journal.commit()
+    started.stop()
+    code, out, _ = run(capsys, "check", path)
+    assert code == 1
+    assert ": batch 4000 verifies, but: " in out
+    assert run(capsys, "dump", path, "--bodies")[0] == 0
