@@ -41,6 +41,15 @@ _BATCH_NUMBERS: Final = 2**40
 _BODIES: Final = 2**24
 
 
+# Queue ids are smaller.
+_QUEUES: Final = 2**48
+
+
+def spill_name(queue_id: int, priority: int) -> int:
+    """The name, here, of a queue's messages of one priority; without priorities it is its id."""
+    return queue_id + _QUEUES * priority
+
+
 class Spill:
     """The spilled messages of one node. For one thread."""
 
@@ -66,7 +75,7 @@ class Spill:
         self._reader = JournalReader(
             self._read,
             directory_id,
-            name_of,
+            lambda name: name_of(name % _QUEUES),
             partial(read_stored, are_persistent=False),
             _BATCH_NUMBERS,
             places_are_exact=True,

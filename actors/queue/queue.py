@@ -37,6 +37,7 @@ from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ...storage.journal.ledger import ranges_without
 from ...storage.journal.reading import ReadRow
+from ...storage.spill import spill_name
 from ..messages import (
     AddConsumer,
     Append,
@@ -300,8 +301,9 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
-# What one queue has read at once, in bytes of messages.
+# What one queue has read at once, in bytes of messages; the smaller while all hold too much.
 READ_BYTES_MAX: Final = 256 * 1024
+READ_BYTES_MIN: Final = 16 * 1024
 
 # What the queue is woken with.
 RULES_DUE: Final = "rules due"
@@ -371,8 +373,9 @@ class Queue(LoopActor):
         self._counted_bytes = 0
         self._kept_bytes = 0
         self._is_spilling = False
-        # Has the spill ever been told of it?
-        self._has_spilled = False
+        # The spill has rows of these priorities, each under a name of its own, because the rows of
+        # one name are spilled in the order of the queue.
+        self._spilled_priorities: set[int] = set()
         # The message at hand: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
 
@@ -536,22 +539,28 @@ class Queue(LoopActor):
             if unused:
                 self._drop_spilled(unused)
         if unspilled and not self._is_spilling:
-            self._is_spilling = self._has_spilled = True
+            self._is_spilling = True
+            [priority] = {messages.priority_of(span) for span in unspilled}
+            self._spilled_priorities.add(priority)
             rows = [ReadRow(each.batch, each.indexes, each.first_entry_id) for each in unspilled]
-            tell(
-                self._context.page_reader,
-                SpillEntries(self.actor_ref, self._definition.queue_id, rows),
-            )
+            name = spill_name(self._definition.queue_id, priority)
+            tell(self._context.page_reader, SpillEntries(self.actor_ref, name, rows))
 
     def _read_wanted(self) -> None:
-        """Have read what the rules want."""
-        wanted = self._messages.wanted()
-        if wanted is not None:
-            asked = (self.actor_ref, self._definition.queue_id, wanted.ranges, READ_BYTES_MAX)
-            if wanted.is_spilled:
-                tell(self._context.page_reader, ReadSpilled(*asked))
-            else:
-                tell(self._journal, ReadEntries(*asked))
+        """Have read what the rules want: little, and nothing ahead, while memory is short."""
+        budget = self._context.memory_budget
+        is_short = budget.used_bytes > budget.budget_bytes
+        wanted = self._messages.wanted(may_read_ahead=not is_short)
+        if wanted is None:
+            return
+        queue_id = self._definition.queue_id
+        bytes_max = READ_BYTES_MIN if is_short else READ_BYTES_MAX
+        if wanted.is_spilled:
+            name = spill_name(queue_id, wanted.priority)
+            asked = ReadSpilled(self.actor_ref, name, wanted.ranges, bytes_max)
+            tell(self._context.page_reader, asked)
+        else:
+            tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
 
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
         """Go on with what was read: those who wait with basic.get go first."""
@@ -753,8 +762,12 @@ class Queue(LoopActor):
         else:
             tell(*answer)
 
-    def _drop_spilled(self, ranges: Sequence[EntryRange]) -> None:
-        tell(self._context.page_reader, DropSpilled(self._definition.queue_id, sorted(ranges)))
+    def _drop_spilled(self, ranges: Sequence[EntryRange] | None) -> None:
+        """The spill need not have these any more, of whatever priority; None: nothing."""
+        for priority in self._spilled_priorities:
+            name = spill_name(self._definition.queue_id, priority)
+            ascending = None if ranges is None else sorted(ranges)
+            tell(self._context.page_reader, DropSpilled(name, ascending))
 
     def _check_unused(self, lost_consumer: bool) -> None:
         if lost_consumer and not len(self._messages.consumers):
@@ -778,8 +791,7 @@ class Queue(LoopActor):
         """It holds nothing any more, neither in memory nor in the spill."""
         self._context.memory_budget.change(self.actor_ref, 0)
         self._look_at_memory()
-        if self._has_spilled:
-            tell(self._context.page_reader, DropSpilled(self._definition.queue_id, None))
+        self._drop_spilled(None)
 
     def _drop(self) -> None:
         # Last: nothing may be appended for the queue behind it.

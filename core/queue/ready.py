@@ -34,6 +34,8 @@ class Wanted(NamedTuple):
 
     ranges: list[EntryRange]
     is_spilled: bool
+    # That of all of them.
+    priority: int
     # They have left for the dead-letter exchange.
     is_dying: bool = False
 
@@ -187,11 +189,27 @@ class Ready:
             while len(fresh) > at:
                 behind.appendleft(fresh.pop())
             backlog = Backlog(PagedRows(self._priority, keeps_sizes), behind)
+        else:
+            self._page_head(kept_bytes, on_disk, paged)
         unspilled = backlog.page_out(on_disk, paged)
         self._backlog = backlog
         self.may_be_paged = True
         self._forget_backlog()
         return unspilled
+
+    def _page_head(
+        self,
+        kept_bytes: int,
+        on_disk: Callable[[Span], OnDisk],
+        paged: Callable[[Span, bool], PagedSpan],
+    ) -> None:
+        """Page rows that were read ahead for consumers that do not take them: they are returned."""
+        fresh = self._fresh
+        held = sum(span.held_bytes for span in fresh)
+        while held > kept_bytes and fresh and on_disk(fresh[-1]) is OnDisk.JOURNAL:
+            span = fresh.pop()
+            held -= span.held_bytes
+            heappush(self._returned, (span.first_entry_id, paged(span, False)))
 
     def page_returned(self, paged: Callable[[Span], PagedSpan | None]) -> None:
         """Page returned rows, except those for which `paged` is None."""
@@ -226,7 +244,7 @@ class Ready:
             ahead_bytes += span.wire_bytes()
             if ahead >= ahead_min or ahead_bytes >= READ_AHEAD_BYTES:
                 return None
-        return Wanted(*backlog.paged.front(count_max))
+        return Wanted(*backlog.paged.front(count_max), self._priority)
 
     def _wanted_returned(self, count_max: int) -> Wanted:
         returned = self._returned
@@ -244,7 +262,7 @@ class Ready:
             ranges.append((span.first_entry_id, span.first_entry_id + count - 1))
         for row in rows:
             heappush(returned, row)
-        return Wanted(ranges, bool(is_spilled))
+        return Wanted(ranges, bool(is_spilled), self._priority)
 
     def fill(
         self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .columns import priorities_of, read_priorities
@@ -127,14 +126,17 @@ class ReadyByPriority(Ready):
         paged: Callable[[Span, bool], PagedSpan],
         keeps_sizes: bool,
     ) -> list[Span]:
-        """Page rows, but for so many bytes of the highest priority that there is."""
+        """Page rows, but for so many bytes of the highest priority that there is.
+
+        Rows to be spilled are of one priority.
+        """
         self.may_be_paged = True
         unspilled: list[Span] = []
         for priority, level in self._levels.items():
             is_highest = priority == self._occupied.bit_length() - 1
             kept = kept_bytes if is_highest else 0
-            unspilled += level.page_out(kept, on_disk, paged, keeps_sizes)
-        return sorted(unspilled, key=attrgetter("first_entry_id"))
+            unspilled = level.page_out(kept, on_disk, paged, keeps_sizes) or unspilled
+        return unspilled
 
     def page_returned(self, paged: Callable[[Span], PagedSpan | None]) -> None:
         """Page returned rows, except those for which `paged` is None."""

@@ -1085,6 +1085,11 @@ class MessageQueue:
 
     # --- Paging
 
+    def priority_of(self, span: Span) -> int:
+        """That of all messages of a row; 0 where priorities do not count."""
+        priority_max = self.ready.priority_max
+        return priorities_of(span, priority_max)[0] if priority_max else 0
+
     @property
     def needs_columns(self) -> bool:
         """Must it know something of each message that only the message itself says?"""
@@ -1104,12 +1109,11 @@ class MessageQueue:
 
         The journal has synced all stored entries with ids below `synced_below`. The spill has the
         entries in `spilled`, which ascend. `note_traced` is called with rows that have traced
-        messages. Returns rows to be spilled, up to `SPILLED_BYTES_MAX` of each priority: until they
-        are, rows behind them stay resident. And the entries in `spilled` that were paged: the
+        messages. Returns rows to be spilled, all of one priority, up to `SPILLED_BYTES_MAX`: until
+        they are, rows behind them stay resident. And the entries in `spilled` that were paged: the
         others have left, or are wanted soon.
         """
         keeps_sizes = self._keeps_sizes()
-        priority_max = self.ready.priority_max
         used: list[EntryRange] = []
 
         def on_disk(span: Span) -> OnDisk:
@@ -1134,7 +1138,7 @@ class MessageQueue:
                 span.stored,
                 deadline_of(span) or 0,
                 is_spilled,
-                priorities_of(span, priority_max)[0] if priority_max else 0,
+                self.priority_of(span),
                 array("I", sizes_of(span)) if keeps_sizes else None,
             )
 
@@ -1152,8 +1156,11 @@ class MessageQueue:
         self.in_flight.page_out(paged_in_flight)
         return unspilled, used
 
-    def wanted(self) -> Wanted | None:
-        """Entries to be read now; they are being read from then on. None if there are none."""
+    def wanted(self, may_read_ahead: bool = True) -> Wanted | None:
+        """Entries to be read now; they are being read from then on. None if there are none.
+
+        `may_read_ahead`: also such as nobody waits for yet.
+        """
         if self.reading is not None:
             return None
         if self.dying:
@@ -1162,7 +1169,7 @@ class MessageQueue:
             self.reading = self.ready.wanted(1, READ_COUNT_MAX)
             # None if it has left, or if a message that came back lies before it.
             self.wants_head = self.reading is not None
-        elif self.consumers.members and not self.is_paused:
+        elif may_read_ahead and self.consumers.members and not self.is_paused:
             self.reading = self.ready.wanted(READ_AHEAD_MIN, READ_COUNT_MAX)
         return self.reading
 
@@ -1215,14 +1222,14 @@ def _wanted_dying(dying: list[tuple[PagedSpan, str]]) -> Wanted:
     """The first of the rows, and those behind it that ascend and lie in the same place."""
     ranges: list[EntryRange] = []
     count = 0
-    is_spilled = dying[0][0].is_spilled
+    is_spilled, priority = dying[0][0].is_spilled, dying[0][0].priority
     for span, _ in dying:
         first, last = span.first_entry_id, span.first_entry_id + len(span) - 1
-        if count >= READ_COUNT_MAX or span.is_spilled is not is_spilled:
+        if count >= READ_COUNT_MAX or (span.is_spilled, span.priority) != (is_spilled, priority):
             break
         if ranges and ranges[-1][1] >= first:
             break
         last = min(last, first + READ_COUNT_MAX - count - 1)
         ranges.append((first, last))
         count += last - first + 1
-    return Wanted(ranges, is_spilled, is_dying=True)
+    return Wanted(ranges, is_spilled, priority, is_dying=True)

@@ -15,7 +15,7 @@ from random import Random
 import leveret
 import pika
 import pytest
-from insides import context_of
+from insides import context_of, wait_until
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -157,6 +157,24 @@ def test_priorities_are_kept_by_paged_messages_also_over_a_restart(tmp_path: Pat
     expected = sorted(range(COUNT), key=lambda number: (-(number // 100 % 4), number))
     with started(tmp_path) as broker, opened(broker) as channel:
         assert drain(channel, "q", COUNT) == [body_of(number) for number in expected]
+
+
+def test_transient_messages_of_several_priorities_are_spilled_and_come_back(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", arguments={"x-max-priority": 3})
+        for first in range(0, COUNT, 100):
+            numbers = range(first, first + 100)
+            fill(channel, "q", numbers, priority=first // 100 % 4, delivery_mode=1)
+        wait_until(lambda: held_bytes(broker) <= MEMORY_BUDGET_BYTES_MIN)
+        expected = sorted(range(COUNT), key=lambda number: (-(number // 100 % 4), number))
+        assert drain(channel, "q", COUNT) == [body_of(number) for number in expected]
+        # A queue that goes leaves nothing in the spill.
+        fill(channel, "q", range(COUNT), delivery_mode=1)
+        assert list((tmp_path / "data" / "spill").iterdir())
+        channel.queue_delete("q")
+        wait_until(lambda: not list((tmp_path / "data" / "spill").iterdir()))
 
 
 def test_paged_messages_expire_into_a_dead_letter_exchange(tmp_path: Path) -> None:

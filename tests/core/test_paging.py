@@ -304,6 +304,25 @@ def test_a_queue_with_a_limit_by_bytes_knows_the_sizes_of_paged_messages() -> No
     assert queue.wanted() is None
 
 
+def test_what_was_read_ahead_in_vain_is_paged_again() -> None:
+    queue = queue_of()
+    consumer = consumer_of(queue, prefetch=1)
+    batch = persistent(6)
+    [(_, [first])] = enter(queue, batch).delivered
+    enter(queue, persistent(4))
+    queue.page_out(0, queue.next_entry_id)
+    assert queue.wanted(may_read_ahead=False) is None
+    assert queue.wanted() is not None
+    queue.read([Read(batch, range(1, 6), 2)], 6, Effects())
+    queue.page_out(0, queue.next_entry_id)
+    assert all(span.is_paged for span in queue.ready)
+    consumer.channel_credit.release(1)
+    queue.settle("channel", [(first, 0, 1)], Effects())
+    wanted = queue.wanted()
+    assert wanted is not None
+    assert wanted.ranges == [(2, 6)], "in its old place"
+
+
 def test_a_restored_queue_has_nothing_in_memory() -> None:
     queue = queue_of()
     queue.now_ms, queue.uptime_ms = 1_000, 50
