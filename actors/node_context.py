@@ -106,6 +106,8 @@ class NodeContext:
     dead_letters: Ref
     left_publishes: Ref
     journal: Ref
+    # Does background work on the journal's closed segments.
+    maintenance: Ref
     # Reads back what queues do not hold in memory.
     page_reader: Ref
     catalog: Ref

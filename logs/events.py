@@ -88,6 +88,10 @@ JOURNAL_TORN: Final = "journal.torn"
 JOURNAL_IGNORED: Final = "journal.ignored"
 JOURNAL_UNDISCARDED: Final = "journal.undiscarded"
 
+# A segment was rewritten without its dead entries; or stays, and why.
+JOURNAL_COMPACTED: Final = "journal.compacted"
+JOURNAL_NOT_COMPACTED: Final = "journal.not_compacted"
+
 # The trace could not be written, or can again; events are dropped and counted until it can.
 TRACE_FAILED: Final = "trace.failed"
 TRACE_RESUMED: Final = "trace.resumed"

@@ -132,6 +132,10 @@ class Configuration:
     stranded_letters_max: int = 100_000
     stranded_letters_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
+    compaction_live_percent_max: int = 25
+    compaction_segment_bytes_min: int = 256 * 1024
+    maintenance_bytes_per_second_max: int = 64 * MIB
+    maintenance_busy_percent_max: int = 25
     disk_free_bytes_min: int = 50_000_000
     disk_check_interval_ms: int = 10_000
     disk_reserve_bytes: int = 8 * MIB
@@ -260,6 +264,10 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "stranded_letters_bytes_max": (0, 2**40),
     "tls_handshakes_max": (1, 65_535),
     "segment_bytes_max": (1 * MIB, 2**40),
+    "compaction_live_percent_max": (0, 100),
+    "compaction_segment_bytes_min": (4096, 2**40),
+    "maintenance_bytes_per_second_max": (64 * 1024, 2**40),
+    "maintenance_busy_percent_max": (1, 100),
     "password_hash_cost": (COST_MIN, COST_MAX),
     "password_checks_max": (1, 64),
     "password_checks_waiting_max": (1, 1_000_000),

@@ -7,6 +7,7 @@ and does the same again for the same seed; what a node does besides is the same 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Machine:
     # For so many password checks at once.
     login_threads: Callable[[int], Executor] = login_threads
     random_bytes: Callable[[int], bytes] = os.urandom
+    # Of background work, in seconds.
+    pause: Callable[[float], None] = time.sleep
     new_runtime: Callable[[Scheduler, FilteringBoundLogger, OnFatal], Runtime] = machine_runtime
 
     def other_files(self) -> Files:

@@ -19,6 +19,7 @@ from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
 from .actors.disk.left_publishes import LeftPublishes
+from .actors.disk.maintenance import Maintenance, Pace
 from .actors.disk.page_reader import PageReader
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
@@ -58,7 +59,9 @@ from .recovery_log import log_recovery
 from .stopping import OpenFiles, StopClock
 from .storage.data_directory import SPILL_DIRECTORY, DataDirectory
 from .storage.files import Files
+from .storage.journal.journal import CompactionRules
 from .storage.journal.records import DIRECTORY_ID_BYTES
+from .storage.reserve import Purpose
 from .storage.spill import Spill
 from .storage.stores import Stores
 from .tracing import start_trace
@@ -180,7 +183,11 @@ class Node:
         )
         vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, machine.random_bytes, limits)
         restore(vhosts, contents)
-        journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max)
+        rules = CompactionRules(
+            configuration.compaction_live_percent_max / 100,
+            configuration.compaction_segment_bytes_min,
+        )
+        journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max, rules)
         self.open_files.add("the journal", journal.close)
         recovered = stores.recovered
         log_recovery(self._log, recovered, journal)
@@ -207,6 +214,19 @@ class Node:
             self.trace,
         )
         self.open_files.add("the pages", partial(stop_and_wait, context.page_reader))
+        context.maintenance = Maintenance.start_on(
+            machine.threads,
+            journal.log,
+            Pace(
+                configuration.maintenance_bytes_per_second_max,
+                configuration.maintenance_busy_percent_max,
+                machine.pause,
+            ),
+            partial(disk.reserve.release_step, Purpose.COMPACTION),
+            self._log,
+            self._on_fatal,
+        )
+        self.open_files.add("the maintenance", partial(stop_and_wait, context.maintenance))
         context.journal = JournalActor.start_on(
             machine.threads,
             journal,
@@ -215,6 +235,7 @@ class Node:
             self.trace,
             disk.room,
             context.page_reader,
+            context.maintenance,
         )
         self.open_files.change("the journal", partial(stop_and_wait, context.journal))
         context.catalog = CatalogActor.start_on(
@@ -327,6 +348,7 @@ class Node:
             dead_letters=nobody,
             left_publishes=nobody,
             journal=nobody,
+            maintenance=nobody,
             page_reader=nobody,
             catalog=nobody,
             logins=self._start_logins(runtime, accounts),

@@ -75,6 +75,10 @@ class Settings(TypedDict, total=False):
     stranded_letters_max: int
     stranded_letters_bytes_max: int
     segment_bytes_max: int
+    compaction_live_percent_max: int
+    compaction_segment_bytes_min: int
+    maintenance_bytes_per_second_max: int
+    maintenance_busy_percent_max: int
     disk_free_bytes_min: int
     disk_check_interval_ms: int
     disk_reserve_bytes: int

@@ -26,6 +26,7 @@ import fcntl
 import mmap
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,9 @@ STAGING_BYTES = 8 * 1024 * 1024
 
 
 class DirectWrites:
-    """A second descriptor of each file, and aligned memory to write from. For one thread.
+    """A second descriptor of each file, and aligned memory to write from.
+
+    For any thread: one has large writes, others open and close files.
 
     The memory is a file's that has no name, so that the kernel gathers the buffers there: a copy
     of ours would hold the interpreter meanwhile, and the event loop with it.
@@ -84,6 +87,7 @@ class DirectWrites:
         self._descriptors: dict[int, int] = {}
         self._staging = -1
         self._memory: mmap.mmap | None = None
+        self._lock = threading.RLock()
 
     def open(self, handle: int, path: str) -> None:
         """Have direct writes for this file, if its file system knows them."""
@@ -99,19 +103,24 @@ class DirectWrites:
 
     def close(self, handle: int) -> None:
         """The file is closed; with the last of them, the memory is given back."""
-        descriptor = self._descriptors.pop(handle, None)
-        if descriptor is not None:
-            os.close(descriptor)
-        if not self._descriptors and self._memory is not None:
-            self._memory.close()
-            self._memory = None
-            os.close(self._staging)
+        with self._lock:
+            descriptor = self._descriptors.pop(handle, None)
+            if descriptor is not None:
+                os.close(descriptor)
+            if not self._descriptors and self._memory is not None:
+                self._memory.close()
+                self._memory = None
+                os.close(self._staging)
 
     def write_blocks(self, handle: int, offset: int, buffers: Sequence[bytes | memoryview]) -> int:
         """Write whole blocks from the buffers' begin; returns the bytes taken, 0 if it is not ours.
 
         `offset` must be that of a block.
         """
+        with self._lock:
+            return self._write_blocks(handle, offset, buffers)
+
+    def _write_blocks(self, handle: int, offset: int, buffers: Sequence[bytes | memoryview]) -> int:
         descriptor = self._descriptors.get(handle)
         if descriptor is None:
             return 0

@@ -28,6 +28,8 @@ class Purpose(Enum):
 
     # Durable queues, bindings, users. A program may declare without an end.
     CATALOG = 6
+    # A segment that is written anew, before the old one goes.
+    COMPACTION = 4
     # What consumers have acknowledged and were given.
     SETTLES = 3
     # A record of some 100 bytes frees a segment.

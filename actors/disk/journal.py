@@ -41,6 +41,7 @@ from ..messages import (
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
 from ..tracing.queue import commit_traced
+from .maintenance import AskLive, Compact, Compacted, LiveEntries
 from .page_reader import PageDone, ReadPage
 
 if TYPE_CHECKING:
@@ -177,11 +178,14 @@ class JournalActor(ThreadActor):
         trace: Trace | None = None,
         room: Room | None = None,
         page_reader: Ref | None = None,
+        maintenance: Ref | None = None,
     ) -> None:
         super().__init__(log, on_fatal)
         self._journal = journal
         # Reads what queues want back; it has this journal's reader.
         self._page_reader = page_reader
+        # Rewrites segments.
+        self._maintenance = maintenance
         self._trace = trace
         self._room = room
         # The actor that looks at the disk; the node makes it after the journal.
@@ -240,6 +244,13 @@ class JournalActor(ThreadActor):
                 self._plan_read(each)
             elif isinstance(each, PageDone):
                 self._log_undropped(journal.release(each.plan))
+            elif isinstance(each, AskLive):
+                live = journal.live_among(*each.question)
+                tell(each.maintenance, LiveEntries(live))
+            elif isinstance(each, Compacted):
+                journal.end_compaction(each.rewritten, may_retry=each.may_retry)
+                if not each.may_retry:
+                    self._seek_compaction()
             elif isinstance(each, AskJournal):
                 self._answers.append(each)
             elif isinstance(each, _CarriedOut):
@@ -255,6 +266,7 @@ class JournalActor(ThreadActor):
                 # Now and then, because each change is not worth a commit of its own.
                 journal.name_catalog_change()
                 self._seek(each)
+                self._seek_compaction()
         for queue_ref, appends in unstored.items():
             tell(queue_ref, Unstored(appends))
         if self._at_disk is None:
@@ -268,6 +280,13 @@ class JournalActor(ThreadActor):
         assert self._page_reader is not None
         plan = self._journal.locate(asked.queue_id, asked.ranges, asked.bytes_max)
         tell(self._page_reader, ReadPage(self.actor_ref, asked.queue, plan))
+
+    def _seek_compaction(self) -> None:
+        """Have a segment rewritten, if there is one that is worth it."""
+        if self._maintenance is not None:
+            plan = self._journal.begin_compaction()
+            if plan is not None:
+                tell(self._maintenance, Compact(self.actor_ref, plan))
 
     def _commit(self, disk_thread_bytes_min: float) -> None:
         if self._journal.is_short:
@@ -362,7 +381,7 @@ class JournalActor(ThreadActor):
                     return False
                 continue
             self._discard(commit)
-            if commit.going:
+            if commit.going or commit.replacing:
                 self._tell_watch(LookAtDisk())
             return True
 
@@ -382,6 +401,9 @@ class JournalActor(ThreadActor):
             self._tell_watch(DiskHasRoom(message.full_count))
 
     def _discard(self, commit: Commit) -> None:
+        if commit.replacing is not None:
+            self._journal.install(commit)
+            self._seek_compaction()
         if commit.going:
             self._log_undropped(commit.discard())
 
@@ -393,6 +415,8 @@ class JournalActor(ThreadActor):
 
     def _wrote(self, commit: Commit) -> None:
         """Have the disk looked at when much has been written, before it is full."""
+        if commit.closes_segments:
+            self._seek_compaction()
         if self._room is not None and self._room.budget.wrote(commit.size_bytes):
             self._tell_watch(LookAtDisk())
 

@@ -19,7 +19,8 @@ answer is true or lists too many, and the settles of those are later than the pl
 their segments (`SegmentLedger.begin_rewrite`).
 
 The segment is read three times, so that memory holds little more than the live part: once for its
-entry ids, once for the messages that live entries need, once to write.
+entry ids, once for the messages that live entries need, once to write. The first two times pass
+over the messages; the third verifies everything.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from ..files import Buffer
 from .ledger import Deadlines, EntryIds, EntryRange, Moved, joined, ranges_without, stretches
 from .log import Log, Position, Replacement
 from .records import (
+    BODY,
+    BODY_BEGIN_BYTES,
     HEAD_BYTES,
     SETTLE,
     BodyRecord,
@@ -46,6 +49,7 @@ from .records import (
     RangesRecord,
     Record,
     RemovedRecord,
+    body_begin,
     decode_record,
     encode_body_part,
     encode_commit,
@@ -61,6 +65,8 @@ from .segment_reader import read_beginning
 # So much is read and written at once; a piece of work ends with it, or with so many records.
 READ_BYTES: Final = 256 * 1024
 PIECE_RECORDS: Final = 128
+# So much, where the messages between the records are passed over.
+SKIM_BYTES: Final = 32 * 1024
 # An answer of the journal's costs it no more than so many entry ids, or ranges of them, one by one.
 ASKED_IDS_MAX: Final = 16_384
 ASKED_RANGES_MAX: Final = 256
@@ -73,6 +79,7 @@ class CompactionPlan(NamedTuple):
     directory_id: bytes
     # Of the broker that rewrites it.
     epoch: int
+    size_bytes: int
     # A replacement that is larger is not worth it.
     bytes_max: int
     # Later segments with live entries whose body records are in this one.
@@ -139,10 +146,13 @@ class _Segment:
         self.header: SegmentHeader = header
         self._first_record = beginning.header_bytes
 
-    def in_pieces(self) -> Iterator[tuple[_Placed, int]]:
-        """Each record, and how many bytes have been read if it ends a piece of work, else 0."""
+    def in_pieces(self, *, skims: bool = False) -> Iterator[tuple[_Placed, int]]:
+        """Each record, and how many bytes have been read if it ends a piece of work, else 0.
+
+        `skims`: without the messages of bodies, which are not read and not verified.
+        """
         records = read = 0
-        for placed in self._records():
+        for placed in self._records(skims):
             records += 1
             read += len(placed.covered)
             if records == PIECE_RECORDS or read >= READ_BYTES:
@@ -151,26 +161,32 @@ class _Segment:
             else:
                 yield placed, 0
 
-    def _records(self) -> Iterator[_Placed]:
+    def _records(self, skims: bool) -> Iterator[_Placed]:
         """NotCompactableError at a hole."""
         salt = salt_of(self.header.directory_id, self.number)
         checksum = self.header.checksum
-        base, position = self._first_record, 0
-        data = self._log.read(Position(self.number, base), READ_BYTES)
+        offset = self._first_record
+        read_bytes = SKIM_BYTES if skims else READ_BYTES
+        data, base = b"", offset
         while True:
-            length = int.from_bytes(data[position + 8 : position + 12], "little")
-            if position + HEAD_BYTES + length > len(data) or position + HEAD_BYTES > len(data):
-                base, position = base + position, 0
-                wanted = max(READ_BYTES, HEAD_BYTES + length)
-                data = self._log.read(Position(self.number, base), wanted)
+            position = offset - base
+            if position + BODY_BEGIN_BYTES > len(data):
+                data, base, position = self._read(offset, read_bytes), offset, 0
                 if not data:
                     return
-                length = int.from_bytes(data[8:12], "little")
-                if HEAD_BYTES + length > len(data):
-                    data = self._log.read(Position(self.number, base), HEAD_BYTES + length)
+            length = int.from_bytes(data[position + 8 : position + 12], "little")
+            if skims and length > BODY_BEGIN_BYTES and data[position + HEAD_BYTES] == BODY:
+                begin = data[position : position + BODY_BEGIN_BYTES]
+                checksum = int.from_bytes(begin[4:8], "little")
+                yield _Placed(offset, body_begin(begin, HEAD_BYTES), begin)
+                offset += HEAD_BYTES + length
+                continue
+            if position + HEAD_BYTES + length > len(data):
+                data = self._read(offset, max(read_bytes, HEAD_BYTES + length))
+                base, position = offset, 0
             head = read_head(data, position, salt)
             if head is None or head.checksum_before != checksum:
-                where = f"segment {self.number} at byte {base + position}"
+                where = f"segment {self.number} at byte {offset}"
                 raise NotCompactableError(f"{where}: what is there does not verify")
             checksum = head.checksum
             start = position + HEAD_BYTES
@@ -182,8 +198,11 @@ class _Segment:
                 record = record._replace(
                     wire_start=record.wire_start - start, wire_end=record.wire_end - start
                 )
-            yield _Placed(base + position, record, data[start : head.end])
-            position = head.end
+            yield _Placed(offset, record, data[start : head.end])
+            offset = base + head.end
+
+    def _read(self, offset: int, length: int) -> bytes:
+        return self._log.read(Position(self.number, offset), length)
 
 
 class _LiveIds:
@@ -242,7 +261,7 @@ class Compaction:
         own: dict[int, list[EntryRange]] = defaultdict(list)
         noted: dict[int, list[EntryRange]] = defaultdict(list)
         batches: set[int] = set()
-        for placed, read in _Segment(self._log, self._plan.segment).in_pieces():
+        for placed, read in _Segment(self._log, self._plan.segment).in_pieces(skims=True):
             record = placed.record
             if isinstance(record, EntriesRecord):
                 _extend(own[record.queue_id], stretches(record.entry_ids))
@@ -257,7 +276,7 @@ class Compaction:
                 yield read
         self._batches = array("Q", sorted(batches))
         for user in self._plan.users:
-            for placed, read in _Segment(self._log, user).in_pieces():
+            for placed, read in _Segment(self._log, user).in_pieces(skims=True):
                 record = placed.record
                 if isinstance(record, EntriesRecord) and self._has(record.batch_number):
                     _extend(noted[record.queue_id], stretches(record.entry_ids))
@@ -295,7 +314,11 @@ class Compaction:
         self._live[queue_id] += live
 
     def write(self) -> Iterator[int]:
-        """Write the replacement; then there is a `result`."""
+        """Write the replacement; then there is a `result`.
+
+        NoSpaceError if it has no room: it may be called again.
+        """
+        self._used_elsewhere = []
         self._live_ids = {queue_id: _LiveIds(live) for queue_id, live in self._live.items()}
         yield from self._find_needed()
         segment = _Segment(self._log, self._plan.segment)
@@ -317,7 +340,7 @@ class Compaction:
 
     def _find_needed(self) -> Iterator[int]:
         for number in (self._plan.segment, *self._plan.users):
-            for placed, read in _Segment(self._log, number).in_pieces():
+            for placed, read in _Segment(self._log, number).in_pieces(skims=True):
                 record = placed.record
                 if isinstance(record, EntriesRecord) and self._has(record.batch_number):
                     self._need(record, number, placed.offset)

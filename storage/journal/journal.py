@@ -216,6 +216,11 @@ class Commit:
             raise
         return CommitResult(self._sync, written, self._writing.records)
 
+    @property
+    def closes_segments(self) -> bool:
+        """Does it fill a segment to its end?"""
+        return bool(self._writing.full)
+
     def mark_in(self, number: int) -> Mark:
         """Where it begins in this segment, to which it has been cut back."""
         return self._writing.mark_in(number)
@@ -327,7 +332,7 @@ class Journal:
         # still to be anchored.
         self._rewriting = 0
         self._replacement: Rewritten | None = None
-        # One that is anchored, and waits for readers of the segment.
+        # An anchored one, which waits for readers of the segment.
         self._anchored: Rewritten | None = None
         # The anchors of segments that were rewritten; two while one of them is not in place yet.
         self._anchors = {each.segment: [each] for each in found.compacted}
@@ -616,6 +621,7 @@ class Journal:
                 number,
                 self._directory_id,
                 self._epoch,
+                size_bytes,
                 int(size_bytes * rules.kept_share_max),
                 [entries for body, entries in sorted(ledger.elsewhere) if body == number],
                 bool(spoken.settles),
@@ -642,16 +648,17 @@ class Journal:
             if start <= last and first <= end
         ]
 
-    def end_compaction(self, rewritten: Rewritten | None) -> None:
+    def end_compaction(self, rewritten: Rewritten | None, *, may_retry: bool = False) -> None:
         """The plan has been carried out; None: the segment stays as it is.
 
-        The next commit that reclaims anchors the replacement, and `install` follows.
+        It is not tried again before more of it has gone, unless `may_retry`. The next commit that
+        reclaims anchors the replacement, and `install` follows.
         """
         number = self._rewriting
         if rewritten is None:
-            spoken = self._ledger.speaks_of[number]
-            refusal = _Refusal(self._ledger.live[number], bool(spoken.settles))
-            self._refused[number] = refusal
+            if not may_retry:
+                had_settles = bool(self._ledger.speaks_of[number].settles)
+                self._refused[number] = _Refusal(self._ledger.live[number], had_settles)
             self._ledger.end_rewrite(number)
             self._rewriting = 0
         elif rewritten.anchor is None:

@@ -631,6 +631,16 @@ def decode_record(data: bytes, start: int, end: int) -> Record:
     raise ValueError(msg)
 
 
+# So much of a body record says which batch it is of.
+BODY_BEGIN_BYTES: Final = HEAD_BYTES + _body.size
+
+
+def body_begin(data: bytes, start: int) -> BodyRecord:
+    """The batch's number of a body record, from its kind on, and nothing more of it."""
+    _, _, _, batch_number, _ = _body.unpack_from(data, start)
+    return BodyRecord(batch_number, range(0), 0, 0)
+
+
 def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
     _, form, count, batch_number, first = _body.unpack_from(data, start)
     check_numbers(batch_number)

@@ -125,7 +125,8 @@ class NodeSimulation:
             self.world,
             lambda _count: AtOnce(),
             self._random.randbytes,
-            self.world.new_runtime,
+            new_runtime=self.world.new_runtime,
+            pause=lambda _seconds: None,
         )
         self.node = Node(self._configuration, self.world.log, self._on_fatal, machine)  # type: ignore[arg-type]
         try:
