@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
@@ -44,17 +45,25 @@ def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
     batch = Batch(wire, first_channel)
     starts: list[int] = []
     headers: list[int] = []
-    ends: list[int] = []
-    keys: list[int] = []
     numbers: dict[bytes, int] = {}
+    # The method frame of the message before, which is mostly that of the next, too.
+    method, method_bytes = b"", 0
+    # From which message on the key has which number.
+    key_runs: list[tuple[int, int]] = []
     is_mixed = False
     largest = position = 0
     try:
         while position < size:
-            _, channel, method_bytes = _frame_header(wire, position)
-            if channel != first_channel:
-                is_mixed = True
-            header = position + EMPTY_FRAME_BYTES + method_bytes
+            if not method or not wire.startswith(method, position):
+                _, channel, payload_bytes = _frame_header(wire, position)
+                if channel != first_channel:
+                    is_mixed = True
+                method_bytes = EMPTY_FRAME_BYTES + payload_bytes
+                method = wire[position : position + method_bytes]
+                # Behind class, method and a reserved short; before the octet that ends the frame.
+                number = numbers.setdefault(method[13:-1], len(numbers))
+                key_runs.append((len(starts), number))
+            header = position + method_bytes
             header_bytes, body_bytes = _content_header(wire, header)
             end = header + EMPTY_FRAME_BYTES + header_bytes
             if header_bytes > largest:
@@ -67,15 +76,8 @@ def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
                 body_bytes -= frame_bytes
                 if frame_bytes > largest:
                     largest = frame_bytes
-            # Behind class, method and a reserved short; before the octet that ends the frame.
-            key = wire[position + 13 : header - 1]
-            number = numbers.get(key)
-            if number is None:
-                number = numbers[key] = len(numbers)
             starts.append(position)
             headers.append(header)
-            ends.append(end)
-            keys.append(number)
             position = end
     except struct.error:
         raise _not_publishes(wire, position) from None
@@ -83,8 +85,10 @@ def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
         raise _not_publishes(wire, starts[-1])
     batch.starts = array("I", starts)
     batch.headers = array("I", headers)
-    batch.ends = array("I", ends)
-    batch.keys = array("I", keys)
+    batch.ends = batch.starts[1:]
+    batch.ends.append(size)
+    for (first, number), (end, _) in pairwise([*key_runs, (len(starts), 0)]):
+        batch.keys.extend(array("I", (number,)) * (end - first))
     batch.distinct = list(numbers)
     if are_persistent:
         batch.persistent = bytearray(b"\1") * len(starts)

@@ -25,7 +25,9 @@ ReadLog = Callable[[Position, int], bytes]
 
 # The first piece of a stretch, and what pieces grow to while the reading goes on behind them.
 PIECE_BYTES_MIN: Final = 16 * 1024
-PIECE_BYTES_MAX: Final = 1024 * 1024
+PIECE_BYTES_MAX: Final = 256 * 1024
+# A record that is longer than this is held only if it is asked for.
+LONG_RECORD_BYTES: Final = 1024 * 1024
 # Most headers are no longer.
 _HEADER_BYTES: Final = 4096
 # A longer one has not been written: so many bytes are looked at where the prefix does not verify.
@@ -44,8 +46,8 @@ _COVERED_AT: Final = 8
 
 
 # A record that verifies: its offset in the segment, then bytes, and from where to where it is in
-# these from its kind on; its head is before that. Of a record that is longer than a piece the bytes
-# are the begin only; `Scan.whole` reads it. A plain tuple, for there is one for each record.
+# these from its kind on; its head is before that. Of a long record the bytes are the begin
+# only; `Scan.whole` reads it. A plain tuple, for there is one for each record.
 RawRecord = tuple[int, bytes, int, int]
 
 
@@ -178,7 +180,7 @@ class Scan:
             return self._pass_over(at, limit)
         end = start + head_bytes + length
         if end > len(self.data):
-            if length > PIECE_BYTES_MAX:
+            if length > LONG_RECORD_BYTES:
                 return self._next_long(at, at + head_bytes + length, epoch, limit)
             if not self._fetch(at, head_bytes + length):
                 return self._pass_over(at, limit)
@@ -193,7 +195,7 @@ class Scan:
     def _next_long(
         self, at: int, end: int, epoch: int | None, limit: int
     ) -> RawRecord | Gap | None:
-        """The same of a record that is longer than a piece."""
+        """The same of a long record."""
         if not self._verifies(at):
             return self._pass_over(at, limit)
         self._epoch = epoch
