@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import gc
 import os
 import resource
@@ -28,6 +27,7 @@ from ..configuration import Configuration, load, warn
 from ..core.users.accounts import AccountError
 from ..ending import EXIT_FAILED, ProcessEnd
 from ..errors import ConfigurationError, StartError, error_words
+from ..heap import HeapTrim, keep_memory_at_hand
 from ..logs.configure import logs_for_people, service_log
 from ..logs.events import (
     BROKER_STARTING,
@@ -55,16 +55,6 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 
 # Objects allocated before the collector looks for cycles among the young; Python's default is 700.
 GC_ALLOCATIONS_MAX = 50_000
-
-# glibc's mallopt: memory for reads (1 MiB) comes from the heap, which grows by so much at a time
-# and is given back to the system above so much. By default each has a mapping of its own, made and
-# taken down again: page faults, a quarter of the time that 8 KB messages take. The 16 MiB of a
-# password's check are not kept: one is rare, and would be a third of what an idle broker takes.
-_MALLOC_OPTIONS = (
-    (-3, 12 * 1024 * 1024),  # M_MMAP_THRESHOLD
-    (-2, 16 * 1024 * 1024),  # M_TOP_PAD
-    (-1, 64 * 1024 * 1024),  # M_TRIM_THRESHOLD
-)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,7 +95,7 @@ def _run_serve(parsed: argparse.Namespace) -> int:
     try:
         check_file_descriptors(configuration.file_descriptors_min)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-        _keep_memory_at_hand()
+        keep_memory_at_hand()
         log = service_log(configuration.log_level, configuration.log_format)
         end = ProcessEnd(log, as_json=not logs_for_people(configuration.log_format))
     except StartError as fault:
@@ -114,6 +104,7 @@ def _run_serve(parsed: argparse.Namespace) -> int:
         log.warning(CONFIGURATION_PASSED_OVER, reason=text)
     end.watch_process()
     MemoryWatch(end.failed, configuration.memory_headroom_bytes).start()
+    HeapTrim().start()
     try:
         run_on_event_loop(_serve(configuration, log, end, parsed.drops_unmatched))
     except StartError as fault:
@@ -232,14 +223,6 @@ def _announce(line: str, log: FilteringBoundLogger) -> None:
 def _renew_certificates(node: Node) -> bool:
     """Have the files of TLS read again; false if there are none."""
     return node.listening is not None and node.listening.renew_certificates()
-
-
-def _keep_memory_at_hand() -> None:
-    """Where the C library is glibc; elsewhere its own way is kept."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for option, value in _MALLOC_OPTIONS:
-            mallopt(option, value)
 
 
 def _calm_collector() -> None:
