@@ -25,7 +25,7 @@ WINDOW = 2_000
 _READ_BYTES = 1 << 20
 # The memory is settled once it has changed by less than this over so long, and the broker is idle.
 SETTLED_BYTES = 1 * MB
-SETTLED_SECONDS = 1.0
+SETTLED_SECONDS = 6.0
 SETTLE_SECONDS_MAX = 60.0
 BUSY_SHARE_MAX = 0.05
 

@@ -1,8 +1,8 @@
 """How much memory the messages of all queues may hold together, and which queues page when.
 
 Each queue says what it holds, when it has changed. When all hold more than the budget, the fullest
-page, until they hold three quarters of it. What cannot be paged yet, because the disk does not have
-it, stays: then the next try is made when so much more has come that it is worth it.
+page, so that they hold three quarters of it or less. What cannot be paged yet, because the disk
+does not have it, stays: then the next try is made when so much more has come that it is worth it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,27 @@ class MemoryBudget(Generic[Holder]):
             self.relief_bytes = self.budget_bytes
 
     def relieve(self) -> list[tuple[Holder, int]]:
-        """Those that are to page, the fullest first, and how many bytes each may keep."""
+        """Those that are to page, the fullest first, and how many bytes each may keep.
+
+        All that hold more than they would if three quarters of the budget were shared out.
+        """
         self.relief_bytes = self.used_bytes + self.budget_bytes // RETRY_PART
         kept_bytes = min(KEPT_BYTES_MAX, self.budget_bytes // (4 * max(1, len(self._held))))
-        excess = self.used_bytes - self.budget_bytes * 3 // 4
-        paging: list[tuple[Holder, int]] = []
-        for holder, held in sorted(self._held.items(), key=lambda item: item[1], reverse=True):
-            if excess <= 0 or held <= kept_bytes:
-                break
-            paging.append((holder, kept_bytes))
-            excess -= held - kept_bytes
-        return paging
+        level = self._level(self.budget_bytes * 3 // 4)
+        above = [item for item in self._held.items() if item[1] > max(level, kept_bytes)]
+        above.sort(key=lambda item: item[1], reverse=True)
+        return [(holder, kept_bytes) for holder, _ in above]
+
+    def _level(self, wanted_bytes: int) -> int:
+        """How much each may hold at most for all to hold so many.
+
+        Queues that are about as full page together: they share reads, whose bytes become free only
+        when the last of them has paged its part.
+        """
+        rest, count = wanted_bytes, len(self._held)
+        for held in sorted(self._held.values()):
+            if held * count > rest:
+                return rest // count
+            rest -= held
+            count -= 1
+        return wanted_bytes

@@ -27,6 +27,16 @@ def test_the_fullest_page_until_a_quarter_is_free() -> None:
     assert budget.relief_bytes == budget.budget_bytes
 
 
+def test_queues_that_share_reads_page_together() -> None:
+    budget: MemoryBudget[int] = MemoryBudget(64 * MIB)
+    # One read after another brings each of ten queues a tenth.
+    for number in range(10):
+        budget.change(number, 7 * MIB + number)
+    budget.change(10, MIB)
+    paging = budget.relieve()
+    assert paging == [(number, KEPT_BYTES_MAX) for number in reversed(range(10))]
+
+
 def test_many_queues_keep_little_each() -> None:
     budget: MemoryBudget[int] = MemoryBudget(MIB)
     for number in range(1000):
