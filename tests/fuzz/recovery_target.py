@@ -15,10 +15,13 @@ from unittest.mock import patch
 
 from crashing_files import CrashingFiles
 from journals import DIRECTORY, contents, in_three_segments, new_file, opened, written_step_by_step
+from leveret.amqp_frames.messages.publishes import decode_publishes
+from leveret.storage.belonging import CatalogClaims
 from leveret.storage.errors import StorageError
 from leveret.storage.journal import records
 from leveret.storage.journal.identity_runs import Identities
 from leveret.storage.journal.records import Seal
+from leveret.storage.journal.recovery import Recovery
 from leveret.storage.journal.segment_files import segment_path
 from leveret.storage.journal.segment_header import SegmentEnd, SegmentHeader, Stretch, encode_header
 from leveret.storage.journal.segment_reader import SegmentReader
@@ -33,10 +36,11 @@ _STEPS_MAX = 12
 _ZEROS = 100
 # A list of a million segments only takes a second longer to be reported.
 _LISTED_MAX = 40
-# One input in so many is started on twice.
-_SECOND_STARTS = 4
+# One input in so many is started on, twice; the others are read only.
+_STARTS = 8
 _SYNCED = os.path.join(DIRECTORY, "synced")
 _DIRECTORY_ID = bytes(16)
+_CLAIMS = CatalogClaims(frozenset((1, 2)), directory_id=_DIRECTORY_ID)
 
 Directory = dict[str, bytes]
 
@@ -102,14 +106,24 @@ def run(data: bytes) -> None:
         new_file(files, path, content)
     with patch.object(records, "SEGMENTS_LISTED_MAX", _LISTED_MAX):
         try:
+            if chosen // len(directories()) % _STARTS:
+                _read(files)
+                return
             _, first = opened(files)
         except StorageError:
-            return
-        if chosen // len(directories()) % _SECOND_STARTS:
             return
         files.kill()
         _, second = opened(files)
     assert contents(second) == contents(first)
+
+
+def _read(files: CrashingFiles) -> None:
+    """As a start reads the directory before it writes anything, and all messages."""
+    recovery = Recovery(files, DIRECTORY, _CLAIMS, decode_publishes)
+    recovery.read()
+    recovered = recovery.recovered
+    for _ in recovered.messages_of(recovered.queues.keys()):
+        pass
 
 
 # --- Steps
