@@ -11,6 +11,7 @@ from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.journal.identity_runs import Identities, IdentityRun
 from leveret.storage.journal.records import (
     COMMIT,
+    COMPACTED,
     DEFERRED,
     DELIVERED,
     ENTRIES,
@@ -20,6 +21,7 @@ from leveret.storage.journal.records import (
     SETTLE,
     BodyRecord,
     CommitRecord,
+    CompactedRecord,
     DeferredRecord,
     EntriesRecord,
     IdentitiesRecord,
@@ -29,6 +31,7 @@ from leveret.storage.journal.records import (
     Seal,
     decode_record,
     encode_commit,
+    encode_compacted,
     encode_deferred,
     encode_entries,
     encode_ranges,
@@ -64,6 +67,7 @@ def seeds() -> list[bytes]:
         _covered(encode_ranges(seal, DELIVERED, 1, [(1, 5), (7, 9)])),
         _covered(encode_deferred(seal, 1, [(1, 5, 1000)])),
         _covered(encode_commit(seal, 3, 4, 5, 6)),
+        _covered(encode_compacted(seal, CompactedRecord(3, 1, 4000, 5, 6))),
         removed_covered([(1, 2)]),
         identities_covered(1, [run]),
         bytes((2, 0)) + bytes(16) + publish(b"body"),
@@ -102,6 +106,8 @@ def _written(record: Record) -> bytes:
             return _covered(encode_deferred(seal, queue_id, ranges))
         case CommitRecord():
             return _covered(encode_commit(seal, *record))
+        case CompactedRecord():
+            return _covered(encode_compacted(seal, record))
         case RemovedRecord(segments):
             return removed_covered(segments)
         case IdentitiesRecord(queue_id, runs):
@@ -134,4 +140,5 @@ def _shown(value: object) -> object:
     return value
 
 
-assert {ENTRIES, SETTLE, DELIVERED, REMOVED, IDENTITIES, COMMIT, DEFERRED} == set(range(3, 10))
+_KINDS = {ENTRIES, SETTLE, DELIVERED, REMOVED, IDENTITIES, COMMIT, DEFERRED, COMPACTED}
+assert set(range(3, 11)) == _KINDS

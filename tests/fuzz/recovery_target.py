@@ -13,6 +13,7 @@ import os
 from array import array
 from unittest.mock import patch
 
+from compactions import compact_all, compacted_in_pieces
 from crashing_files import CrashingFiles
 from journals import DIRECTORY, contents, in_three_segments, new_file, opened, written_step_by_step
 from leveret.amqp_frames.messages.publishes import decode_publishes
@@ -20,6 +21,8 @@ from leveret.storage.belonging import CatalogClaims
 from leveret.storage.errors import StorageError
 from leveret.storage.journal import records
 from leveret.storage.journal.identity_runs import Identities
+from leveret.storage.journal.journal import CompactionRules
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.records import Seal
 from leveret.storage.journal.recovery import Recovery
 from leveret.storage.journal.segment_files import segment_path
@@ -76,12 +79,35 @@ def _with_all_kinds() -> CrashingFiles:
     return files
 
 
+def _rewritten(is_installed: bool) -> CrashingFiles:
+    """A segment that was rewritten, or is about to be: the replacement is there, and anchored."""
+    files = CrashingFiles()
+    rules = CompactionRules(live_share_max=0.9, segment_bytes_min=64)
+    journal, _ = open_journal(DIRECTORY, files, {1, 2}, 600, compaction=rules)
+    for number in range(1, 9):
+        journal.append(
+            1, batch_of([b"%d" % number * 60], number), range(1), range(number, number + 1)
+        )
+        journal.commit()
+        if number % 4:
+            journal.settle(1, [(number, number)])
+    journal.commit()
+    if is_installed:
+        assert compact_all(journal)
+    else:
+        for _ in compacted_in_pieces(journal):
+            pass
+    files.kill()
+    return files
+
+
 @functools.cache
 def directories() -> list[Directory]:
     """To begin with."""
     step_by_step, _ = written_step_by_step()
     three, _ = in_three_segments()
-    return [_as_bytes(each) for each in (step_by_step, three, _with_all_kinds())] + [{}]
+    written = (step_by_step, three, _with_all_kinds(), _rewritten(True), _rewritten(False))
+    return [{}, *map(_as_bytes, written)]
 
 
 def seeds() -> list[bytes]:
@@ -89,7 +115,7 @@ def seeds() -> list[bytes]:
     alone = [bytes((number,)) for number in range(len(directories()))]
     covered = b"\x03\x00\x01\x00\x00\x00\x01" + bytes(7) + b"\x09" + bytes(7) + bytes(4) + b"\x20"
     steps = [bytes((kind, 0)) + b"\x40\x01\x10" + covered + bytes(7) for kind in range(len(_STEPS))]
-    return alone + [bytes((number,)) + step for number in range(3) for step in steps]
+    return alone + [head + step for head in alone[1:] for step in steps]
 
 
 def run(data: bytes) -> None:

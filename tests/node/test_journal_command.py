@@ -14,12 +14,15 @@ from leveret.commands.command_line import main
 from leveret.storage.files import OperatingSystemFiles
 from leveret.storage.inspection import inspected
 from leveret.storage.journal.identity_runs import Identities
+from leveret.storage.journal.journal import CompactionRules
+from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.report import ReportLine
 from leveret.storage.journal.segment_facts import read_facts
 from leveret.storage.journal.segment_index import encode_index, index_path, write_index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
 
+from compactions import compact_all
 from damages import DAMAGES
 from directories import Started
 from publishes import batch_of
@@ -324,3 +327,27 @@ def test_a_body_that_verifies_and_is_no_message_is_damage(
     assert code == 1
     assert ": batch 4000 verifies, but: " in out
     assert run(capsys, "dump", path, "--bodies")[0] == 0
+
+
+def test_a_journal_with_a_segment_that_was_rewritten_is_sound_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "data"
+    filled(path, starts=1).stop()
+    rules = CompactionRules(live_share_max=0.9, segment_bytes_min=64)
+    with inspected(path) as inspection:
+        known = inspection.claims.queue_ids
+    journal, _ = open_journal(
+        str(path / "journal"), OperatingSystemFiles(), known, 1500, compaction=rules
+    )
+    journal.settle(1, [(16, 17)])
+    journal.commit()
+    assert compact_all(journal)
+    journal.close()
+    code, out, _ = run(capsys, "check", path)
+    assert (code, out.count("\n")) == (0, 1), out
+    assert "compacted" in {each["kind"] for each in rows(run(capsys, "dump", path, "--json")[1])}
+    live = [int(str(row["live"])) for row in rows(run(capsys, "stats", path, "--json")[1])]
+    assert sum(live) == 2 * sum(
+        int(word) for word in out.partition(" entries live")[0].split()[-1:]
+    )
