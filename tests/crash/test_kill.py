@@ -30,7 +30,7 @@ class Scenario(Protocol):
 
 # The queues hold more than the memory budget, and old messages stay in segments whose others are
 # long gone: these are worth a compaction.
-PAGED_ROUNDS = partial(CrashRounds, left_max=1500, elders=20)
+PAGED_ROUNDS = partial(CrashRounds, left_max=500, elders=20)
 
 # The claim, who checks it, and how many rounds: in `make test` and in `make soak`.
 CLAIMS: dict[str, tuple[Callable[[KillLoop], Scenario], int, int]] = {
