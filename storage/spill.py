@@ -41,15 +41,6 @@ _BATCH_NUMBERS: Final = 2**40
 _BODIES: Final = 2**24
 
 
-# Queue ids are smaller.
-_QUEUES: Final = 2**48
-
-
-def spill_name(queue_id: int, priority: int) -> int:
-    """The name, here, of a queue's messages of one priority; without priorities it is its id."""
-    return queue_id + _QUEUES * priority
-
-
 class Spill:
     """The spilled messages of one node. For one thread."""
 
@@ -75,7 +66,7 @@ class Spill:
         self._reader = JournalReader(
             self._read,
             directory_id,
-            lambda name: name_of(name % _QUEUES),
+            name_of,
             partial(read_stored, are_persistent=False),
             _BATCH_NUMBERS,
             places_are_exact=True,

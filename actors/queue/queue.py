@@ -37,7 +37,6 @@ from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ...storage.journal.ledger import ranges_without
 from ...storage.journal.reading import ReadRow
-from ...storage.spill import spill_name
 from ..messages import (
     AddConsumer,
     Append,
@@ -373,9 +372,8 @@ class Queue(LoopActor):
         self._counted_bytes = 0
         self._kept_bytes = 0
         self._is_spilling = False
-        # The spill has rows of these priorities, each under a name of its own, because the rows of
-        # one name are spilled in the order of the queue.
-        self._spilled_priorities: set[int] = set()
+        # Has the spill ever been told of it?
+        self._has_spilled = False
         # The message at hand: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
 
@@ -539,12 +537,10 @@ class Queue(LoopActor):
             if unused:
                 self._drop_spilled(unused)
         if unspilled and not self._is_spilling:
-            self._is_spilling = True
-            [priority] = {messages.priority_of(span) for span in unspilled}
-            self._spilled_priorities.add(priority)
+            self._is_spilling = self._has_spilled = True
             rows = [ReadRow(each.batch, each.indexes, each.first_entry_id) for each in unspilled]
-            name = spill_name(self._definition.queue_id, priority)
-            tell(self._context.page_reader, SpillEntries(self.actor_ref, name, rows))
+            queue_id = self._definition.queue_id
+            tell(self._context.page_reader, SpillEntries(self.actor_ref, queue_id, rows))
 
     def _read_wanted(self) -> None:
         """Have read what the rules want: little, and nothing ahead, while memory is short."""
@@ -556,8 +552,7 @@ class Queue(LoopActor):
         queue_id = self._definition.queue_id
         bytes_max = READ_BYTES_MIN if is_short else READ_BYTES_MAX
         if wanted.is_spilled:
-            name = spill_name(queue_id, wanted.priority)
-            asked = ReadSpilled(self.actor_ref, name, wanted.ranges, bytes_max)
+            asked = ReadSpilled(self.actor_ref, queue_id, wanted.ranges, bytes_max)
             tell(self._context.page_reader, asked)
         else:
             tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
@@ -763,11 +758,9 @@ class Queue(LoopActor):
             tell(*answer)
 
     def _drop_spilled(self, ranges: Sequence[EntryRange] | None) -> None:
-        """The spill need not have these any more, of whatever priority; None: nothing."""
-        for priority in self._spilled_priorities:
-            name = spill_name(self._definition.queue_id, priority)
-            ascending = None if ranges is None else sorted(ranges)
-            tell(self._context.page_reader, DropSpilled(name, ascending))
+        """The spill need not have these any more; None: nothing of the queue."""
+        ascending = None if ranges is None else sorted(ranges)
+        tell(self._context.page_reader, DropSpilled(self._definition.queue_id, ascending))
 
     def _check_unused(self, lost_consumer: bool) -> None:
         if lost_consumer and not len(self._messages.consumers):
@@ -791,7 +784,8 @@ class Queue(LoopActor):
         """It holds nothing any more, neither in memory nor in the spill."""
         self._context.memory_budget.change(self.actor_ref, 0)
         self._look_at_memory()
-        self._drop_spilled(None)
+        if self._has_spilled:
+            self._drop_spilled(None)
 
     def _drop(self) -> None:
         # Last: nothing may be appended for the queue behind it.

@@ -34,8 +34,6 @@ class Wanted(NamedTuple):
 
     ranges: list[EntryRange]
     is_spilled: bool
-    # That of all of them.
-    priority: int
     # They have left for the dead-letter exchange.
     is_dying: bool = False
 
@@ -244,7 +242,7 @@ class Ready:
             ahead_bytes += span.wire_bytes()
             if ahead >= ahead_min or ahead_bytes >= READ_AHEAD_BYTES:
                 return None
-        return Wanted(*backlog.paged.front(count_max), self._priority)
+        return Wanted(*backlog.paged.front(count_max))
 
     def _wanted_returned(self, count_max: int) -> Wanted:
         returned = self._returned
@@ -262,7 +260,7 @@ class Ready:
             ranges.append((span.first_entry_id, span.first_entry_id + count - 1))
         for row in rows:
             heappush(returned, row)
-        return Wanted(ranges, bool(is_spilled), self._priority)
+        return Wanted(ranges, bool(is_spilled))
 
     def fill(
         self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]

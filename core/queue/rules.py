@@ -1085,11 +1085,6 @@ class MessageQueue:
 
     # --- Paging
 
-    def priority_of(self, span: Span) -> int:
-        """That of all messages of a row; 0 where priorities do not count."""
-        priority_max = self.ready.priority_max
-        return priorities_of(span, priority_max)[0] if priority_max else 0
-
     @property
     def needs_columns(self) -> bool:
         """Must it know something of each message that only the message itself says?"""
@@ -1114,6 +1109,7 @@ class MessageQueue:
         others have left, or are wanted soon.
         """
         keeps_sizes = self._keeps_sizes()
+        priority_max = self.ready.priority_max
         used: list[EntryRange] = []
 
         def on_disk(span: Span) -> OnDisk:
@@ -1138,7 +1134,7 @@ class MessageQueue:
                 span.stored,
                 deadline_of(span) or 0,
                 is_spilled,
-                self.priority_of(span),
+                priorities_of(span, priority_max)[0] if priority_max else 0,
                 array("I", sizes_of(span)) if keeps_sizes else None,
             )
 
@@ -1222,14 +1218,14 @@ def _wanted_dying(dying: list[tuple[PagedSpan, str]]) -> Wanted:
     """The first of the rows, and those behind it that ascend and lie in the same place."""
     ranges: list[EntryRange] = []
     count = 0
-    is_spilled, priority = dying[0][0].is_spilled, dying[0][0].priority
+    is_spilled = dying[0][0].is_spilled
     for span, _ in dying:
         first, last = span.first_entry_id, span.first_entry_id + len(span) - 1
-        if count >= READ_COUNT_MAX or (span.is_spilled, span.priority) != (is_spilled, priority):
+        if count >= READ_COUNT_MAX or span.is_spilled is not is_spilled:
             break
         if ranges and ranges[-1][1] >= first:
             break
         last = min(last, first + READ_COUNT_MAX - count - 1)
         ranges.append((first, last))
         count += last - first + 1
-    return Wanted(ranges, is_spilled, priority, is_dying=True)
+    return Wanted(ranges, is_spilled, is_dying=True)
