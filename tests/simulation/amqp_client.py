@@ -374,23 +374,31 @@ def _nothing(_answer: Method) -> None:
 
 
 def consume(
-    channel: ClientChannel, queue: QueueBook, tag: str, *, no_ack: bool, timeout_ms: int | None
+    channel: ClientChannel,
+    queue: QueueBook,
+    tag: str,
+    *,
+    no_ack: bool,
+    timeout_ms: int | None,
+    prefetch: int = 0,
 ) -> None:
     """Begin to consume."""
     arguments = {} if timeout_ms is None else {"x-in-flight-timeout": timeout_ms}
     # Deliveries may come with the answer, or behind it.
-    channel.consumers[tag] = Consumer(queue, no_ack, timeout_ms)
+    consumer = channel.consumers[tag] = Consumer(queue, no_ack, timeout_ms, prefetch)
     queue.has_had_receivers = True
     channel.ask(
         BasicConsume(
             queue=queue.name, consumer_tag=tag, no_ack=no_ack, arguments=table_of(arguments)
         ),
         BasicConsumeOk,
-        _nothing,
+        lambda _: setattr(consumer, "is_there", True),
     )
 
 
 def cancel(channel: ClientChannel, tag: str) -> None:
+    channel.consumers[tag].is_there = False
+
     def cancelled(_answer: Method) -> None:
         channel.consumers.pop(tag, None)
 

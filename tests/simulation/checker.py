@@ -55,6 +55,7 @@ class Message:
         "is_command",
         "is_mandatory",
         "is_persistent",
+        "is_repeated",
         "is_returned",
         "is_void",
         "number",
@@ -90,6 +91,7 @@ class Message:
         self.is_certain = False
         # Never to be delivered: of a transaction that was rolled back.
         self.is_void = False
+        self.is_repeated = False
         self.is_returned = False
         self.is_command = False
 
@@ -117,7 +119,7 @@ class Copy:
         # None: not settled, as far as anybody knows.
         self.settle_stage: int | None = None
         # Who settled it.
-        self.settler: object = None
+        self.settler: Any = None
         self.hold: Hold | None = None
         self.due_ms = message.due_ms
         # Why it need not be there; "" if it must.
@@ -130,10 +132,12 @@ class Copy:
 class Hold:
     """A delivery that waits for its answer."""
 
-    __slots__ = ("channel", "copy", "is_answered", "queue", "tag", "until_ms")
+    __slots__ = ("channel", "consumer", "copy", "is_answered", "queue", "tag", "until_ms")
 
-    def __init__(self, channel: Any, queue: QueueBook, copy: Copy, tag: int, until: int) -> None:
+    def __init__(self, channel: Any, consumer: Consumer, copy: Copy, tag: int, until: int) -> None:
+        queue = consumer.queue
         self.channel = channel
+        self.consumer = consumer
         self.queue = queue
         self.copy = copy
         self.tag = tag
@@ -145,17 +149,41 @@ class Hold:
 class Consumer:
     """Of a queue; also a basic.get, for one delivery."""
 
-    __slots__ = ("is_get", "last_orders", "no_ack", "queue", "timeout_ms")
+    __slots__ = (
+        "is_get",
+        "is_there",
+        "last_orders",
+        "no_ack",
+        "prefetch",
+        "queue",
+        "timeout_ms",
+    )
 
     def __init__(
-        self, queue: QueueBook, no_ack: bool, timeout_ms: int | None, *, is_get: bool = False
+        self,
+        queue: QueueBook,
+        no_ack: bool,
+        timeout_ms: int | None,
+        prefetch: int = 0,
+        *,
+        is_get: bool = False,
     ) -> None:
         self.queue = queue
+        # 0: any number.
+        self.prefetch = prefetch
+        # Its consume-ok has come, and it has not been cancelled.
+        self.is_there = False
         self.is_get = is_get
         self.no_ack = no_ack
         self.timeout_ms = timeout_ms
         # Of first deliveries, by publisher and priority.
         self.last_orders: dict[tuple[object, int], int] = {}
+
+
+def _is_read(copy: Copy) -> bool:
+    """Does the node read the connection on which it was settled?"""
+    link = copy.settler.client.link
+    return link is None or not link.is_reading_paused
 
 
 class QueueBook:
@@ -179,6 +207,11 @@ class QueueBook:
         self.is_deleted = False
         # Has anybody consumed from it, and may deliveries have been lost on their way?
         self.has_had_receivers = False
+        # What was asked for last; and is it certain that it is paused?
+        self.wants_pause = False
+        self.is_paused = False
+        self.is_pause_answered = True
+        self.is_single = "x-single-active-consumer" in arguments
         self.has_lost_deliveries = False
         # It gets dead letters: their number, and their order, are not known.
         self.is_for_dead_letters = False
@@ -241,6 +274,30 @@ class Checker:
             self.entered(message)
         self.seen["publishes"] += 1
         self._channels[channel] = None
+
+    def repeated(self, channel: ClientChannel, message: Message, queue: QueueBook) -> None:
+        """A message is published again, and must not be in the queue a second time."""
+        message.is_repeated = True
+        self._channels[channel] = None
+        copy = queue.copies.get(message.number)
+        if copy is None or copy.excuse or not message.is_certain:
+            # Whether the queue has had it is not known, so this one may be the first.
+            copy = queue.copy_of(message)
+            copy.excuse = "published again"
+            if copy.settle_stage is None:
+                copy.delivery_stage = LOST
+            if queue not in message.queues:
+                message.queues.append(queue)
+        self.seen["repeats"] += 1
+
+    def forget_unproven(self) -> None:
+        """The disk was full: what was published without confirms may have found no room."""
+        for channel in self._channels:
+            channel.unproven.clear()
+
+    def pause_answered(self, queue: QueueBook, is_paused: bool) -> None:
+        queue.is_pause_answered = queue.wants_pause == is_paused
+        self.seen["pauses"] += is_paused
 
     def entered(self, message: Message) -> None:
         """It is on its way to its queues: published, or committed."""
@@ -363,7 +420,7 @@ class Checker:
         until = NEVER
         if timeout_ms is not None:
             until = self.rest_ms + timeout_ms
-        hold = Hold(channel, queue, copy, tag, until)
+        hold = Hold(channel, consumer, copy, tag, until)
         copy.hold = hold
         demand(tag not in channel.unacked, "a delivery tag twice:", where)
         channel.unacked[tag] = hold
@@ -378,7 +435,7 @@ class Checker:
         if consumer.no_ack:
             copy.settle_stage = LOST
         else:
-            hold = channel.unacked[tag] = Hold(channel, queue, copy, tag, 0)
+            hold = channel.unacked[tag] = Hold(channel, consumer, copy, tag, 0)
             if copy.hold is None:
                 copy.hold = hold
 
@@ -386,6 +443,7 @@ class Checker:
         hold = copy.hold
         if hold is not None and not hold.is_answered and self.now_ms < hold.until_ms:
             raise ViolationError(f"delivered, and {hold.channel.name} holds it: {where}")
+        demand(not queue.is_paused, "delivered, and its queue is paused:", where)
         demand(not copy.is_gone, "delivered, and it was purged or dropped:", where)
         if copy.settle_stage is not None:
             demand(copy.settle_stage == LOST, "delivered again, and it was settled:", where)
@@ -400,7 +458,8 @@ class Checker:
 
     def _check_order(self, copy: Copy, redelivered: bool, consumer: Consumer, where: str) -> None:
         queue, message = consumer.queue, copy.message
-        if queue.is_for_dead_letters or message.due_ms or redelivered or copy.deliveries:
+        is_in_line = not (message.due_ms or message.is_repeated or queue.is_for_dead_letters)
+        if redelivered or copy.deliveries or not is_in_line:
             overtaker = self._overtaken.pop(copy, None)
             if overtaker is not None:
                 demand(
@@ -449,7 +508,7 @@ class Checker:
             queue = hold.queue
             if delay_ms is None:
                 delay_ms = queue.delay_ms
-            copy.due_ms = self.now_ms + delay_ms
+            copy.due_ms = self.now_ms + delay_ms if delay_ms else copy.message.due_ms
             self._came_back(queue, copy)
             self.seen["requeued"] += 1
 
@@ -576,8 +635,11 @@ class Checker:
             if copy.settle_stage == SAID:
                 copy.settle_stage = LOST
 
-    def at_rest(self, is_quiet: bool) -> None:
-        """The node has nothing to do. `is_quiet`: it has said all, and everything was read."""
+    def at_rest(self, *, is_quiet: bool, is_full: bool) -> None:
+        """The node has nothing to do. `is_quiet`: it has said all, and everything was read.
+
+        `is_full`: what is to be written may wait for room on the disk.
+        """
         self.rest_ms = self.now_ms
         self._rests += 1
         self._recent.clear()
@@ -591,13 +653,18 @@ class Checker:
                     copy.settle_stage = SYNCED
             self._written = []
         self._has_synced = False
-        for copy in self._said:
+        said, self._said = self._said, []
+        for copy in said:
+            is_unread = copy.settle_stage == SAID and copy.settler and not _is_read(copy)
+            if is_full or is_unread:
+                # It is not written, or the ack has not arrived.
+                self._said.append(copy)
+                continue
             if copy.delivery_stage == SAID:
                 copy.delivery_stage = WRITTEN
             if copy.settle_stage == SAID:
                 copy.settle_stage = WRITTEN
-        self._written += self._said
-        self._said = []
+            self._written.append(copy)
         if not is_quiet:
             self._overtaken.clear()
             self._waiting.clear()
@@ -612,6 +679,7 @@ class Checker:
         self._waiting.clear()
         for channel in self._channels:
             self._check_rest(channel)
+        self._check_consumers()
         for queue in self.queues:
             is_left_by_all = queue.drops or queue.is_for_dead_letters or queue.is_deleted
             if queue.delay_ms or is_left_by_all:
@@ -622,6 +690,39 @@ class Checker:
                     is_ready = copy.due_ms <= message.due_ms and copy.settle_stage is None
                     if is_ready and message.expires_ms == NEVER:
                         self._waiting_of(queue, message)[message.order] = copy
+
+    def _check_consumers(self) -> None:
+        """Nothing may wait that somebody could have."""
+        waiting: dict[QueueBook, str] = {}
+        for queue in self.queues:
+            if queue.wants_pause and queue.is_pause_answered:
+                queue.is_paused = True
+            may_deliver = not (queue.wants_pause or queue.is_deleted or queue.is_uncertain)
+            if may_deliver and queue.is_pause_answered and not queue.is_single:
+                for copy in queue.copies.values():
+                    message = copy.message
+                    if (
+                        message.is_certain
+                        and not copy.excuse
+                        and copy.hold is None
+                        and copy.settle_stage is None
+                        and not (copy.due_ms or queue.delay_ms)
+                        and message.expires_ms == NEVER
+                        and not queue.drops
+                    ):
+                        waiting[queue] = f"message {message.number} of {queue.name}"
+                        break
+        if not waiting:
+            return
+        for channel in self._channels:
+            held = Counter(hold.consumer for hold in channel.unacked.values())
+            for consumer in channel.consumers.values():
+                if consumer.queue not in waiting or not consumer.is_there or channel.is_leaving:
+                    continue
+                if consumer.prefetch == 0 or held[consumer] < consumer.prefetch:
+                    raise ViolationError(
+                        f"nobody is given what waits: {waiting[consumer.queue]}, to {channel.name}"
+                    )
 
     def _check_rest(self, channel: ClientChannel) -> None:
         if not channel.is_open or channel.is_leaving:
@@ -640,6 +741,7 @@ class Checker:
         for queue in self.queues:
             for copy in queue.copies.values():
                 copy.delivery_stage = LOST
+                copy.is_gone = False
                 if copy.settle_stage is not None:
                     copy.settle_stage = LOST
 
@@ -664,6 +766,8 @@ class Checker:
         self._waiting.clear()
         self._channels.clear()
         for queue in self.queues:
+            if not queue.is_pause_answered or not queue.durable:
+                queue.wants_pause = queue.is_paused = False
             queue.has_lost_deliveries = queue.has_lost_deliveries or queue.has_had_receivers
             for copy in queue.copies.values():
                 if copy.hold is not None:

@@ -21,7 +21,7 @@ from amqp_client import Client, ClientChannel, cancel, consume, get
 from catalog_model import CatalogModel
 from checker import Checker, Hold, Message, QueueBook, ViolationError, demand
 from crashing_files import CrashingFiles, PowerCut
-from leveret.actors.messages import Shutdown
+from leveret.actors.messages import PauseRequest, Shutdown
 from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -29,6 +29,8 @@ from leveret.amqp_frames.methods import (
     BasicQos,
     BasicQosOk,
     BasicReject,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
     Method,
     QueueBind,
     QueueBindOk,
@@ -53,7 +55,9 @@ from world import STEPS_MAX, AtOnce, EndlessError, World
 
 OPERATIONS: Final = 200
 GRAVES: Final = "graves"
+LATER: Final = "later"
 NAMES: Final = ("q0", "q1", "q2")
+SEGMENT_ENDING: Final = ".journal"
 DIRECTORY: Final = Path("/node")
 # Log lines that report what damage has cost.
 REPORTS: Final = frozenset(
@@ -74,11 +78,27 @@ def configuration(segment_bytes_max: int, window_bytes_max: int) -> Configuratio
     # Less than a person may ask for, so that it is reached by a few messages.
     for name, value in (
         ("segment_bytes_max", segment_bytes_max),
+        ("memory_budget_bytes", 64 << 20),
         ("delivery_window_bytes_max", window_bytes_max),
         ("publish_window_bytes_max", 4 * window_bytes_max),
     ):
         object.__setattr__(made, name, value)
     return made
+
+
+class Asker:
+    """Stands in for an actor that waits for an answer of the node."""
+
+    def __init__(self, answered: Callable[[], None]) -> None:
+        self._answered = answered
+        self.actor_stopped = self
+        self.actor_inbox = self
+
+    def is_set(self) -> bool:
+        return False
+
+    def put(self, _envelope: object) -> None:
+        self._answered()
 
 
 class NodeSimulation:
@@ -101,6 +121,7 @@ class NodeSimulation:
         self._ports = 40_000
         self.clients = [Client(f"c{number}", self.checker, self.note) for number in range(3)]
         self.queues: dict[str, QueueBook] = {}
+        self._repeatable: dict[int, tuple[Message, str, Properties]] = {}
         # Who waits for the answer to a change of the topology.
         self._topology_channel: ClientChannel | None = None
         self._start()
@@ -228,17 +249,18 @@ class NodeSimulation:
         node = self.node
         self._settle()
         links = [each.link for each in self.clients if each.link is not None]
+        assert self.node.context is not None
+        is_full = self.files.capacity_bytes is not None or bool(self.node.context.alarms.reason)
         is_quiet = (
             self.node is node
-            and self.files.capacity_bytes is None
+            and not is_full
             and not any(each.is_blocked for each in self.clients)
-            and not self.node.context.alarms.reason  # type: ignore[union-attr]
             and all(each.is_clean and each.is_read for each in links)
         )
         if is_quiet:
             paused = [each for each in links if each.is_reading_paused]
             demand(not paused, "a connection is not read, and nothing is left to do")
-        self.checker.at_rest(is_quiet)
+        self.checker.at_rest(is_quiet=is_quiet, is_full=is_full)
         return is_quiet
 
     # --- What is done
@@ -313,6 +335,8 @@ class NodeSimulation:
             exchange, key = "amq.direct", "nobody"
         elif drawn < 0.3:
             key = "nobody"
+        elif drawn < 0.4:
+            exchange = LATER
         message = Message(number, body)
         message.is_persistent = random.random() < 0.75
         message.is_mandatory = random.random() < 0.3
@@ -321,7 +345,15 @@ class NodeSimulation:
         expiration = None
         if random.random() < 0.06:
             expiration = str(random.choice((0, 40, 3_000)))
+        headers: dict[str, Any] = {}
+        if exchange == LATER:
+            headers["x-delay"] = random.choice((0, 40, 700, 3_000))
+            message.due_ms = self.checker.now_ms + headers["x-delay"]
+        if random.random() < 0.5:
+            headers["x-dedup-producer"] = "simulated"
+            headers["x-dedup-id"] = str(number)
         properties = Properties(
+            headers=table_of(headers) if headers else None,
             delivery_mode=2 if message.is_persistent else random.choice((None, 1)),
             priority=message.priority or None,
             expiration=expiration,
@@ -333,7 +365,11 @@ class NodeSimulation:
             ttls.append(int(expiration))
         if ttls:
             message.expires_ms = self.checker.now_ms + min(ttls)
-        message.properties = encode_properties(properties)
+        if exchange != LATER:
+            # Else receivers see another header.
+            message.properties = encode_properties(properties)
+        if message.is_persistent and "x-dedup-id" in headers and not exchange:
+            self._repeatable[number] = message, key, properties
         self.checker.published(channel, message)
         self.note(f"{channel.name} publishes {number} to {exchange or key}")
         channel.publish(message, exchange, key, properties, body)
@@ -343,7 +379,22 @@ class NodeSimulation:
         exchange, key = message.route
         if exchange == "amq.fanout":
             return [each for name, each in self.queues.items() if name != GRAVES]
-        return [self.queues[key]] if not exchange and key in self.queues else []
+        is_named = exchange in ("", LATER) and key in self.queues
+        return [self.queues[key]] if is_named else []
+
+    def repeat(self, random: Random) -> None:
+        """A publisher that does not know what became of a message publishes it again."""
+        channel = self._channel(random, lambda each: each.mode == "confirm")
+        if channel is None or not self._repeatable:
+            return
+        number = random.choice(list(self._repeatable))
+        message, key, properties = self._repeatable[number]
+        queue = self.queues.get(key)
+        if queue is None or "x-dedup-window" not in queue.arguments or message.publisher is None:
+            return
+        self.note(f"{channel.name} publishes {number} to {key} again")
+        self.checker.repeated(channel, message, queue)
+        channel.publish(message, "", key, properties, message.body)
 
     def commit(self, random: Random) -> None:
         channel = self._channel(random, lambda each: each.mode == "tx" and each.in_tx)
@@ -377,7 +428,7 @@ class NodeSimulation:
         # Nobody could say what became of a dead letter.
         no_ack = random.random() < 0.05 and queue.name != GRAVES
         self.note(f"{channel.name} consumes from {queue.name}, prefetch {prefetch}")
-        consume(channel, queue, tag, no_ack=no_ack, timeout_ms=timeout_ms)
+        consume(channel, queue, tag, no_ack=no_ack, timeout_ms=timeout_ms, prefetch=prefetch)
 
     def cancel(self, random: Random) -> None:
         channel = self._channel(random, lambda each: [tag for tag in each.consumers if tag])
@@ -414,6 +465,23 @@ class NodeSimulation:
             self.note(f"{channel.name} rejects {tag}")
             channel.tell(BasicReject(tag, requeue=False))
             self.checker.dropped(channel.unacked[tag])
+
+    def command(self, random: Random) -> None:
+        """A touch, or a requeue with a delay."""
+        channel = self._channel(random, lambda each: each.unacked and each.mode != "tx")
+        if channel is None:
+            return
+        tag = random.choice(list(channel.unacked))
+        hold = channel.unacked[tag]
+        if random.random() < 0.5:
+            self.note(f"{channel.name} touches {tag}")
+            self.checker.seen["touches"] += 1
+            channel.command("touch", {"delivery-tag": tag})
+            return
+        delay_ms = random.choice((0, 30, 900))
+        self.note(f"{channel.name} requeues {tag} with {delay_ms} ms")
+        channel.command("requeue", {"delivery-tag": tag, "delay-ms": delay_ms})
+        self.checker.requeued(hold, delay_ms)
 
     def _ack(self, channel: ClientChannel, tag: int, *, multiple: bool) -> None:
         self.note(f"{channel.name} acks {'up to ' * multiple}{tag}")
@@ -490,6 +558,8 @@ class NodeSimulation:
         if random.random() < 0.2:
             arguments["x-requeue-delay"] = random.choice((30, 2_000))
         if random.random() < 0.15:
+            arguments["x-dedup-window"] = 10_000
+        if random.random() < 0.15:
             arguments["x-single-active-consumer"] = True
         return QueueBook(name, random.random() < 0.9, arguments)
 
@@ -504,6 +574,8 @@ class NodeSimulation:
                 ready(_answer)
             elif not channel.is_leaving:
                 bind = QueueBind(queue=queue.name, exchange="amq.fanout")
+                channel.ask(bind, QueueBindOk, lambda _: None)
+                bind = QueueBind(queue=queue.name, exchange=LATER, routing_key=queue.name)
                 channel.ask(bind, QueueBindOk, ready)
 
         def ready(_answer: Method) -> None:
@@ -520,6 +592,11 @@ class NodeSimulation:
         client.connect(self.world, self._listener, self._ports)
         self.rest()
         channel = client.open_channel(1, "confirm")
+        delayed = table_of({"x-delayed-type": "direct"})
+        later = ExchangeDeclare(
+            exchange=LATER, type="x-delayed-message", durable=True, arguments=delayed
+        )
+        channel.ask(later, ExchangeDeclareOk, lambda _: None)
         graves = QueueBook(GRAVES, True, {})
         graves.is_for_dead_letters = True
         self._graves = graves
@@ -574,7 +651,52 @@ class NodeSimulation:
         if is_quiet and self.rest() and done:
             self.checker.purged(queue)
 
+    def pause(self, random: Random) -> None:
+        """By the command line, or HTTP."""
+        queue = self._queue(random)
+        if queue is not None:
+            self._pause(queue, not queue.wants_pause)
+
+    def _pause(self, queue: QueueBook, is_paused: bool) -> None:
+        self.note(f"{queue.name} is {'paused' if is_paused else 'resumed'}")
+        queue.wants_pause = is_paused
+        queue.is_paused = queue.is_pause_answered = False
+        context = self.node.context
+        assert context is not None
+        answered = Asker(lambda: self.checker.pause_answered(queue, is_paused))
+        request = PauseRequest(answered, None, "/", queue.name, is_paused)  # type: ignore[arg-type]
+        tell(context.broker, request)
+
     # Faults
+
+    def flip(self, random: Random) -> None:
+        """The node is killed, and a bit of its segments is another at its next start."""
+        self._crash(random, loses_written=False)
+        names = sorted(each for each in self.files.names if each.endswith(SEGMENT_ENDING))
+        name = random.choice(names)
+        size = self.files.size(name)
+        if size:
+            offset = random.randrange(size)
+            self.note(f"the node is killed, and bit {offset * 8} of {name} flips")
+            self.files.flip(name, offset, 1 << random.randrange(8))
+            self.checker.damaged()
+            self.checker.seen["flipped bits"] += 1
+        self._restart()
+
+    def fill(self, random: Random) -> None:
+        """The disk is nearly full for a while."""
+        if self.files.capacity_bytes is None:
+            self.files.capacity_bytes = self.files.used_bytes + random.randint(0, 6_000)
+            self.note("the disk is nearly full")
+            self.checker.seen["full disks"] += 1
+        else:
+            self._free_disk()
+
+    def _free_disk(self) -> None:
+        if self.files.capacity_bytes is not None:
+            self.note("the disk has room")
+            self.files.capacity_bytes = None
+            self.checker.forget_unproven()
 
     def kill(self, random: Random) -> None:
         self.note("the node is killed")
@@ -626,7 +748,9 @@ class NodeSimulation:
         for client in self.clients:
             client.forget()
         self.files.kill()
-        self.checker.crashed(loses_written=False, is_clean=True)
+        # Without room on the disk what waits for it is lost.
+        is_clean = self.files.capacity_bytes is None and not context.alarms.reason
+        self.checker.crashed(loses_written=False, is_clean=is_clean)
         self.checker.seen["stops"] += 1
         self._restart()
 
@@ -634,12 +758,15 @@ class NodeSimulation:
 
     def _drain(self) -> None:
         self.note("the end: all is consumed")
+        self._free_disk()
         self._remove_faults()
         self._is_fault_expected = False
         for client in self.clients:
             client.vanish(self._random)
-        self._advance(DRAIN_STEP_MS)
-        self.rest()
+        for _ in range(3):
+            # The alarm of a disk that was full ends.
+            self._advance(DRAIN_STEP_MS)
+            self.rest()
         client = self.clients[0]
         self._ports += 1
         client.connect(self.world, self._listener, self._ports)
@@ -650,6 +777,7 @@ class NodeSimulation:
                 self._declare(channel, queue)
         self.rest()
         for queue in self.queues.values():
+            self._pause(queue, False)
             consume(channel, queue, queue.name, no_ack=False, timeout_ms=None)
         idle_ms = 0
         for _ in range(DRAIN_ROUNDS_MAX):
@@ -678,6 +806,11 @@ _DRAWN: Final[dict[Operation, float]] = {
     NodeSimulation.stall: 1.5,
     NodeSimulation.advance: 6,
     NodeSimulation.topology: 3,
+    NodeSimulation.command: 4,
+    NodeSimulation.repeat: 4,
+    NodeSimulation.pause: 0.5,
+    NodeSimulation.flip: 0.03,
+    NodeSimulation.fill: 0.3,
     NodeSimulation.kill: 0.15,
     NodeSimulation.cut_power: 0.15,
     NodeSimulation.cut_power_soon: 0.15,
