@@ -247,11 +247,12 @@ class Node:
         context.left_publishes = LeftPublishes.start_on(runtime, context)
         broker = BrokerActor(context)
         context.broker = broker.start_prepared(runtime)
-        broker.restore(recovered)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
-        disk.watch(context, self._listener)
+        # Before the queues: what these hold at their start may be too much.
         context.memory_watch = MemoryWatch.start_on(runtime, context, self._listener)
+        broker.restore(recovered)
+        disk.watch(context, self._listener)
         return listener
 
     async def _listen(

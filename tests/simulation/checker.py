@@ -642,7 +642,6 @@ class Checker:
         """
         self.rest_ms = self.now_ms
         self._rests += 1
-        self._recent.clear()
         self._in_time.clear()
         # What was written before the last rest has been synced with what was confirmed since.
         if self._has_synced:
@@ -669,6 +668,7 @@ class Checker:
             self._overtaken.clear()
             self._waiting.clear()
             return
+        self._recent.clear()
         for copy, (overtaker, _) in self._overtaken.items():
             if not copy.excuse and copy.hold is None and copy.settle_stage is None:
                 raise ViolationError(

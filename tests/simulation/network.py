@@ -93,10 +93,12 @@ class Link:
         self._read(size if random.random() < 0.7 else random.randint(1, size))
 
     def _read(self, size: int) -> None:
+        buffer = self._protocol.get_buffer(-1)
+        size = min(size, len(buffer))
         data = bytes(self._to_node[:size])
         del self._to_node[:size]
         self._world.moved(data)
-        self._protocol.get_buffer(-1)[:size] = data
+        buffer[:size] = data
         self._protocol.buffer_updated(size)
 
     def _to_the_client(self, random: Random) -> None:

@@ -71,14 +71,16 @@ _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
 @cache
-def configuration(segment_bytes_max: int, window_bytes_max: int) -> Configuration:
+def configuration(
+    segment_bytes_max: int, window_bytes_max: int, budget_bytes: int
+) -> Configuration:
     made = Configuration(
         data_dir=DIRECTORY, disk_reserve_bytes=16_384, disk_free_bytes_min=0, password_hash_cost=10
     )
     # Less than a person may ask for, so that it is reached by a few messages.
     for name, value in (
         ("segment_bytes_max", segment_bytes_max),
-        ("memory_budget_bytes", 64 << 20),
+        ("memory_budget_bytes", budget_bytes),
         ("delivery_window_bytes_max", window_bytes_max),
         ("publish_window_bytes_max", 4 * window_bytes_max),
     ):
@@ -113,7 +115,9 @@ class NodeSimulation:
         self.files = CrashingFiles()
         self._catalog = CatalogModel()
         self._configuration = configuration(
-            random.choice((1_500, 6_000, 40_000)), random.choice((600, 1 << 20))
+            random.choice((1_500, 6_000, 40_000)),
+            random.choice((600, 1 << 20)),
+            random.choice((2_000, 20_000, 64 << 20)),
         )
         self._fatal: tuple[str, BaseException] | None = None
         # The fault that ends the node, if it meets it.

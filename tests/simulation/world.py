@@ -22,7 +22,7 @@ from leveret.actors.runtime.thread_actor import ThreadActor
 from leveret.actors.runtime.wall_clock import WallClock
 
 # More steps than this without a change of the clock, and they never end.
-STEPS_MAX: Final = 200_000
+STEPS_MAX: Final = 10_000
 START_MS: Final = 1_700_000_000_000
 
 
