@@ -371,6 +371,9 @@ class Queue(LoopActor):
         # What the node's budget knows of it, and how much it was last to keep at its head.
         self._counted_bytes = 0
         self._kept_bytes = 0
+        # It has paged, and no consumer has wanted that since: to read ahead would be in vain, for
+        # as long as others hold so much that it must page again.
+        self._has_paged = False
         self._is_spilling = False
         # Has the spill ever been told of it?
         self._has_spilled = False
@@ -546,7 +549,9 @@ class Queue(LoopActor):
         """Have read what the rules want: little, and nothing ahead, while memory is short."""
         budget = self._context.memory_budget
         is_short = budget.used_bytes > budget.budget_bytes
-        wanted = self._messages.wanted(may_read_ahead=not is_short)
+        if self._messages.wants_head:
+            self._has_paged = False
+        wanted = self._messages.wanted(may_read_ahead=not (is_short or self._has_paged))
         if wanted is None:
             return
         queue_id = self._definition.queue_id
@@ -716,6 +721,7 @@ class Queue(LoopActor):
             else:
                 messages.resume(effects)
         elif isinstance(message, PageOut):
+            self._has_paged = True
             self._page_out(message.kept_bytes)
         elif isinstance(message, EntriesSpilled):
             self._is_spilling = False

@@ -508,7 +508,8 @@ class Checker:
             queue = hold.queue
             if delay_ms is None:
                 delay_ms = queue.delay_ms
-            copy.due_ms = self.now_ms + delay_ms if delay_ms else copy.message.due_ms
+            first_due_ms = 0 if queue.is_for_dead_letters else copy.message.due_ms
+            copy.due_ms = self.now_ms + delay_ms if delay_ms else first_due_ms
             self._came_back(queue, copy)
             self.seen["requeued"] += 1
 
