@@ -51,6 +51,9 @@ from .scanning import Gap, RawRecord, ReadLog, Scan, Sealing
 
 # Small bodies are joined up to about this size. A delivery holds its whole batch.
 JOINED_BYTES: Final = 256 * 1024
+# Bodies and entries records no farther apart are read on one way. A body of one large read of a
+# socket lies between them.
+TOGETHER_BYTES_MAX: Final = 1024 * 1024
 # One read goes on to further places until it has read so many bytes of segments, whatever it found
 # there: others wait for theirs.
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -259,7 +262,7 @@ class _Search:
         body, entries = sought.body, sought.entries
         are_together = (
             body.segment == entries.segment
-            and 0 <= entries.offset - body.offset <= PLACES_STRIDE_BYTES
+            and 0 <= entries.offset - body.offset <= TOGETHER_BYTES_MAX
         )
         begin = body.offset if are_together else entries.offset
         walk = self._walk = self._at(self._walk, entries.segment, begin)

@@ -27,6 +27,7 @@ def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few messages have several places."""
     for module in (ledger, locating, reading, segment_facts):
         monkeypatch.setattr(module, "PLACES_STRIDE_BYTES", 700)
+    monkeypatch.setattr(reading, "TOGETHER_BYTES_MAX", 900)
 
 
 def random_ranges(random: Random, end: int) -> list[EntryRange]:
