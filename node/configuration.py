@@ -136,6 +136,7 @@ class Configuration:
     compaction_segment_bytes_min: int = 256 * 1024
     maintenance_bytes_per_second_max: int = 64 * MIB
     maintenance_busy_percent_max: int = 25
+    journal_verification: str = "background"
     disk_free_bytes_min: int = 50_000_000
     disk_check_interval_ms: int = 10_000
     disk_reserve_bytes: int = 8 * MIB
@@ -286,6 +287,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "tls_verify_client": ("none", "optional", "required"),
     "tls_login_name": ("common_name", "distinguished_name"),
     "tls_version_min": ("1.2", "1.3"),
+    "journal_verification": ("background", "start"),
 }
 _MAY_BE_EMPTY = {
     "loopback_users",

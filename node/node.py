@@ -19,7 +19,7 @@ from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
 from .actors.disk.left_publishes import LeftPublishes
-from .actors.disk.maintenance import Maintenance, Pace
+from .actors.disk.maintenance import Maintenance, Pace, SegmentChecks
 from .actors.disk.page_reader import PageReader
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
@@ -223,6 +223,7 @@ class Node:
                 machine.pause,
             ),
             partial(disk.reserve.release_step, Purpose.COMPACTION),
+            self._checks(stores, scheduler, context.ticker),
             self._log,
             self._on_fatal,
         )
@@ -255,6 +256,16 @@ class Node:
         disk.watch(context, self._listener)
         return listener
 
+    def _checks(self, stores: Stores, scheduler: Scheduler, ticker: Ref) -> SegmentChecks | None:
+        if not self._uses_indexes:
+            return None
+        check = stores.background_check(self._machine.other_files())
+        return SegmentChecks(check, ticker, scheduler.time)
+
+    @property
+    def _uses_indexes(self) -> bool:
+        return self._configuration.journal_verification == "background"
+
     async def _listen(
         self, listener: Listener, tls: SSLContext | None, directory: DataDirectory
     ) -> None:
@@ -276,7 +287,14 @@ class Node:
     def _stores(self, directory: DataDirectory, files: Files) -> Stores:
         new_directory_id = self._machine.random_bytes(DIRECTORY_ID_BYTES)
         catalogs = self._machine.catalogs
-        return Stores(directory, files, new_directory_id, self._drops_unmatched, catalogs)
+        return Stores(
+            directory,
+            files,
+            new_directory_id,
+            self._drops_unmatched,
+            catalogs,
+            may_use_indexes=self._uses_indexes,
+        )
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:
         configuration = self._configuration

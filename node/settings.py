@@ -79,6 +79,7 @@ class Settings(TypedDict, total=False):
     compaction_segment_bytes_min: int
     maintenance_bytes_per_second_max: int
     maintenance_busy_percent_max: int
+    journal_verification: str
     disk_free_bytes_min: int
     disk_check_interval_ms: int
     disk_reserve_bytes: int

@@ -15,6 +15,7 @@ from .catalog import Catalog, CatalogFiles, Catalogs, read_claims
 from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
 from .errors import NoSpaceError
 from .files import Files, OperatingSystemFiles
+from .journal.background_check import BackgroundCheck
 from .journal.journal import COMPACTION_RULES, CompactionRules, Journal
 from .journal.opening import begin_journal
 from .journal.records import CommitRecord
@@ -40,12 +41,16 @@ class Stores:
         new_directory_id: bytes,
         drops_unmatched: bool = False,
         catalogs: Catalogs | None = None,
+        *,
+        may_use_indexes: bool = False,
     ) -> None:
         """Read both; nothing is written. StorageError if the directory cannot be started on.
 
         `new_directory_id`, random bytes, is for a directory that has none yet. NotTogetherError if
         catalog and journal do not belong together, unless messages of the journal that do not fit
         are to be dropped. `catalogs` stands in for SQLite's files.
+        `may_use_indexes`: closed segments may be read by their indexes, and are to be verified
+        later (`background_check`).
         """
         self._directory = directory
         self._files = OperatingSystemFiles() if files is None else files
@@ -55,7 +60,9 @@ class Stores:
         self._catalogs = CatalogFiles() if catalogs is None else catalogs
         claims = self._catalogs.read_claims(self._catalog_path, may_be_new=self._may_be_new)
         self._claims = claims._replace(directory_id=claims.directory_id or new_directory_id)
-        self._recovery = Recovery(self._files, self._journal_path, self._claims, decode_publishes)
+        self._recovery = Recovery(
+            self._files, self._journal_path, self._claims, decode_publishes, may_use_indexes
+        )
         self._recovery.read()
         self._found = self._recovery.journal_claims()
         proofs = self._proofs = contradictions(claims, self._found)
@@ -76,6 +83,10 @@ class Stores:
     def directory_id(self) -> bytes:
         """That of the journal's directory and its catalog."""
         return self._claims.directory_id
+
+    def background_check(self, files: Files) -> BackgroundCheck:
+        """The check of closed segments, once the journal is begun; `files` are for its thread."""
+        return self._recovery.background_check(files)
 
     def open_catalog(self) -> Catalog:
         """Open it to be changed, at this broker's version; an error leaves it closed."""

@@ -6,7 +6,9 @@ more than so many bytes a second, so that it takes neither the interpreter nor t
 who commit. It shares no lock and no file with the journal's thread: what it needs to know of live
 entries it asks by a message, and the journal installs what it has made.
 
-The work there is: segments rewritten without their dead entries (`storage/journal/compaction.py`).
+The work there is: segments rewritten without their dead entries (`storage/journal/compaction.py`);
+segments that get an index, or that are verified because the start has read their index only
+(`storage/journal/background_check.py`), of which damage is a warning in the log.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...logs.events import JOURNAL_COMPACTED, JOURNAL_NOT_COMPACTED
 from ...storage.errors import NoSpaceError
+from ...storage.journal.background_check import BackgroundCheck
 from ...storage.journal.compaction import (
     Compaction,
     CompactionPlan,
@@ -27,15 +30,20 @@ from ...storage.journal.compaction import (
     Rewritten,
 )
 from ...storage.journal.log import Log
-from ..messages import Ref
+from ..messages import Ref, WakeAt, Woken
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
+from .page_reader import log_findings
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 # A stop waits for no longer pause.
 PAUSE_SECONDS_MAX: Final = 0.1
+# It looks so often for segments that were closed, or are still to be verified.
+LOOK_INTERVAL_SECONDS: Final = 1.0
+# So much of segments is checked before other work has its turn.
+CHECKED_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
 
 class Compact(NamedTuple):
@@ -89,6 +97,15 @@ class Pace:
             self._pause(min(seconds, PAUSE_SECONDS_MAX))
 
 
+class SegmentChecks(NamedTuple):
+    """The check of closed segments, and when it looks for some."""
+
+    check: BackgroundCheck
+    ticker: Ref
+    # The scheduler's, in seconds.
+    clock: Callable[[], float]
+
+
 class _GoOn(NamedTuple):
     """To itself: the next piece."""
 
@@ -101,23 +118,46 @@ class Maintenance(ThreadActor):
         journal_log: Log,
         pace: Pace,
         make_room: Callable[[], bool],
+        checks: SegmentChecks | None,
         log: FilteringBoundLogger,
         on_fatal: Callable[[str, BaseException], None],
     ) -> None:
-        """`make_room` gives some of the disk's reserve, for a replacement that has no room."""
+        """`make_room` gives some of the disk's reserve, for a replacement that has no room.
+
+        `checks`: None if a start verifies everything.
+        """
         super().__init__(log, on_fatal)
         self._journal_log = journal_log
         self._pace = pace
         self._make_room = make_room
+        self._checks = checks
+        self._is_checking = False
         self._waiting: deque[Iterator[int | None]] = deque()
         # The answer of the journal, None while there is none.
         self._live: list[LiveRange] | None = None
+
+    def on_start(self) -> None:
+        """Look for segments to check soon."""
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._checks is not None:
+            when = self._checks.clock() + LOOK_INTERVAL_SECONDS
+            tell(self._checks.ticker, WakeAt(when, self.actor_ref, "check"))
 
     def on_gathered(self, messages: list[object]) -> None:
         """Take work on, and do a piece of it."""
         for each in messages:
             if isinstance(each, Compact):
                 self._waiting.append(self._compact(each))
+                if len(self._waiting) > 1:
+                    continue
+            elif isinstance(each, Woken):
+                self._look_later()
+                if self._is_checking or self._checks is None or not self._checks.check.look():
+                    continue
+                self._is_checking = True
+                self._waiting.append(self._check(self._checks.check))
                 if len(self._waiting) > 1:
                     continue
             elif isinstance(each, LiveEntries):
@@ -137,6 +177,19 @@ class Maintenance(ThreadActor):
                 self._pace.pause_after(time.monotonic() - begin, moved)
                 tell(self.actor_ref, _GoOn())
             return
+
+    def _check(self, check: BackgroundCheck) -> Iterator[int]:
+        """Verify segments, and write their indexes, for a while."""
+        left_bytes = CHECKED_BYTES_AT_ONCE
+        while left_bytes > 0:
+            count, lines = check.step()
+            log_findings(self._log, lines)
+            if not count:
+                self._is_checking = False
+                return
+            left_bytes -= count
+            yield count
+        self._waiting.append(self._check(check))
 
     def _compact(self, message: Compact) -> Iterator[int | None]:
         """Rewrite a segment; yields None while it waits for an answer."""

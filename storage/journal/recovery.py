@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from ..belonging import CatalogClaims, JournalClaims
 from ..files import Files
+from .background_check import BackgroundCheck
 from .clean_reading import CleanReading
 from .identity_runs import IdentityRun
 from .ledger import EntryIds, EntryRange, RunningLedger
@@ -80,7 +81,7 @@ class Recovery:
         directory: str,
         catalog: CatalogClaims,
         decode: Decode,
-        may_use_indexes: bool = True,
+        may_use_indexes: bool = False,
     ) -> None:
         """`may_use_indexes`: read the indexes of segments in place of these.
 
@@ -216,6 +217,18 @@ class Recovery:
         """Sync the segments read; cut off what nothing verifies, and was not synced, at the end."""
         for number, end in self._ends.items():
             self._files.truncate(self._path(number), min(end, self._survey.segments[number].size))
+
+    def background_check(self, files: Files) -> BackgroundCheck:
+        """The check of the closed segments from now on, by another thread with these files."""
+        return BackgroundCheck(
+            files,
+            self._directory,
+            self._catalog.directory_id,
+            self.names(),
+            self.unverified,
+            self.torn,
+            self.damaged,
+        )
 
     def _path(self, number: int) -> str:
         """Where the segment lies."""

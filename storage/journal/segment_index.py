@@ -45,6 +45,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
+from ..errors import NoSpaceError
 from ..files import Files, write_all
 from .entry_values import EntryValues
 from .identity_runs import IDENTITY_BYTES, IdentityRun
@@ -192,7 +193,7 @@ def is_of_segment(
 def write_index(files: Files, directory: str, facts: SegmentFacts) -> int:
     """Write the index of a segment that may be indexed; returns its octets.
 
-    It is not synced. An OSError leaves no index behind, or half of one under another name.
+    It is not synced. An OSError or NoSpaceError leaves the index that was there.
     """
     data = encode_index(facts)
     path = index_path(directory, facts.number)
@@ -202,8 +203,11 @@ def write_index(files: Files, directory: str, facts: SegmentFacts) -> int:
     handle = files.create(unfinished)
     try:
         write_all(files, handle, 0, [data])
-    finally:
+    except (OSError, NoSpaceError):
         files.close(handle)
+        files.remove(unfinished)
+        raise
+    files.close(handle)
     files.rename(unfinished, path)
     return len(data)
 

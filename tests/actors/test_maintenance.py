@@ -1,9 +1,22 @@
-"""Background work is paused so that it takes no more than its part of time and disk."""
+"""Background work takes no more than its part of time and disk; the check of segments is some."""
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
-from leveret.actors.disk.maintenance import PAUSE_SECONDS_MAX, Pace
+import structlog
+from leveret.actors.disk.maintenance import (
+    LOOK_INTERVAL_SECONDS,
+    PAUSE_SECONDS_MAX,
+    Maintenance,
+    Pace,
+    SegmentChecks,
+)
+from leveret.actors.messages import Woken
+from leveret.storage.journal.report import ReportLine
+from structlog.testing import capture_logs
 
 
 def pauses(bytes_per_second_max: int, busy_percent_max: int, *work: tuple[float, int]) -> float:
@@ -26,3 +39,68 @@ def test_it_moves_no_more_bytes_than_it_may() -> None:
 
 def test_a_stop_waits_for_no_long_pause() -> None:
     assert pauses(1, 1, (5.0, 1 << 30)) == PAUSE_SECONDS_MAX
+
+
+class Inbox:
+    """Keeps the messages that an actor is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.actor_stopped = threading.Event()
+        self.actor_inbox = self
+
+    def put(self, envelope: Any) -> None:
+        self.messages.append(envelope.message)
+
+
+class Check:
+    """So many pieces to read, of 10 MB each; the last one is damaged."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+
+    def look(self) -> bool:
+        return self.pieces > 0
+
+    def step(self) -> tuple[int, list[ReportLine]]:
+        if not self.pieces:
+            return 0, []
+        self.pieces -= 1
+        is_last = not self.pieces
+        return 10_000_000, [ReportLine("damaged", "segment 3: a hole", 2)] * is_last
+
+
+def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
+    check: Any = Check(5)
+    ticker = Inbox()
+    slept: list[float] = []
+    nobody: Any = None
+    checks = SegmentChecks(check, ticker, lambda: 7.0)  # type: ignore[arg-type]
+    pace = Pace(1_000_000_000, 100, slept.append)
+    log = structlog.get_logger()
+    actor = Maintenance(nobody, pace, bool, checks, log, pytest.fail)  # type: ignore[arg-type]
+    # private: what the actor tells itself is handed back without a thread.
+    own = actor.actor_inbox
+    actor.on_start()
+    left = []
+    with capture_logs() as logs:
+        actor.on_gathered([Woken("check")])
+        # A second look while there is work adds none.
+        actor.on_gathered([Woken("check")])
+        while not own.empty():
+            left.append(check.pieces)
+            actor.on_gathered([own.get().message])
+    assert left == [4, 3, 2, 1, 0]
+    assert slept == pytest.approx([0.01] * 5, rel=0.5)
+    assert logs == [
+        {
+            "event": "journal.damaged",
+            "report": "segment 3: a hole",
+            "entries": 2,
+            "log_level": "warning",
+        }
+    ]
+    assert [wish.when for wish in ticker.messages] == [7.0 + LOOK_INTERVAL_SECONDS] * 3
+    check.pieces = 1
+    actor.on_gathered([Woken("check")])
+    assert check.pieces == 0

@@ -30,7 +30,7 @@ def new_broker(
     data: Path, files: OperatingSystemFiles | None = None, **settings: object
 ) -> leveret.Broker:
     about: dict[str, object] = {"log_level": "warning", "log_format": "json"}
-    about |= {"password_hash_cost": 10, "port": 0} | settings
+    about |= {"password_hash_cost": 10, "port": 0, "journal_verification": "start"} | settings
     return leveret.Broker(data_dir=data, files=files, **about)
 
 
