@@ -15,8 +15,17 @@ from broker_process import BrokerProcess
 from load_threads import LoadThread, failures
 from timeouts import TIMEOUT_SECONDS
 
-# So small that segments are rewritten and removed, and messages paged, while the load runs.
-SETTINGS = {"segment_bytes_max": 1 << 20, "memory_budget_bytes": 1 << 20}
+# So small that segments are rewritten and removed, and messages paged, while the load runs; the log
+# tells of each that was rewritten.
+SETTINGS = {
+    "segment_bytes_max": 1 << 20,
+    "memory_budget_bytes": 1 << 20,
+    "compaction_live_percent_max": 90,
+    "compaction_segment_bytes_min": 4096,
+    "maintenance_busy_percent_max": 100,
+    "disk_check_interval_ms": 100,
+    "log_level": "debug",
+}
 
 
 class KillLoop:
