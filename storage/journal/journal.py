@@ -279,7 +279,7 @@ COMPACTION_RULES: Final = CompactionRules()
 
 
 class _Refusal(NamedTuple):
-    """The state of a segment that was not worth rewriting."""
+    """The state of a segment when it was rewritten, or was not worth it."""
 
     live: int
     had_settles: bool
@@ -608,7 +608,9 @@ class Journal:
             is_at_rest = not live or (number in looked_at and 2 * live > looked_at[number])
             if number in self._damaged or ledger.remembered.keeps(number) or not is_at_rest:
                 continue
-            ledger.needs(number)
+            if not (ledger.needs(number) or live):
+                # It goes with the next commit.
+                continue
             spoken = ledger.speaks_of[number]
             if not self._is_worth(number, live, has_settles=bool(spoken.settles)):
                 continue
@@ -635,6 +637,11 @@ class Journal:
             return True
         return 2 * live < refused.live or (refused.had_settles and not has_settles)
 
+    def _refuse(self, number: int) -> None:
+        """Do not rewrite it again before more can be left out."""
+        had_settles = bool(self._ledger.speaks_of[number].settles)
+        self._refused[number] = _Refusal(self._ledger.live[number], had_settles)
+
     def live_among(self, queue_id: int, ranges: Sequence[EntryRange]) -> list[LiveRange]:
         """Those of the queue's entries that are live, in order."""
         live_entries = self._ledger.queues.get(queue_id)
@@ -657,8 +664,7 @@ class Journal:
         number = self._rewriting
         if rewritten is None:
             if not may_retry:
-                had_settles = bool(self._ledger.speaks_of[number].settles)
-                self._refused[number] = _Refusal(self._ledger.live[number], had_settles)
+                self._refuse(number)
             self._ledger.end_rewrite(number)
             self._rewriting = 0
         elif rewritten.anchor is None:
@@ -711,6 +717,7 @@ class Journal:
         self._ledger.rewritten(number, spoken, rewritten.anchor.entries)
         self._ledger.move(rewritten.moved)
         self._rewriting = 0
+        self._refuse(number)
 
     # --- While the disk is full
 
@@ -906,6 +913,7 @@ class Journal:
         live = self._ledger.live
         self._torn = [stretch for stretch in self._torn if stretch.segment in live]
         self._anchors = {each: its for each, its in self._anchors.items() if each in live}
+        self._refused = {each: its for each, its in self._refused.items() if each in live}
         return SegmentHeader(
             number,
             self._next_batch_number,

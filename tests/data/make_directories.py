@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE.parent / "live"))
 from shop import PASSWORD, USER, VHOST, Filling  # noqa: E402 - found only now
 
 # The last commit that wrote segments of each format version.
-COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368", 4: "ea38445"}
+COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368", 4: "ea38445", 5: "49406ff"}
 
 # Run by the earlier version: what it recovers from the directory.
 RECOVER = """

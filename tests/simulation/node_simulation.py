@@ -86,6 +86,7 @@ def configuration(
     for name, value in (
         ("segment_bytes_max", segment_bytes_max),
         ("memory_budget_bytes", budget_bytes),
+        ("compaction_segment_bytes_min", 256),
         ("delivery_window_bytes_max", window_bytes_max),
         ("publish_window_bytes_max", 4 * window_bytes_max),
     ):

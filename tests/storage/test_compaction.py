@@ -269,3 +269,24 @@ def test_an_error_of_the_disk_leaves_the_segment_as_it_was(operation: str) -> No
         list(pieces)
     files.failing.clear()
     assert everything(started(files)) == expected
+
+
+def test_a_segment_of_notes_alone_is_rewritten_once() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files)
+    journal.append(1, batch_of([b"old"], 1), range(1), range(1, 2))
+    stream = Stream(journal)
+    stream.passes(100)
+    for _ in range(200):
+        # Attempts of an entry of the first segment, in those behind it.
+        journal.delivered(1, [(1, 1)])
+    stream.passes(100)
+    stream.passes(100)
+    journal.commit()
+    while compact_all(journal):
+        pass
+    assert (journal.begin_compaction(), journal.begin_compaction()) == (None, None)
+    files.kill()
+    _, recovered = opened(files)
+    [run] = recovered.messages(1)
+    assert run.attempts == 200
