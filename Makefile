@@ -12,7 +12,7 @@
 #                 messages cost those who publish. BENCH='--only real real-200x1' runs these rows and
 #                 nothing else, BENCH='--only real --brokers leveret' without RabbitMQ. Two commits:
 #                 python -m benchmarks.compare DIR_A DIR_B
-#   make simulate the broker's rules on one thread, with simulated clients, crashes, disk and clock,
+#   make simulate whole nodes on one thread each, with simulated clients, crashes, disk and clock,
 #                 from SEEDS=1000 seeds, or those from FIRST=4001 on; SEED=7: one, with its history
 #   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
 #                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris
