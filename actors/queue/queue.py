@@ -374,6 +374,8 @@ class Queue(LoopActor):
         # It has paged, and no consumer has wanted that since: to read ahead would be in vain, for
         # as long as others hold so much that it must page again.
         self._has_paged = False
+        # It was to page rows that the disk does not have yet.
+        self._pages_when_synced = False
         self._is_spilling = False
         # Has the spill ever been told of it?
         self._has_spilled = False
@@ -407,6 +409,8 @@ class Queue(LoopActor):
             self._publish(message)
         elif isinstance(message, Persisted):
             self._answers.persisted(message.appends)
+            if self._pages_when_synced:
+                self._page_synced()
         elif isinstance(message, Unstored):
             self._withdraw(message.appends)
         else:
@@ -528,11 +532,22 @@ class Queue(LoopActor):
         if self._context.memory_level.look(used_bytes):
             tell(self._context.memory_watch, LookAtMemory(used_bytes))
 
+    def _page_synced(self) -> None:
+        """Page what the disk has by now.
+
+        Nothing else may come to ask for it again: publishers wait while queues hold too much.
+        """
+        self._pages_when_synced = False
+        budget = self._context.memory_budget
+        if budget.used_bytes > budget.budget_bytes:
+            self._page_out(self._kept_bytes)
+
     def _page_out(self, kept_bytes: int, spilled: Sequence[EntryRange] = ()) -> None:
         """Page, and have written what is on no disk yet. `spilled`: what the spill has by now."""
         self._kept_bytes = kept_bytes
         messages = self._messages
         synced_below = self._answers.synced_below(messages.next_entry_id)
+        self._pages_when_synced = synced_below < messages.next_entry_id
         note_traced = self._tracing.paged if self._context.trace.is_on else None
         unspilled, used = messages.page_out(kept_bytes, synced_below, spilled, note_traced)
         if spilled:
