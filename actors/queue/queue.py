@@ -300,8 +300,10 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
-# What one queue has read at once, in bytes of messages; the smaller while all hold too much.
-READ_BYTES_MAX: Final = 256 * 1024
+# What one queue has read at once, in bytes of messages, and what is read ahead of its consumers:
+# one part in so many of the budget, up to this. Less, and nothing ahead, while all hold too much.
+READ_BYTES_MAX: Final = 512 * 1024
+READ_PART: Final = 64
 READ_BYTES_MIN: Final = 16 * 1024
 
 # What the queue is woken with.
@@ -566,11 +568,13 @@ class Queue(LoopActor):
         is_short = budget.used_bytes > budget.budget_bytes
         if self._messages.wants_head:
             self._has_paged = False
-        wanted = self._messages.wanted(may_read_ahead=not (is_short or self._has_paged))
+        bytes_max = READ_BYTES_MIN
+        if not is_short:
+            bytes_max = min(READ_BYTES_MAX, budget.budget_bytes // READ_PART)
+        wanted = self._messages.wanted(0 if is_short or self._has_paged else bytes_max)
         if wanted is None:
             return
         queue_id = self._definition.queue_id
-        bytes_max = READ_BYTES_MIN if is_short else READ_BYTES_MAX
         if wanted.is_spilled:
             asked = ReadSpilled(self.actor_ref, queue_id, wanted.ranges, bytes_max)
             tell(self._context.page_reader, asked)

@@ -25,8 +25,6 @@ from .span import EntryRange, PagedSpan, Span, positions_in
 
 # Returned rows that are read together.
 RETURNED_ROWS_MAX: Final = 256
-# So many bytes of messages at the head are enough.
-READ_AHEAD_BYTES: Final = 256 * 1024
 
 
 class Wanted(NamedTuple):
@@ -225,10 +223,10 @@ class Ready:
             self._fresh.extend(backlog.recent)
             self._backlog = None
 
-    def wanted(self, ahead_min: int, count_max: int) -> Wanted | None:
+    def wanted(self, ahead_bytes: int, count_max: int) -> Wanted | None:
         """Entries to be read next, up to so many: at the head, or ahead of it.
 
-        Ahead of it if fewer than `ahead_min` resident messages are left there, and these are small.
+        Ahead of it if fewer bytes than `ahead_bytes` of resident messages are left there.
         """
         returned = self._returned
         if returned and returned[0][1].is_paged and self._is_returned_first():
@@ -236,11 +234,9 @@ class Ready:
         backlog = self._backlog
         if backlog is None:
             return None
-        ahead = ahead_bytes = 0
         for span in self._fresh:
-            ahead += len(span)
-            ahead_bytes += span.wire_bytes()
-            if ahead >= ahead_min or ahead_bytes >= READ_AHEAD_BYTES:
+            ahead_bytes -= span.wire_bytes()
+            if ahead_bytes <= 0:
                 return None
         return Wanted(*backlog.paged.front(count_max))
 

@@ -144,12 +144,12 @@ class ReadyByPriority(Ready):
         for level in self._levels.values():
             level.page_returned(paged)
 
-    def wanted(self, ahead_min: int, count_max: int) -> Wanted | None:
+    def wanted(self, ahead_bytes: int, count_max: int) -> Wanted | None:
         """Entries of the highest priority to be read next."""
         if not self._occupied:
             return None
         self._asked = self._occupied.bit_length() - 1
-        return self._highest().wanted(ahead_min, count_max)
+        return self._highest().wanted(ahead_bytes, count_max)
 
     def fill(
         self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]

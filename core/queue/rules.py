@@ -62,9 +62,8 @@ from .span import (
 )
 from .withdrawn import Withdrawn
 
-# Messages that are read together, and how few resident ones at the head have more read ahead.
-READ_COUNT_MAX: Final = 4_096
-READ_AHEAD_MIN: Final = 2_048
+# Messages that are read together at most.
+READ_COUNT_MAX: Final = 8_192
 # Deliveries that may time out before others get their turn.
 TIMED_OUT_MAX: Final = 2_000
 
@@ -1152,10 +1151,11 @@ class MessageQueue:
         self.in_flight.page_out(paged_in_flight)
         return unspilled, used
 
-    def wanted(self, may_read_ahead: bool = True) -> Wanted | None:
+    def wanted(self, ahead_bytes: int) -> Wanted | None:
         """Entries to be read now; they are being read from then on. None if there are none.
 
-        `may_read_ahead`: also such as nobody waits for yet.
+        Also such as nobody waits for yet, while consumers have less than `ahead_bytes` of messages
+        at the head before them.
         """
         if self.reading is not None:
             return None
@@ -1165,8 +1165,8 @@ class MessageQueue:
             self.reading = self.ready.wanted(1, READ_COUNT_MAX)
             # None if it has left, or if a message that came back lies before it.
             self.wants_head = self.reading is not None
-        elif may_read_ahead and self.consumers.members and not self.is_paused:
-            self.reading = self.ready.wanted(READ_AHEAD_MIN, READ_COUNT_MAX)
+        elif ahead_bytes and self.consumers.members and not self.is_paused:
+            self.reading = self.ready.wanted(ahead_bytes, READ_COUNT_MAX)
         return self.reading
 
     def read(self, rows: Sequence[ReadRow], through: int, effects: Effects) -> list[EntryRange]:

@@ -181,7 +181,7 @@ class History:
 
     def read_wanted(self, effects: Effects) -> None:
         """The disk answers at once, so that what the queue does is that of one in memory."""
-        while (wanted := self.queue.wanted()) is not None:
+        while (wanted := self.queue.wanted(1 << 20)) is not None:
             entries = sorted(entries_in(wanted.ranges))
             assert not wanted.is_spilled or self.spilled.issuperset(entries)
             assert wanted.is_spilled or self.journal.keys() >= set(entries)

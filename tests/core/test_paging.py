@@ -145,20 +145,20 @@ def test_paged_rows_take_no_memory_and_are_read_for_a_consumer() -> None:
     assert not unspilled
     assert queue.held_bytes == 0 < before
     assert queue.counts()[0] == 50
-    assert queue.wanted() is None, "nobody wants any"
+    assert queue.wanted(1 << 20) is None, "nobody wants any"
     consumer_of(queue)
     effects = Effects()
     queue.dispatch(effects)
     assert not effects.delivered
-    wanted = queue.wanted()
+    wanted = queue.wanted(1 << 20)
     assert wanted is not None
     assert wanted.ranges == [(1, 50)]
-    assert queue.wanted() is None, "they are being read"
+    assert queue.wanted(1 << 20) is None, "they are being read"
     # Only a part of it in one go.
     queue.read([Read(batches[0], range(10), 1), Read(batches[1], range(4), 11)], 14, effects)
     queue.dispatch(effects)
     assert entries(effects) == list(range(1, 15))
-    assert queue.wanted() is not None
+    assert queue.wanted(1 << 20) is not None
 
 
 def test_a_returned_message_goes_before_what_is_being_read() -> None:
@@ -169,7 +169,7 @@ def test_a_returned_message_goes_before_what_is_being_read() -> None:
     [(_, [delivery])] = effects.delivered
     queue.page_out(0, queue.next_entry_id)
     # Two are wanted ahead of delivery, and before they are there the first comes back.
-    wanted = queue.wanted()
+    wanted = queue.wanted(1 << 20)
     assert wanted is not None
     assert wanted.ranges == [(2, 6)]
     effects = Effects()
@@ -197,7 +197,7 @@ def test_transient_rows_are_spilled_in_order_with_persistent_ones() -> None:
     assert queue.held_bytes == 0
     consumer_of(queue)
     queue.dispatch(Effects())
-    wanted = queue.wanted()
+    wanted = queue.wanted(1 << 20)
     assert wanted is not None
     assert (wanted.ranges, wanted.is_spilled) == ([(1, 2)], False), "one place at a time"
 
@@ -224,7 +224,7 @@ def test_purging_and_expiring_read_nothing() -> None:
     effects = Effects()
     assert queue.purge(effects) == 3
     assert effects.settled_entries == [(1006, 1008)]
-    assert queue.wanted() is None
+    assert queue.wanted(1 << 20) is None
 
 
 def test_dead_letters_are_read_some_at_a_time() -> None:
@@ -239,7 +239,7 @@ def test_dead_letters_are_read_some_at_a_time() -> None:
     assert not effects.dead
     assert queue.counts()[0] == 0
     left = []
-    while (wanted := queue.wanted()) is not None:
+    while (wanted := queue.wanted(1 << 20)) is not None:
         [(first, last)] = wanted.ranges
         assert last - first < READ_COUNT_MAX
         effects = Effects()
@@ -256,7 +256,7 @@ def test_what_cannot_be_read_leaves_and_is_named() -> None:
     queue.page_out(0, queue.next_entry_id)
     consumer_of(queue)
     queue.dispatch(Effects())
-    queue.wanted()
+    queue.wanted(1 << 20)
     effects = Effects()
     lost = queue.read([Read(batch, range(1), 1), Read(batch, range(3, 5), 4)], 5, effects)
     queue.dispatch(effects)
@@ -282,7 +282,7 @@ def test_a_delivery_in_flight_is_paged_and_comes_back_so() -> None:
     queue.settle("channel", [(delivery, 0, 1)], effects)
     assert effects.settled_entries == [(1, 1)]
     queue.requeue("channel", [(delivery, 1, 4)], Effects())
-    wanted = queue.wanted()
+    wanted = queue.wanted(1 << 20)
     assert wanted is not None
     assert wanted.ranges == [(2, 4)]
     effects = Effects()
@@ -301,7 +301,7 @@ def test_a_queue_with_a_limit_by_bytes_knows_the_sizes_of_paged_messages() -> No
     batch = persistent(1, size=35)
     queue.publish(batch, range(1), effects)
     assert effects.settled_entries == [(1, 3)], "three of ten bytes make room"
-    assert queue.wanted() is None
+    assert queue.wanted(1 << 20) is None
 
 
 def test_what_was_read_ahead_in_vain_is_paged_again() -> None:
@@ -311,14 +311,14 @@ def test_what_was_read_ahead_in_vain_is_paged_again() -> None:
     [(_, [first])] = enter(queue, batch).delivered
     enter(queue, persistent(4))
     queue.page_out(0, queue.next_entry_id)
-    assert queue.wanted(may_read_ahead=False) is None
-    assert queue.wanted() is not None
+    assert queue.wanted(0) is None
+    assert queue.wanted(1 << 20) is not None
     queue.read([Read(batch, range(1, 6), 2)], 6, Effects())
     queue.page_out(0, queue.next_entry_id)
     assert all(span.is_paged for span in queue.ready)
     consumer.channel_credit.release(1)
     queue.settle("channel", [(first, 0, 1)], Effects())
-    wanted = queue.wanted()
+    wanted = queue.wanted(1 << 20)
     assert wanted is not None
     assert wanted.ranges == [(2, 6)], "in its old place"
 
