@@ -109,10 +109,13 @@ class Copy:
         "message",
         "settle_stage",
         "settler",
+        "was_deferred",
         "was_returned",
     )
 
     def __init__(self, message: Message) -> None:
+        # It was once, and may be so again after a crash.
+        self.was_deferred = False
         self.message = message
         self.deliveries = 0
         self.delivery_stage = SAID
@@ -508,6 +511,7 @@ class Checker:
             queue = hold.queue
             if delay_ms is None:
                 delay_ms = queue.delay_ms
+            copy.was_deferred = copy.was_deferred or delay_ms > 0
             first_due_ms = 0 if queue.is_for_dead_letters else copy.message.due_ms
             copy.due_ms = self.now_ms + delay_ms if delay_ms else first_due_ms
             self._came_back(queue, copy)
@@ -562,13 +566,13 @@ class Checker:
                 copy.settle_stage = LOST
         for queue in channel.asked_without_ack:
             for copy in queue.copies.values():
-                copy.excuse = copy.excuse or "got without ack"
+                copy.excuse = "got without ack"
         for consumer in channel.consumers.values():
             consumer.queue.has_lost_deliveries = True
             if consumer.no_ack:
                 # Also of what others hold: it may come back and go the same way.
                 for copy in consumer.queue.copies.values():
-                    copy.excuse = copy.excuse or "delivered without acks"
+                    copy.excuse = "delivered without acks"
         for queue in self.queues:
             # A basic.get may be on its way.
             queue.has_lost_deliveries |= queue.has_had_receivers
@@ -689,7 +693,7 @@ class Checker:
                 if copy.was_returned and not copy.excuse and copy.hold is None:
                     message = copy.message
                     is_ready = copy.due_ms <= message.due_ms and copy.settle_stage is None
-                    if is_ready and message.expires_ms == NEVER:
+                    if is_ready and message.expires_ms == NEVER and not copy.was_deferred:
                         self._waiting_of(queue, message)[message.order] = copy
 
     def _check_consumers(self) -> None:
@@ -707,7 +711,7 @@ class Checker:
                         and not copy.excuse
                         and copy.hold is None
                         and copy.settle_stage is None
-                        and not (copy.due_ms or queue.delay_ms)
+                        and not (copy.due_ms or copy.was_deferred or queue.delay_ms)
                         and message.expires_ms == NEVER
                         and not queue.drops
                     ):
