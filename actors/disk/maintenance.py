@@ -89,12 +89,16 @@ class Pace:
         self._idle_per_busy = 100 / busy_percent_max - 1
         self._pause = pause
 
-    def pause_after(self, busy_seconds: float, moved_bytes: int) -> None:
-        """So long a piece of work has moved so many bytes: wait before the next one."""
-        by_bytes = moved_bytes / self._bytes_per_second_max - busy_seconds
-        seconds = max(busy_seconds * self._idle_per_busy, by_bytes)
-        if seconds > 0:
-            self._pause(min(seconds, PAUSE_SECONDS_MAX))
+    def pause_after(self, busy_seconds: float, seconds: float, moved_bytes: int) -> None:
+        """A piece of work has moved so many bytes: wait before the next one.
+
+        `busy_seconds` of its seconds it had a processor; on a machine with much to do it waits for
+        one, and is not to wait three times as long again.
+        """
+        by_bytes = moved_bytes / self._bytes_per_second_max - seconds
+        pause_seconds = max(busy_seconds * self._idle_per_busy, by_bytes)
+        if pause_seconds > 0:
+            self._pause(min(pause_seconds, PAUSE_SECONDS_MAX))
 
 
 class SegmentChecks(NamedTuple):
@@ -167,14 +171,15 @@ class Maintenance(ThreadActor):
     def _work(self) -> None:
         """The next piece, unless there is no work, or it waits for the journal."""
         while self._waiting:
-            begin = time.monotonic()
+            begin, busy_before = time.monotonic(), time.thread_time()
             try:
                 moved = next(self._waiting[0])
             except StopIteration:
                 self._waiting.popleft()
                 continue
             if moved is not None:
-                self._pace.pause_after(time.monotonic() - begin, moved)
+                busy_seconds = time.thread_time() - busy_before
+                self._pace.pause_after(busy_seconds, time.monotonic() - begin, moved)
                 tell(self.actor_ref, _GoOn())
             return
 

@@ -23,7 +23,7 @@ def pauses(bytes_per_second_max: int, busy_percent_max: int, *work: tuple[float,
     slept: list[float] = []
     pace = Pace(bytes_per_second_max, busy_percent_max, slept.append)
     for busy_seconds, moved_bytes in work:
-        pace.pause_after(busy_seconds, moved_bytes)
+        pace.pause_after(busy_seconds, busy_seconds, moved_bytes)
     assert all(0 < each <= PAUSE_SECONDS_MAX for each in slept)
     return sum(slept)
 
@@ -35,6 +35,12 @@ def test_it_is_busy_for_no_more_than_its_part_of_the_time() -> None:
 
 def test_it_moves_no_more_bytes_than_it_may() -> None:
     assert pauses(1_000_000, 100, *[(0.001, 10_000)] * 10) == pytest.approx(0.09)
+
+
+def test_waiting_for_a_processor_is_not_work() -> None:
+    slept: list[float] = []
+    Pace(1 << 40, 50, slept.append).pause_after(0.01, 5.0, 0)
+    assert slept == [0.01]
 
 
 def test_a_stop_waits_for_no_long_pause() -> None:
