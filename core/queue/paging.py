@@ -19,7 +19,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .expiry import deadline_of
@@ -61,6 +61,15 @@ class ReadRow(Protocol):
     @property
     def first_entry_id(self) -> int:
         """The entry id of the first."""
+
+
+class Wanted(NamedTuple):
+    """Entries to be read, which ascend; from the spill or from the journal."""
+
+    ranges: list[EntryRange]
+    is_spilled: bool
+    # They have left for the dead-letter exchange.
+    is_dying: bool = False
 
 
 class PagedRows:

@@ -17,23 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .paging import Backlog, OnDisk, PagedRows, ReadRow, matched
+from .paging import Backlog, OnDisk, PagedRows, ReadRow, Wanted, matched
 from .span import EntryRange, PagedSpan, Span, positions_in
 
 # Returned rows that are read together.
 RETURNED_ROWS_MAX: Final = 256
-
-
-class Wanted(NamedTuple):
-    """Entries to be read, which ascend; from the spill or from the journal."""
-
-    ranges: list[EntryRange]
-    is_spilled: bool
-    # They have left for the dead-letter exchange.
-    is_dying: bool = False
 
 
 class Ready:

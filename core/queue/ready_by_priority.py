@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .columns import priorities_of, read_priorities
-from .paging import OnDisk, ReadRow
-from .ready import Ready, Wanted
+from .paging import OnDisk, ReadRow, Wanted
+from .ready import Ready
 from .span import EntryRange, PagedSpan, Span
 
 

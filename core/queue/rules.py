@@ -34,10 +34,10 @@ from typing import Final
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ..connection.reading_time import ReadingTime
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
-from .columns import are_persistent, priorities_of, sizes_of
 from .consumers import Consumer, Consumers
 from .dedup import Deduplicated, Deduplication
 from .deferral import Deferral, Delays, ReadyAndDeferred, delays_of, divided, due_times
+from .dying import DyingRows
 from .expiry import (
     EXPIRED_ROWS_MAX,
     DeadlineRun,
@@ -48,16 +48,16 @@ from .expiry import (
 )
 from .in_flight import Delivery, InFlight
 from .in_flight_timeouts import InFlightTimeouts
-from .paging import OnDisk, ReadRow, matched
+from .pager import Pager
+from .paging import ReadRow, Wanted
 from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
-from .ready import Ready, Wanted
+from .ready import Ready
 from .span import (
     EntryRange,
     PagedSpan,
     RefusedSpan,
     Span,
     held_bytes,
-    positions_in,
     ranges_of,
 )
 from .withdrawn import Withdrawn
@@ -231,10 +231,10 @@ class MessageQueue:
         self.held_bytes = 0
         # The head is paged, and somebody waits for it.
         self.wants_head = False
-        # What is being read. Paged rows that left for the dead-letter exchange, which are read
-        # first, and why they left. None, as of the next, while there are none.
+        # What is being read; None, as of the next, if nothing is. Paged rows that left for the
+        # dead-letter exchange.
         self.reading: Wanted | None = None
-        self.dying: list[tuple[PagedSpan, str]] | None = None
+        self.dying: DyingRows | None = None
 
     # --- Parts
 
@@ -807,8 +807,8 @@ class MessageQueue:
         A paged row that is to be a dead letter is read first.
         """
         if self.dead_letters and isinstance(span, PagedSpan):
-            self.dying = self.dying or []
-            self.dying.append((span, reason))
+            self.dying = self.dying or DyingRows()
+            self.dying.append(span, reason)
             return
         effects.dead.append((span, reason))
         if self.dead_letters:
@@ -1108,48 +1108,14 @@ class MessageQueue:
         others have left, or are wanted soon.
         """
         keeps_sizes = self._keeps_sizes()
-        priority_max = self.ready.priority_max
-        used: list[EntryRange] = []
-
-        def on_disk(span: Span) -> OnDisk:
-            last = span.first_entry_id + len(span) - 1
-            if span.stored and last >= synced_below:
-                return OnDisk.UNSYNCED
-            if any(low <= span.first_entry_id and last <= high for low, high in spilled):
-                return OnDisk.SPILL
-            is_journalled = span.stored and are_persistent(span.batch, span.indexes)
-            return OnDisk.JOURNAL if is_journalled else OnDisk.NOWHERE
-
-        def paged(span: Span, is_spilled: bool) -> PagedSpan:
-            if note_traced is not None and span.batch.traced is not None:
-                note_traced(span)
-            if is_spilled:
-                used.append((span.first_entry_id, span.first_entry_id + len(span) - 1))
-            self.held_bytes -= span.held_bytes
-            return PagedSpan(
-                span.first_entry_id,
-                len(span),
-                span.attempts,
-                span.stored,
-                deadline_of(span) or 0,
-                is_spilled,
-                priorities_of(span, priority_max)[0] if priority_max else 0,
-                array("I", sizes_of(span)) if keeps_sizes else None,
-            )
-
-        def paged_if_synced(span: Span) -> PagedSpan | None:
-            return paged(span, False) if on_disk(span) is OnDisk.JOURNAL else None
-
-        def paged_in_flight(span: Span) -> PagedSpan | None:
-            # The trace will tell of the answer to a traced one.
-            return None if span.batch.traced is not None else paged_if_synced(span)
-
-        unspilled = self.ready.page_out(kept_bytes, on_disk, paged, keeps_sizes)
-        self.ready.page_returned(paged_if_synced)
+        pager = Pager(synced_below, spilled, keeps_sizes, self.ready.priority_max, note_traced)
+        unspilled = self.ready.page_out(kept_bytes, pager.on_disk, pager.page, keeps_sizes)
+        self.ready.page_returned(pager.page_if_synced)
         if self.deferral is not None:
-            self.deferral.page_out(paged_if_synced)
-        self.in_flight.page_out(paged_in_flight)
-        return unspilled, used
+            self.deferral.page_out(pager.page_if_synced)
+        self.in_flight.page_out(pager.page_in_flight)
+        self.held_bytes -= pager.freed_bytes
+        return unspilled, pager.used
 
     def wanted(self, ahead_bytes: int) -> Wanted | None:
         """Entries to be read now; they are being read from then on. None if there are none.
@@ -1160,7 +1126,7 @@ class MessageQueue:
         if self.reading is not None:
             return None
         if self.dying:
-            self.reading = _wanted_dying(self.dying)
+            self.reading = self.dying.wanted(READ_COUNT_MAX)
         elif self.wants_head:
             self.reading = self.ready.wanted(1, READ_COUNT_MAX)
             # None if it has left, or if a message that came back lies before it.
@@ -1181,7 +1147,11 @@ class MessageQueue:
         asked = [(first, min(last, through)) for first, last in reading.ranges if first <= through]
         missing: list[PagedSpan] = []
         if asked and reading.is_dying:
-            missing = self._read_dying(asked, rows, effects)
+            assert self.dying is not None
+            letters, missing = self.dying.fill(asked, rows)
+            for span, reason in letters:
+                self.held_bytes += span.held_bytes
+                self._leave(span, reason, effects)
         elif asked:
             found, missing = self.ready.fill(asked, rows)
             self.held_bytes += sum(span.held_bytes for span in found)
@@ -1193,39 +1163,3 @@ class MessageQueue:
         if asked and reading.is_spilled:
             effects.unspilled_entries = [*(effects.unspilled_entries or ()), *asked]
         return [(span.first_entry_id, span.first_entry_id + len(span) - 1) for span in missing]
-
-    def _read_dying(
-        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow], effects: Effects
-    ) -> list[PagedSpan]:
-        """Have dead letters made of what was read; returns what was not found."""
-        missing: list[PagedSpan] = []
-        dying, self.dying = self.dying or [], []
-        for span, reason in dying:
-            for low, high, is_within in positions_in(span, 0, len(span), asked):
-                part = span.part(low, high)
-                if not is_within:
-                    self.dying.append((part, reason))
-                    continue
-                found, not_found = matched([part], rows)
-                missing += not_found
-                for row in found:
-                    self.held_bytes += row.held_bytes
-                    self._leave(row, reason, effects)
-        return missing
-
-
-def _wanted_dying(dying: list[tuple[PagedSpan, str]]) -> Wanted:
-    """The first of the rows, and those behind it that ascend and lie in the same place."""
-    ranges: list[EntryRange] = []
-    count = 0
-    is_spilled = dying[0][0].is_spilled
-    for span, _ in dying:
-        first, last = span.first_entry_id, span.first_entry_id + len(span) - 1
-        if count >= READ_COUNT_MAX or span.is_spilled is not is_spilled:
-            break
-        if ranges and ranges[-1][1] >= first:
-            break
-        last = min(last, first + READ_COUNT_MAX - count - 1)
-        ranges.append((first, last))
-        count += last - first + 1
-    return Wanted(ranges, is_spilled, is_dying=True)
