@@ -297,7 +297,7 @@ class Journal:
         epoch: int,
         compaction: CompactionRules = COMPACTION_RULES,
     ) -> None:
-        """Go on behind what was recovered, which is on the disk, in a new segment.
+        """Go on behind the recovered records, which are on the disk, in a new segment.
 
         `catalog_change` gives the number of the last change that the catalog has on the disk; a
         change is there before anything that depends on it is appended. `epoch` is the boot number,

@@ -9,7 +9,7 @@ are `segment_log.py`; a log that other machines keep, too, could stand in its pl
 The promises of a log, and no more:
 - appended bytes survive a crash of the process; a crash of the machine only after `sync`, or once
   the next segment was begun. Until then any part of them may be there;
-- a segment that was begun is there after any crash, with all that is in the segments before it;
+- a segment that was begun is there after any crash, with all of the segments before it;
 - a segment that was dropped may be there again after a crash of the machine;
 - after any error but NoSpaceError the state is unknown: every later call is refused.
 """

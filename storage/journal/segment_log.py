@@ -60,7 +60,7 @@ class ReplacementFile:
 
 
 class SegmentLog:
-    """A `Log` of files in one directory, which goes on behind those that are there."""
+    """A `Log` of files in one directory, which goes on behind those already there."""
 
     def __init__(
         self,
