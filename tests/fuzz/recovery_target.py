@@ -82,14 +82,14 @@ def _with_all_kinds() -> CrashingFiles:
 def _rewritten(is_installed: bool) -> CrashingFiles:
     """A segment that was rewritten, or is about to be: the replacement is there, and anchored."""
     files = CrashingFiles()
-    rules = CompactionRules(live_share_max=0.9, segment_bytes_min=64)
-    journal, _ = open_journal(DIRECTORY, files, {1, 2}, 600, compaction=rules)
-    for number in range(1, 9):
+    rules = CompactionRules(live_share_max=0.5, segment_bytes_min=64)
+    journal, _ = open_journal(DIRECTORY, files, {1, 2}, 3000, compaction=rules)
+    for number in range(1, 33):
         journal.append(
             1, batch_of([b"%d" % number * 60], number), range(1), range(number, number + 1)
         )
         journal.commit()
-        if number % 4:
+        if number % 8:
             journal.settle(1, [(number, number)])
     journal.commit()
     if is_installed:
