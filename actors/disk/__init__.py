@@ -1,4 +1,4 @@
-"""The journal's thread, and the watch over the disk's free space.
+"""The threads that wait for the disk, and the watch over its free space.
 
 The file formats are storage/journal/'s. Begin with journal.py.
 """
