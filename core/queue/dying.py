@@ -1,4 +1,4 @@
-"""Paged messages that have left a queue for its dead-letter exchange, and are read first.
+"""Paged messages that have left a queue for its dead-letter exchange, and wait to be read.
 
 A dead letter is published anew, which needs its bytes. Resident messages leave at once; paged ones
 wait here, in the order in which they left, until they have been read. They are not settled before

@@ -32,6 +32,10 @@ _SPILLED: Final = 2
 _RUN_COUNT_MAX: Final = 1 << 31
 # Runs in front of the first that are worth to be let go.
 _GONE_RUNS_MIN: Final = 1024
+# The same of sizes.
+_GONE_SIZES_MIN: Final = 16_384
+# Sizes are copied, and a run may be long.
+_HEAD_SIZES_MAX: Final = 256
 # Transient messages of one queue that go to the spill together.
 SPILLED_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -133,8 +137,8 @@ class PagedRows:
         self._attempts = _with(self._attempts, last + 1, attempts, "I")
         self._deadlines = _with(self._deadlines, last + 1, deadline, "Q")
 
-    def _span(self, run: int, sizes_at: int) -> PagedSpan:
-        flags, count = self._flags[run], self._counts[run]
+    def _span(self, run: int, sizes_at: int, count_max: int = _RUN_COUNT_MAX) -> PagedSpan:
+        flags, count = self._flags[run], min(self._counts[run], count_max)
         sizes = self._sizes
         return PagedSpan(
             self._firsts[run],
@@ -148,8 +152,9 @@ class PagedRows:
         )
 
     def head(self) -> PagedSpan:
-        """The first row, not removed; there is one."""
-        return self._span(self._at, self._sizes_at)
+        """The first row, not removed; there is one. Its first messages, if sizes are kept."""
+        count_max = _RUN_COUNT_MAX if self._sizes is None else _HEAD_SIZES_MAX
+        return self._span(self._at, self._sizes_at, count_max)
 
     @property
     def first_entry_id(self) -> int:
@@ -159,9 +164,8 @@ class PagedRows:
     def dequeue(self, count: int) -> PagedSpan:
         """Remove up to `count` messages (at least 1) that lie together at the front."""
         run = self._at
-        span = self._span(run, self._sizes_at)
-        if len(span) > count:
-            span = span.part(0, count)
+        span = self._span(run, self._sizes_at, count)
+        if self._counts[run] > count:
             self._firsts[run] += count
             self._counts[run] -= count
         else:
@@ -170,6 +174,10 @@ class PagedRows:
         self.message_count -= count
         if self._sizes is not None:
             self._sizes_at += count
+            if self._sizes_at > _GONE_SIZES_MIN and 2 * self._sizes_at > len(self._sizes):
+                # Of a run that grows while its front leaves, too.
+                del self._sizes[: self._sizes_at]
+                self._sizes_at = 0
         if self._at > _GONE_RUNS_MIN and 2 * self._at > len(self._firsts):
             self._forget_gone()
         return span
@@ -181,9 +189,7 @@ class PagedRows:
             del self._attempts[:at]
         if self._deadlines is not None:
             del self._deadlines[:at]
-        if self._sizes is not None:
-            del self._sizes[: self._sizes_at]
-        self._at = self._sizes_at = 0
+        self._at = 0
 
     def front(self, count_max: int) -> tuple[list[EntryRange], bool]:
         """Entries at the front, up to so many, that lie in the same place; there is one.

@@ -186,6 +186,7 @@ class MessageQueue:
         "tallies",
         "uptime_ms",
         "wants_head",
+        "was_dying_read",
         "withdrawn",
     )
 
@@ -235,6 +236,8 @@ class MessageQueue:
         # dead-letter exchange.
         self.reading: Wanted | None = None
         self.dying: DyingRows | None = None
+        # Was the last read of those? Then whoever waits for the head is next.
+        self.was_dying_read = False
 
     # --- Parts
 
@@ -762,7 +765,11 @@ class MessageQueue:
         if self.deadlines is not None:
             while not self._drop_expired(effects):
                 pass
-        if self.is_paused or not self.ready.message_count:
+        if not self.ready.message_count:
+            # A head that somebody waited for may have expired meanwhile.
+            self.wants_head = False
+            return None
+        if self.is_paused:
             return None
         if self.ready.may_be_paged and self._is_head_paged():
             self.wants_head = True
@@ -1125,13 +1132,15 @@ class MessageQueue:
         """
         if self.reading is not None:
             return None
-        if self.dying:
-            self.reading = self.dying.wanted(READ_COUNT_MAX)
-        elif self.wants_head:
+        if self.wants_head and (self.was_dying_read or not self.dying):
             self.reading = self.ready.wanted(1, READ_COUNT_MAX)
             # None if it has left, or if a message that came back lies before it.
             self.wants_head = self.reading is not None
-        elif ahead_bytes and self.consumers.members and not self.is_paused:
+        if self.reading is None and self.dying:
+            self.reading = self.dying.wanted(READ_COUNT_MAX)
+        elif self.reading is None and (
+            ahead_bytes and self.consumers.members and not self.is_paused
+        ):
             self.reading = self.ready.wanted(ahead_bytes, READ_COUNT_MAX)
         return self.reading
 
@@ -1144,6 +1153,7 @@ class MessageQueue:
         reading, self.reading = self.reading, None
         assert reading is not None
         self.wants_head = False
+        self.was_dying_read = reading.is_dying
         asked = [(first, min(last, through)) for first, last in reading.ranges if first <= through]
         missing: list[PagedSpan] = []
         if asked and reading.is_dying:

@@ -9,7 +9,9 @@ of messages without reading them.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
@@ -183,7 +185,11 @@ def positions_in(
     """
     first_id = span.first_entry_id
     at = low
-    for first, last in ranges:
+    # Rows may be many, and so may ranges: only those that may lie within are looked at.
+    for place in range(bisect_left(ranges, first_id + low, key=itemgetter(1)), len(ranges)):
+        first, last = ranges[place]
+        if first >= first_id + high:
+            break
         start = min(max(first - first_id, at), high)
         end = min(max(last + 1 - first_id, at), high)
         if at < start:

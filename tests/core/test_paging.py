@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -15,7 +16,7 @@ from leveret.core.queue.construction import make_queue, refill_paged
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.paging import PagedRows, matched
 from leveret.core.queue.rules import READ_COUNT_MAX, Effects, MessageQueue
-from leveret.core.queue.span import PagedSpan, Span
+from leveret.core.queue.span import PagedSpan, Span, positions_in
 from wire import publish
 
 ALL = 1 << 62
@@ -344,3 +345,121 @@ def test_rows_are_matched_by_entry_id(gap: int) -> None:
     assert [
         (span.first_entry_id + at, span.indexes[at]) for span in found for at in range(len(span))
     ] == [(entry, entry - 1) for entry in range(1 + gap, 7)]
+
+
+def test_sizes_of_messages_that_left_the_front_of_a_run_are_not_kept() -> None:
+    rows = PagedRows(keeps_sizes=True)
+    entry = 1
+    for _ in range(200):
+        rows.append(PagedSpan(entry, 1_000, 0, True, sizes=array("I", range(1_000))))
+        entry += 1_000
+        if rows.message_count > 2_000:
+            assert list(rows.head().sizes or ()) == list(range(len(rows.head())))
+            gone = rows.dequeue(1_000)
+            assert list(gone.sizes or ()) == list(range(1_000))
+    assert len(rows) == 1
+    assert len(rows._sizes or ()) < 40_000
+
+
+def test_rows_that_were_spilled_one_by_one_are_paged_without_looking_at_each_for_each() -> None:
+    count = 4_000
+    queue = queue_of()
+    for _ in range(count):
+        enter(queue, transient(1))
+    unspilled, _ = queue.page_out(0, queue.next_entry_id)
+    spilled = Looked((span.first_entry_id, span.first_entry_id) for span in unspilled)
+    assert len(spilled) == count
+    _, used = queue.page_out(0, queue.next_entry_id, spilled)
+    assert used == spilled
+    assert spilled.looks < 20 * count
+
+
+class Looked(list[tuple[int, int]]):
+    """Ranges, and how often one was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: object) -> object:  # type: ignore[override]
+        self.looks += 1
+        return super().__getitem__(key)  # type: ignore[index]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for each in super().__iter__():
+            self.looks += 1
+            yield each
+
+
+def dying_queue(rows: int) -> MessageQueue:
+    """A queue all of whose messages have expired, at times of their own, and become letters."""
+    queue = queue_of(x_message_ttl=1_000, x_dead_letter_exchange="")
+    for at in range(rows):
+        queue.now_ms = 2 * at
+        enter_late(queue, persistent(1))
+    queue.page_out(0, queue.next_entry_id)
+    queue.now_ms = 1 << 40
+    while queue.ready.message_count:
+        queue.expire(Effects())
+    return queue
+
+
+def enter_late(queue: MessageQueue, batch: Batch) -> None:
+    queue.publish(batch, range(len(batch)), Effects())
+
+
+def test_rows_that_expired_together_become_letters_in_order_whatever_is_asked_for() -> None:
+    queue = dying_queue(400)
+    left = list(range(1, 401))
+    while (wanted := queue.wanted(1 << 20)) is not None:
+        assert wanted.is_dying
+        assert [first for first, _ in wanted.ranges] == left
+        first, through = left[0], left[min(len(left), 150) - 1]
+        # The second of them is lost.
+        batch = persistent(through - first + 1)
+        rows = [
+            Read(batch, range(1), first),
+            Read(batch, range(2, len(batch)), first + 2),
+        ]
+        effects = Effects()
+        assert queue.read(rows, through, effects) == [(first + 1, first + 1)]
+        dead = [span.first_entry_id for span, reason in effects.dead if reason == "expired"]
+        assert dead == [first, *range(first + 2, through + 1)]
+        left = left[through - first + 1 :]
+    assert not left
+
+
+def test_who_waits_for_the_head_gets_turns_between_reads_of_letters() -> None:
+    queue = dying_queue(10)
+    enter_late(queue, persistent(1))
+    queue.page_out(0, queue.next_entry_id)
+    assert queue.get("channel", no_ack=False, effects=Effects()) is None
+    assert queue.wants_head
+    wanted = queue.wanted(1 << 20)
+    assert wanted is not None
+    assert wanted.is_dying
+    queue.read([Read(persistent(1), range(1), 1)], 1, Effects())
+    assert queue.get("channel", no_ack=False, effects=Effects()) is None
+    assert queue.wanted(1 << 20) == ([(11, 11)], False, False)
+    queue.read([Read(persistent(1), range(1), 11)], 11, Effects())
+    assert queue.get("channel", no_ack=False, effects=Effects()) is not None
+    wanted = queue.wanted(1 << 20)
+    assert wanted is not None
+    assert wanted.is_dying
+
+
+def test_a_get_does_not_wait_for_a_head_that_has_expired_meanwhile() -> None:
+    queue = queue_of(x_message_ttl=1_000)
+    enter_late(queue, persistent(1))
+    queue.page_out(0, queue.next_entry_id)
+    consumer_of(queue)
+    queue.dispatch(Effects())
+    assert queue.wants_head
+    queue.now_ms = 2_000
+    assert queue.get("channel", no_ack=False, effects=Effects()) is None
+    assert not queue.wants_head
+
+
+def test_a_row_is_divided_by_the_ranges_that_it_meets_and_no_others() -> None:
+    ranges = Looked((3 * at, 3 * at + 1) for at in range(10_000))
+    row = PagedSpan(15_001, 4, 0, True)
+    assert list(positions_in(row, 0, 4, ranges)) == [(0, 1, True), (1, 2, False), (2, 4, True)]
+    assert ranges.looks < 40
