@@ -58,6 +58,8 @@ class Reporter:
             "vhosts": len(context.accounts.vhosts),
             "users": len(context.accounts.users),
             "publishing_bytes": context.node_window.used_bytes,
+            "memory_bytes": context.memory_budget.used_bytes,
+            "memory_budget_bytes": context.memory_budget.budget_bytes,
             "alarm": context.alarms.reason or "none",
         }
 

@@ -68,7 +68,7 @@ class Inventory:
         for number, size in sorted(self._sizes.items()):
             keys = [key for key in self._entries if key[1] == number]
             row = {"segment": number, "bytes": size, **self._counts(keys)}
-            rows.append(row | {"stays for": "; ".join(self._reasons(number)) or "nothing"})
+            rows.append(row | {"stays_for": "; ".join(self._reasons(number)) or "nothing"})
         return rows
 
     def queues(self, names: Mapping[int, str]) -> list[Row]:
@@ -88,8 +88,8 @@ class Inventory:
         return {
             "live": live,
             "dead": entries - live,
-            "live bytes": live_bytes,
-            "dead bytes": all_bytes - live_bytes,
+            "live_bytes": live_bytes,
+            "dead_bytes": all_bytes - live_bytes,
         }
 
     def _reasons(self, number: int) -> list[str]:

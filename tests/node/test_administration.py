@@ -206,8 +206,10 @@ def test_a_status_says_where_the_broker_is_and_how_much_it_has(
     counted = ("connections", "channels", "queues", "vhosts", "users")
     assert [status[name] for name in counted] == [1, 1, 1, 1, 1]
     assert (status["alarm"], status["publishing_bytes"]) == ("none", 0)
+    assert 0 < status["memory_bytes"] < status["memory_budget_bytes"]
+    assert status["memory_budget_bytes"] == leveret.Configuration().memory_budget_limit()
     assert status["address"] == f"{broker.host}:{broker.port}"
-    assert f"pid               {os.getpid()}\n" in shell.said("status")
+    assert f"pid                  {os.getpid()}\n" in shell.said("status")
 
 
 def test_connections_and_channels_are_listed(

@@ -233,7 +233,7 @@ def test_stats_count_what_a_start_finds_and_say_why_a_segment_stays(
     queues = {row["queue_id"]: row for row in rows(out) if "queue_id" in row}
     assert {queue_id: row["live"] for queue_id, row in queues.items()} == {1: 12, 2: 3}
     assert sum(int(str(row["live"])) for row in segments) == 15
-    assert all(row["stays for"] for row in segments)
+    assert all(row["stays_for"] for row in segments)
     files = {file.stat().st_size for file in (data / "journal").glob("*.journal")}
     assert {row["bytes"] for row in segments} <= files
     _, out, _ = run(capsys, "stats", data)
@@ -259,7 +259,7 @@ def test_stats_say_that_a_segment_stays_for_the_settles_in_it(
     started.journal.commit()
     started.stop()
     _, out, _ = run(capsys, "stats", path, "--json")
-    reasons = {row["segment"]: str(row["stays for"]) for row in rows(out) if "segment" in row}
+    reasons = {row["segment"]: str(row["stays_for"]) for row in rows(out) if "segment" in row}
     first = min(reasons, key=int)
     assert reasons[first].endswith("1 live")
     assert any(
