@@ -358,6 +358,7 @@ def test_sizes_of_messages_that_left_the_front_of_a_run_are_not_kept() -> None:
             gone = rows.dequeue(1_000)
             assert list(gone.sizes or ()) == list(range(1_000))
     assert len(rows) == 1
+    # private: what it keeps for messages that left shows nowhere else.
     assert len(rows._sizes or ()) < 40_000
 
 
