@@ -75,6 +75,8 @@ QUEUE_FAILED: Final = "queue.failed"
 # Messages are dropped because they would go round between queues for ever; told once.
 QUEUE_DEAD_LETTER_CYCLE: Final = "queue.dead_letter_cycle"
 
+# A start reads the journal, and it takes long: so many bytes of so many.
+JOURNAL_READING: Final = "journal.reading"
 # What the journal's recovery found, at every start; all but `recovered` name a place, and a cost in
 # entries of queues where it is known. `torn` and `truncated`: a crash came while it was written.
 # `ignored`: a file that is none of ours. `undiscarded`: a file that nobody needs cannot be removed.

@@ -42,6 +42,8 @@ class Machine:
     random_bytes: Callable[[int], bytes] = os.urandom
     # Of background work, in seconds.
     pause: Callable[[float], None] = time.sleep
+    # Seconds, for a wait of the whole start: the event loop's clock may stand still in a callback.
+    monotonic: Callable[[], float] = time.monotonic
     new_runtime: Callable[[Scheduler, FilteringBoundLogger, OnFatal], Runtime] = machine_runtime
 
     def other_files(self) -> Files:

@@ -55,12 +55,13 @@ from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
 from .machine import Machine
 from .open_accounts import new_password_hash, open_accounts
-from .recovery_log import log_recovery
+from .recovery_log import ReadingLog, log_recovery
 from .stopping import OpenFiles, StopClock
 from .storage.data_directory import SPILL_DIRECTORY, DataDirectory
 from .storage.files import Files
 from .storage.journal.journal import CompactionRules
 from .storage.journal.records import DIRECTORY_ID_BYTES
+from .storage.journal.recovery import OnProgress
 from .storage.reserve import Purpose
 from .storage.spill import Spill
 from .storage.stores import Stores
@@ -102,12 +103,15 @@ class Node:
         stop_hint: str = "",
         *,
         drops_unmatched: bool = False,
+        on_reading: OnProgress | None = None,
     ) -> None:
         """`machine` is all that it runs on; None is the machine at hand.
 
         `stop_hint` says how to end a stop that takes long, where a person may want to know.
         `drops_unmatched`: start also where catalog and journal do not belong together.
+        `on_reading` shows how far the journal is read; without it a long reading is logged.
         """
+        self._on_reading = on_reading
         self._stop_hint = stop_hint
         self._drops_unmatched = drops_unmatched
         self._configuration = configuration
@@ -294,6 +298,7 @@ class Node:
             self._drops_unmatched,
             catalogs,
             may_use_indexes=self._uses_indexes,
+            on_progress=self._on_reading or ReadingLog(self._log, self._machine.monotonic),
         )
 
     def _start_logins(self, runtime: Runtime, accounts: Accounts) -> Ref:

@@ -19,7 +19,7 @@ from .journal.background_check import BackgroundCheck
 from .journal.journal import COMPACTION_RULES, CompactionRules, Journal
 from .journal.opening import begin_journal
 from .journal.records import CommitRecord
-from .journal.recovery import Recovered, Recovery
+from .journal.recovery import OnProgress, Recovered, Recovery
 from .journal.report import Report
 from .journal.segment_reader import SegmentReader
 from .journal.survey import Survey
@@ -43,6 +43,7 @@ class Stores:
         catalogs: Catalogs | None = None,
         *,
         may_use_indexes: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """Read both; nothing is written. StorageError if the directory cannot be started on.
 
@@ -50,7 +51,7 @@ class Stores:
         catalog and journal do not belong together, unless messages of the journal that do not fit
         are to be dropped. `catalogs` stands in for SQLite's files.
         `may_use_indexes`: closed segments may be read by their indexes, and are to be verified
-        later (`background_check`).
+        later (`background_check`). `on_progress` is called while the journal is read.
         """
         self._directory = directory
         self._files = OperatingSystemFiles() if files is None else files
@@ -61,7 +62,12 @@ class Stores:
         claims = self._catalogs.read_claims(self._catalog_path, may_be_new=self._may_be_new)
         self._claims = claims._replace(directory_id=claims.directory_id or new_directory_id)
         self._recovery = Recovery(
-            self._files, self._journal_path, self._claims, decode_publishes, may_use_indexes
+            self._files,
+            self._journal_path,
+            self._claims,
+            decode_publishes,
+            may_use_indexes,
+            on_progress,
         )
         self._recovery.read()
         self._found = self._recovery.journal_claims()

@@ -43,6 +43,7 @@ from ..storage.errors import StorageError
 from ..version import VERSION
 from . import administration, journal_command, settings_command, spark_command, trace_command
 from .command_parser import EXIT_USAGE, Parser, add_directory, add_setting
+from .progress import Progress
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -191,10 +192,19 @@ async def _serve(
     )
     signals = Signals(asyncio.get_running_loop(), log)
     hint = "a second signal ends it at once"
-    node = Node(configuration, log, end.failed, stop_hint=hint, drops_unmatched=drops_unmatched)
+    reading = Progress("reading the journal")
+    node = Node(
+        configuration,
+        log,
+        end.failed,
+        stop_hint=hint,
+        drops_unmatched=drops_unmatched,
+        on_reading=partial(_show_reading, reading) if reading.is_shown else None,
+    )
     signals.at_hangup(partial(_renew_certificates, node))
     try:
-        await node.start()
+        with reading:
+            await node.start()
     except (StorageError, OSError) as fault:
         raise StartError(error_words(fault)) from fault
     tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
@@ -204,6 +214,13 @@ async def _serve(
     if not await node.stop():
         # Without the interpreter's own end, which may wait for what hangs.
         os._exit(EXIT_FAILED)
+
+
+def _show_reading(progress: Progress, bytes_read: int, bytes_in_all: int) -> None:
+    """On the terminal; its line is free again before anything else is written there."""
+    progress(bytes_read / max(1, bytes_in_all))
+    if bytes_read >= bytes_in_all:
+        progress.clear()
 
 
 def _announce(line: str, log: FilteringBoundLogger) -> None:

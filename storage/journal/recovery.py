@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Set
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -45,6 +45,9 @@ from .segment_reader import SegmentReader
 from .segment_recovery import SegmentRecovery, Tail, tail_of
 from .survey import SegmentFile, Survey, errors_named
 from .synced_file import Synced, read_synced
+
+# Called with the bytes of segments that are read, and with those of all; they ascend.
+OnProgress = Callable[[int, int], None]
 
 # More torn stretches of one segment are remembered as one.
 TORN_STRETCHES_MAX: Final = 256
@@ -82,10 +85,12 @@ class Recovery:
         catalog: CatalogClaims,
         decode: Decode,
         may_use_indexes: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """`may_use_indexes`: read the indexes of segments in place of these.
 
-        Otherwise every record is verified.
+        Otherwise every record is verified. `on_progress` is called for each piece of a segment; one
+        whose index is read counts as read, and so does one that turns out to be gone.
         """
         self._files = files
         self._directory = directory
@@ -94,6 +99,9 @@ class Recovery:
         self._report = Report()
         self._replay = Replay(catalog.queue_ids)
         self._may_use_indexes = may_use_indexes
+        self._on_progress = on_progress
+        # Of segments that are done with.
+        self._bytes_read = 0
         # The segments of which only the index was read, in order.
         self.unverified: list[int] = []
         # Of segments that are read before others, for what they say of these.
@@ -139,6 +147,9 @@ class Recovery:
         self._read_tail()
         for number in presence.choose(self._tail):
             self._read_segment(self._survey.segments[number])
+        if presence.numbers:
+            self._bytes_read = self._bytes_in_all
+            self._note_progress(0)
         if presence.is_newest_missing:
             presence.note_newest_missing(self._last_at_end)
         if self._synced is not None:
@@ -248,10 +259,25 @@ class Recovery:
         data = self._read_bytes(number, 0, file.size)
         return SegmentReader(data, number, self._catalog.directory_id, file.name)
 
+    @cached_property
+    def _bytes_in_all(self) -> int:
+        """Of the segments that may count."""
+        return sum(self._survey.segments[number].size for number in self._presence.numbers)
+
+    def _note_progress(self, bytes_of_segment: int) -> None:
+        """So much of the segment that is being read is read."""
+        if self._on_progress is not None:
+            self._on_progress(self._bytes_read + bytes_of_segment, self._bytes_in_all)
+
     def _facts_of(self, number: int) -> SegmentFacts:
         facts = self._facts.pop(number, None)
-        if facts is not None:
-            return facts
+        if facts is None:
+            facts = self._read_facts(number)
+            self._bytes_read += self._survey.segments[number].size
+            self._note_progress(0)
+        return facts
+
+    def _read_facts(self, number: int) -> SegmentFacts:
         file = self._survey.segments[number]
         path = self._path(number)
         if self._may_use_indexes:
@@ -261,7 +287,7 @@ class Recovery:
                 return facts
         clean = CleanReading(partial(self._read_bytes, number), number, file.size, path)
         while clean.step():
-            pass
+            self._note_progress(clean.bytes_read)
         return read_facts(self._reader(number)) if clean.facts is None else clean.facts
 
     def _is_foreign(self, synced: Synced | None) -> bool:

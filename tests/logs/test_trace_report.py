@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -131,3 +132,28 @@ def test_progress_is_shown_on_a_terminal_and_removed_again() -> None:
         with Progress("reading", stream, seconds_min=0) as progress:
             progress(0.5)
         assert stream.getvalue() == said
+
+
+def test_progress_is_written_anew_by_the_clock_and_leaves_room_for_other_lines() -> None:
+    stream, now = Terminal(), 100.0
+    with Progress("reading", stream, seconds_min=2, clock=lambda: now) as progress:
+        progress(0.1)
+        now = 102
+        progress(0.2)
+        now = 103
+        progress(0.3)
+        assert stream.getvalue() == "\rreading:  20%"
+        progress.clear()
+        stream.write("a line\n")
+    assert stream.getvalue() == "\rreading:  20%\r             \ra line\n"
+
+
+class GoneTerminal(Terminal):
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, text)
+
+
+def test_progress_goes_on_without_a_terminal_that_is_gone() -> None:
+    with Progress("reading", GoneTerminal(), seconds_min=0) as progress:
+        progress(0.5)
+        progress(0.6)

@@ -158,6 +158,7 @@ class NodeSimulation:
             self._random.randbytes,
             new_runtime=self.world.new_runtime,
             pause=lambda _seconds: None,
+            monotonic=self.world.time,
         )
         self.node = Node(self._configuration, self.world.log, self._on_fatal, machine)  # type: ignore[arg-type]
         try:
