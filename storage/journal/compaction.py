@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.publishes import decode_publishes
 from ..files import Buffer
-from .ledger import Deadlines, EntryIds, EntryRange, Moved, joined, ranges_without, stretches
+from .ledger import Deadlines, EntryIds, EntryRange, Moved, joined, ranges_in, ranges_without
 from .log import Log, Position, Replacement
 from .records import (
     BODY,
@@ -264,7 +264,7 @@ class Compaction:
         for placed, read in _Segment(self._log, self._plan.segment).in_pieces(skims=True):
             record = placed.record
             if isinstance(record, EntriesRecord):
-                _extend(own[record.queue_id], stretches(record.entry_ids))
+                _extend(own[record.queue_id], ranges_in(record.entry_ids))
             elif isinstance(record, BodyRecord):
                 batches.add(record.batch_number)
             elif isinstance(record, RangesRecord) and record.kind != SETTLE:
@@ -279,7 +279,7 @@ class Compaction:
             for placed, read in _Segment(self._log, user).in_pieces(skims=True):
                 record = placed.record
                 if isinstance(record, EntriesRecord) and self._has(record.batch_number):
-                    _extend(noted[record.queue_id], stretches(record.entry_ids))
+                    _extend(noted[record.queue_id], ranges_in(record.entry_ids))
                 if read:
                     yield read
         self._own = {queue_id: joined(ranges) for queue_id, ranges in own.items()}

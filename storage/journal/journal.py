@@ -51,8 +51,8 @@ from .ledger import (
     EntryRange,
     RunningLedger,
     Spoken,
+    ranges_in,
     ranges_without,
-    stretches,
 )
 from .locating import ReadPlan, locate
 from .log import Log, Undropped
@@ -554,7 +554,7 @@ class Journal:
             shortage.runs, shortage.removed = [], []
         if going:
             writer = self._writer
-            ranges = _ranges(sorted(going))
+            ranges = ranges_in(sorted(going))
             writer.make_room(RANGES_BYTES_MIN + RANGE_BYTES * len(ranges))
             writer.add(writer.seal.record(removed_covered(ranges)))
             self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
@@ -651,7 +651,7 @@ class Journal:
             LiveRange(max(first, start), min(last, end), block.entries_segment)
             for first, last in ranges
             for block in live_entries.within(first, last)
-            for start, end in stretches(block.entry_ids)
+            for start, end in ranges_in(block.entry_ids)
             if start <= last and first <= end
         ]
 
@@ -917,7 +917,7 @@ class Journal:
         return SegmentHeader(
             number,
             self._next_batch_number,
-            _ranges(sorted(live)),
+            ranges_in(sorted(live)),
             self._directory_id,
             self._epoch,
             before,
@@ -926,14 +926,3 @@ class Journal:
             self._torn,
             compacted=[each for number in sorted(self._anchors) for each in self._anchors[number]],
         )
-
-
-def _ranges(numbers: Sequence[int]) -> list[EntryRange]:
-    """Ascending numbers as ranges."""
-    ranges: list[EntryRange] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ranges

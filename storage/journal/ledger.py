@@ -296,11 +296,21 @@ def joined(ranges: Sequence[EntryRange]) -> list[EntryRange]:
     return found
 
 
-def stretches(ids: EntryIds) -> list[EntryRange]:
-    """Ascending ids as ranges."""
-    if ids[-1] - ids[0] + 1 == len(ids):
-        return [(ids[0], ids[-1])]
-    return joined([(each, each) for each in ids])
+def ranges_in(ids: Sequence[int]) -> list[EntryRange]:
+    """Ascending ids, or other numbers, as ranges that have gaps between them."""
+    if not ids:
+        return []
+    first = last = ids[0]
+    if ids[-1] - first + 1 == len(ids):
+        return [(first, ids[-1])]
+    ranges: list[EntryRange] = []
+    for each in ids:
+        if each > last + 1:
+            ranges.append((first, last))
+            first = each
+        last = each
+    ranges.append((first, last))
+    return ranges
 
 
 def ranges_without(

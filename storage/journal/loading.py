@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Set
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .ledger import Block, Deadlines, EntryIds, LiveEntries
+from .ledger import Block, Deadlines, EntryIds, LiveEntries, ranges_in
 from .records import BodyRecord, EntriesRecord
-from .recovered_entries import stretches
 from .replay import JournalPlace, QueueValues, Replay
 from .report import Report
 from .segment_reader import SegmentReader
@@ -123,9 +122,11 @@ class Loading:
             parts = [(start, end)]
             if end - start != ids[end - 1] - ids[start] + 1:
                 there = set(block.entry_ids)
-                positions = [at for at in range(start, end) if ids[at] in there]
-                of_block = array("Q", [ids[at] for at in positions])
-                parts = [(positions[at], positions[to - 1] + 1) for at, to in stretches(of_block)]
+                of_block = [each for each in ids[start:end] if each in there]
+                parts = [
+                    (at := bisect_left(ids, first), at + last - first + 1)
+                    for first, last in ranges_in(of_block)
+                ]
             for part_start, part_end in parts:
                 yield from self._alike(record, part_start, part_end, values)
 

@@ -11,9 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from .ledger import PLACES_STRIDE_BYTES, PLACES_WIDTH, Block, EntryIds, EntryRange, LiveEntries
+from .ledger import PLACES_STRIDE_BYTES, PLACES_WIDTH, Block, EntryRange, LiveEntries, ranges_in
 from .log import Position
-from .recovered_entries import stretches
 
 # A plan has no more places, so that making it does not hold up the journal.
 PLACES_MAX: Final = 64
@@ -103,10 +102,3 @@ def _places_within(
             size_bytes = min(distance, PLACES_STRIDE_BYTES, ENTRY_READ_BYTES * (row_end - low))
             yield ranges_in(ids[low:row_end]), places[at + 1], places[at + 2], size_bytes
         low = row_end
-
-
-def ranges_in(ids: EntryIds) -> list[EntryRange]:
-    """Ascending ids as ranges."""
-    if isinstance(ids, range):
-        return [(ids[0], ids[-1])]
-    return [(ids[start], ids[end - 1]) for start, end in stretches(ids)]

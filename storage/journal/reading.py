@@ -28,9 +28,9 @@ from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.stored import read_stored, stored_starts
-from .ledger import PLACES_STRIDE_BYTES, EntryIds, EntryRange, ranges_without
+from .ledger import PLACES_STRIDE_BYTES, EntryIds, EntryRange, ranges_in, ranges_without
 from .loading import positions_of
-from .locating import ReadPlan, Sought, ranges_in
+from .locating import ReadPlan, Sought
 from .log import Position
 from .records import (
     BODY,
@@ -45,7 +45,6 @@ from .records import (
     decode_entries,
     decode_record,
 )
-from .recovered_entries import stretches
 from .report import ReportLine, described, entries_words
 from .scanning import Gap, RawRecord, ReadLog, Scan, Sealing
 
@@ -423,7 +422,10 @@ class _Search:
                 starts = self._shared.starts(stored)
                 if starts is not None:
                     wire = stored.wire
-                    pieces = [wire[starts[low] : starts[high]] for low, high in _runs(positions)]
+                    pieces = [
+                        wire[starts[first] : starts[last + 1]]
+                        for first, last in ranges_in(positions)
+                    ]
                     return pieces, ids, batch_number, indexes
         without = self._bodiless.setdefault(int.from_bytes(batch_number, "little"), [])
         without += ranges_in(ids)
@@ -550,15 +552,6 @@ class _Gathered:
                 next_id = last + 1
                 at += next_id - first
         self._rows.append(ReadRow(batch, range(start, at), first_id))
-
-
-def _runs(positions: Indexes) -> Iterator[tuple[int, int]]:
-    """Neighbours among the positions: from where to where."""
-    if isinstance(positions, range):
-        yield positions.start, positions.stop
-        return
-    for start, end in stretches(positions):
-        yield positions[start], positions[end - 1] + 1
 
 
 def _words(ranges: Sequence[EntryRange]) -> str:

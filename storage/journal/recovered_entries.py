@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import NamedTuple
 
-from .ledger import EntryIds
+from .ledger import EntryIds, ranges_in
 
 
 class RecoveredRun(NamedTuple):
@@ -87,8 +87,8 @@ class RecoveredEntries:
         self, ids: EntryIds, attempts: int = 0, deadline_ms: int = 0, due_ms: int = 0
     ) -> None:
         """Add entries with these ids, which may have gaps, as `append` does."""
-        for start, end in stretches(ids):
-            self.append(ids[start], end - start, attempts, deadline_ms, due_ms)
+        for first, last in ranges_in(ids):
+            self.append(first, last - first + 1, attempts, deadline_ms, due_ms)
 
     def __iter__(self) -> Iterator[RecoveredRun]:
         return map(
@@ -111,16 +111,3 @@ class RecoveredEntries:
             column = array("Q", [0]) * len(self._firsts)
         column.append(value)
         return column
-
-
-def stretches(ids: EntryIds) -> Iterator[tuple[int, int]]:
-    """Positions from where to where the ids are without gaps."""
-    if ids[-1] - ids[0] + 1 == len(ids):
-        yield 0, len(ids)
-        return
-    start = 0
-    for position in range(1, len(ids)):
-        if ids[position] != ids[position - 1] + 1:
-            yield start, position
-            start = position
-    yield start, len(ids)

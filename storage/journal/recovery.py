@@ -30,12 +30,12 @@ from ..files import Files
 from .background_check import BackgroundCheck
 from .clean_reading import CleanReading
 from .identity_runs import IdentityRun
-from .ledger import EntryIds, EntryRange, RunningLedger
+from .ledger import EntryIds, EntryRange, RunningLedger, ranges_in
 from .loading import Decode, Loading, MessageRun
 from .log import Position
 from .presence import Presence
 from .records import BodyRecord, CompactedRecord
-from .recovered_entries import RecoveredEntries, stretches
+from .recovered_entries import RecoveredEntries
 from .replay import Replay
 from .report import Report, ReportLine, described, entries_words
 from .segment_facts import SegmentFacts, read_facts
@@ -359,7 +359,7 @@ class Recovery:
                 continue
             replay.let_go(each)
             self.dropped_entries.setdefault(each.queue_id, []).extend(
-                (ids[start], ids[end - 1]) for ids in parts for start, end in stretches(ids)
+                each_range for ids in parts for each_range in ranges_in(ids)
             )
             # What a crash tore is reported at the start after the crash: if it is in the last
             # segment.

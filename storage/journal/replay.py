@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from ...amqp_frames.messages.batch import Indexes
 from .entry_values import EntryValues
 from .identity_runs import Identities
-from .ledger import EntryIds, EntryRange, RunningLedger
-from .recovered_entries import RecoveredEntries, stretches
+from .ledger import EntryIds, EntryRange, RunningLedger, ranges_in
+from .recovered_entries import RecoveredEntries
 from .segment_facts import (
     APPENDED,
     DROPPED,
@@ -318,9 +318,8 @@ class Replay:
         deadline_of = values.deadlines.cursor()
         due_time_of = values.due_times.cursor()
         for block in self.ledger.queues[queue_id]:
-            ids = block.entry_ids
-            for start, end in stretches(ids):
-                first, last = ids[start], ids[end - 1]
+            for first_id, last in ranges_in(block.entry_ids):
+                first = first_id
                 while first <= last:
                     attempts, until = attempts_of(first)
                     deadline_ms, deadline_until = deadline_of(first)

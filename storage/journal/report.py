@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from .ledger import EntryIds
-from .recovered_entries import stretches
+from .ledger import EntryIds, ranges_in
 
 # Further lines of one event are counted and not written: a disk may be damaged in many places.
 LINES_MAX: Final = 200
@@ -23,9 +22,9 @@ def entries_words(count: int) -> str:
 def described(several: Iterable[EntryIds]) -> str:
     """Entry ids as ranges, for people; the first ones, if they are many."""
     ranges = [
-        f"{ids[start]} to {ids[end - 1]}" if end - start > 1 else f"{ids[start]}"
+        f"{first} to {last}" if last > first else f"{first}"
         for ids in several
-        for start, end in stretches(ids)
+        for first, last in ranges_in(ids)
     ]
     further = f" and {len(ranges) - _RANGES_MAX} ranges more" if len(ranges) > _RANGES_MAX else ""
     return "ids " + ", ".join(ranges[:_RANGES_MAX]) + further

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from array import array
 
-from leveret.storage.journal.ledger import PLACES_STRIDE_BYTES, RunningLedger
+from leveret.storage.journal.ledger import PLACES_STRIDE_BYTES, RunningLedger, ranges_in
 
 
 def ledger_of(segments: int) -> RunningLedger:
@@ -130,3 +130,9 @@ def test_the_place_of_entries_that_were_never_written_is_that_of_others() -> Non
     ledger.extend(7, range(3, 5), 1, 1, 200, 250)
     [block] = ledger.queues[7]
     assert (block.entry_ids, list(block.places)) == (range(1, 5), [1, 100, 150])
+
+
+def test_numbers_are_ranges_with_gaps_between_them() -> None:
+    assert ranges_in(range(5, 9)) == [(5, 8)]
+    assert ranges_in(array("Q", (1, 2, 3, 7, 9, 10))) == [(1, 3), (7, 7), (9, 10)]
+    assert ranges_in([]) == []
