@@ -92,7 +92,10 @@ class Inspection:
         return SegmentReader(mapped, segment.number, self.claims.directory_id, segment.name)
 
     def index_fault(self, segment: SegmentFile) -> IndexFault | None:
-        """What is wrong with the index of a segment; None if nothing is, or if there is none."""
+        """Compare the index of a segment with its records; None if there is no fault, or no index.
+
+        Damage of the segment is no fault of its index, which is from before.
+        """
         path = index_path(self._journal, segment.number)
         if not os.path.exists(path):
             return None
@@ -102,7 +105,8 @@ class Inspection:
             return IndexFault.UNUSED
         with errors_named(path):
             octets = self._files.read(path, 0, self._files.size(path))
-        is_true = octets == encode_index(read_facts(self.open(segment)))
+        facts = read_facts(self.open(segment))
+        is_true = bool(facts.holes) or octets == encode_index(facts)
         return None if is_true else IndexFault.WRONG
 
     def read(self, segment: SegmentFile, start: int, end: int) -> bytes:

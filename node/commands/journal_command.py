@@ -26,6 +26,8 @@ from .progress import Progress
 from .tables import printable, table
 
 EXIT_DAMAGED = 1
+# So many segments are named when the wanted one is not there.
+SEGMENTS_SHOWN_MAX = 20
 # Findings that say that something was on the disk and is not there any more. What a crash tore, and
 # messages of queues that were deleted, are none.
 DAMAGE = ("damaged", "missing", "lost")
@@ -63,7 +65,8 @@ def add_to(commands: Any) -> None:
     dump.add_argument(
         "--queue",
         metavar="Q",
-        help="only records that speak of this queue, by its name or id (default all)",
+        help="only records that speak of this queue, by its name or id, which are all but the "
+        "messages themselves (default all)",
     )
     dump.add_argument(
         "--bodies",
@@ -160,7 +163,19 @@ def _finding(line: ReportLine) -> str:
 
 def _dump(parsed: argparse.Namespace, inspection: Inspection) -> int:
     names = inspection.claims.queue_names
+    if parsed.segment is not None:
+        numbers = [each.number for each in inspection.segments()]
+        if parsed.segment not in numbers:
+            there = ", ".join(map(str, numbers[:SEGMENTS_SHOWN_MAX])) or "none"
+            more = ", ..." * (len(numbers) > SEGMENTS_SHOWN_MAX)
+            text = f"the journal has no segment {parsed.segment}; there are: {there}{more}"
+            return _print_error(text, EXIT_USAGE)
     is_wanted = _queue_filter(parsed.queue, inspection)
+    if is_wanted is None:
+        text = (
+            f"the catalog has no queue {parsed.queue!r}; one that was deleted is chosen by its id"
+        )
+        return _print_error(text, EXIT_USAGE)
     write = _print_json if parsed.json else _print_facts
     for segment in inspection.segments():
         if parsed.segment in (None, segment.number):
@@ -172,7 +187,8 @@ def _dump(parsed: argparse.Namespace, inspection: Inspection) -> int:
     return 0
 
 
-def _queue_filter(wanted: str | None, inspection: Inspection) -> Callable[[Facts], bool]:
+def _queue_filter(wanted: str | None, inspection: Inspection) -> Callable[[Facts], bool] | None:
+    """Say which facts are of the queue; None if neither a queue nor an id is called so."""
     if wanted is None:
         return lambda _facts: True
     ids = {
@@ -183,7 +199,7 @@ def _queue_filter(wanted: str | None, inspection: Inspection) -> Callable[[Facts
     }
     if wanted.isascii() and wanted.isdigit():
         ids.add(int(wanted))
-    return lambda facts: facts.get("queue_id") in ids
+    return (lambda facts: facts.get("queue_id") in ids) if ids else None
 
 
 def _lines(reader: SegmentReader, read: Callable[[int, int], bytes] | None) -> Iterator[Facts]:

@@ -193,7 +193,25 @@ def test_a_dump_has_every_record_in_order_with_the_names_of_queues(
     orders = [each for each in facts if each.get("queue_id") == 1]
     assert rows(run(capsys, "dump", data, "--json", "--queue", "orders")[1]) == orders
     assert rows(run(capsys, "dump", data, "--json", "--queue", 1)[1]) == orders
-    assert run(capsys, "dump", data, "--queue", "nobody's")[1] == ""
+
+
+def test_a_dump_of_a_segment_or_queue_that_is_not_there_is_refused(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = ", ".join(
+        str(int(file.name.partition(".")[0]))
+        for file in sorted((data / "journal").glob("*.journal"))
+    )
+    assert run(capsys, "dump", data, "--segment", 99) == (
+        2,
+        "",
+        f"leveret: the journal has no segment 99; there are: {numbers}\n",
+    )
+    assert run(capsys, "dump", data, "--queue", "nobodys") == (
+        2,
+        "",
+        "leveret: the catalog has no queue 'nobodys'; one that was deleted is chosen by its id\n",
+    )
 
 
 def test_bodies_are_shown_only_when_asked_and_cannot_reach_the_terminal_s_escape_codes(
@@ -309,6 +327,24 @@ def test_an_index_that_verifies_and_says_something_else_is_damage(
     code, out, _ = run(capsys, "check", data)
     assert code == 1
     assert f"the index of segment {number} says something else than the segment's records" in out
+
+
+def test_damage_of_a_segment_is_not_reported_of_its_index_as_well(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = write_indexes(data)
+    number = int(first.name.partition(".")[0])
+    with inspected(data) as inspection:
+        segment = next(each for each in inspection.segments() if each.number == number)
+        place = next(offset for offset, _ in inspection.open(segment).records()) + 30
+    file = first.with_suffix(".journal")
+    octets = bytearray(file.read_bytes())
+    octets[place] ^= 4
+    file.write_bytes(octets)
+    code, out, _ = run(capsys, "check", data)
+    assert code == 1
+    assert f"journal.damaged: segment {number} of " in out
+    assert "index" not in out
 
 
 def test_a_body_that_verifies_and_is_no_message_is_damage(
