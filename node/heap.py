@@ -2,7 +2,7 @@
 
 Reads of up to 1 MiB come and go all the time, so glibc is told to keep memory at hand: to ask the
 system for each of them costs more than to handle it. What it keeps would stay for good, though: it
-returns only what is free at the top of the heap, and a queue that pages, or is consumed, leaves
+returns only free memory at the top of the heap, and a queue that pages, or is consumed, leaves
 holes below. So a thread has it return the holes as well, now and then, and when the process has
 grown. That takes some milliseconds where there is much to return, and next to none where not.
 

@@ -33,7 +33,7 @@ from .journal.segment_header import SegmentHeader, encode_header
 # A segment is full at this size. They are smaller than the journal's, so that the room of messages
 # that are gone comes back soon.
 SPILL_SEGMENT_BYTES_MAX: Final = 16 * 1024 * 1024
-# The size of a write: less than one that goes past the page cache, for nobody waits for the disk.
+# The size of a write: too small to go past the page cache, because nobody waits for the disk.
 PIECE_BYTES_MAX: Final = DIRECT_BYTES_MIN // 2
 # Several body records may have a batch in common, or the number 0 of joined ones. So the number of
 # each is that of its batch and, above that, one of its own.

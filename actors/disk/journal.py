@@ -282,7 +282,7 @@ class JournalActor(ThreadActor):
         tell(self._page_reader, ReadPage(self.actor_ref, asked.queue, plan))
 
     def _seek_compaction(self) -> None:
-        """Have a segment rewritten, if there is one that is worth it."""
+        """Have a segment rewritten, if one is worth it."""
         if self._maintenance is not None:
             plan = self._journal.begin_compaction()
             if plan is not None:

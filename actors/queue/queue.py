@@ -300,7 +300,7 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
-# What one queue has read at once, in bytes of messages, and what is read ahead of its consumers:
+# Bytes of messages that one queue has read at once, and as many that it reads ahead of consumers:
 # one part in so many of the budget, up to this. Less, and nothing ahead, while all hold too much.
 READ_BYTES_MAX: Final = 512 * 1024
 READ_PART: Final = 64
@@ -545,7 +545,7 @@ class Queue(LoopActor):
             self._page_out(self._kept_bytes)
 
     def _page_out(self, kept_bytes: int, spilled: Sequence[EntryRange] = ()) -> None:
-        """Page, and have written what is on no disk yet. `spilled`: what the spill has by now."""
+        """Page, and have rows spilled that are on no disk yet; `spilled`: the spill has these."""
         self._kept_bytes = kept_bytes
         messages = self._messages
         synced_below = self._answers.synced_below(messages.next_entry_id)
@@ -582,7 +582,7 @@ class Queue(LoopActor):
             tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
 
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
-        """Go on with what was read: those who wait with basic.get go first."""
+        """Go on with the rows read: clients that wait with basic.get go first."""
         messages = self._messages
         messages.read(message.rows, message.through, effects)
         if effects.resident is not None:

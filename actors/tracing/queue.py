@@ -97,7 +97,7 @@ class QueueTracing:
         self._paged.sort()
 
     def resident(self, spans: Iterable[Span]) -> None:
-        """Rows were read: what was traced of them is so again."""
+        """Rows were read: their traced messages are traced again."""
         if not self._paged:
             return
         traced: dict[Batch, set[int]] = {}

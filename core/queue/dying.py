@@ -36,7 +36,7 @@ class DyingRows:
     def wanted(self, count_max: int) -> Wanted:
         """Entries at the front, up to so many, that ascend and lie in the same place; there is one.
 
-        They are to be read, and `fill` is given what was read.
+        The caller reads them and calls `fill` with the result.
         """
         ranges: list[EntryRange] = []
         is_spilled = self._rows[0][0].is_spilled
@@ -57,7 +57,7 @@ class DyingRows:
     ) -> tuple[list[tuple[Span, str]], list[PagedSpan]]:
         """Remove the entries that were asked for, which were wanted.
 
-        Returns them as resident rows, each with its reason, and those that were not found.
+        Returns resident rows, each with its reason, and paged rows that were not found.
         """
         pieces: list[tuple[PagedSpan, str]] = []
         rest: list[tuple[PagedSpan, str]] = []

@@ -40,7 +40,7 @@ class MemoryBudget(Generic[Holder]):
             self.relief_bytes = self.budget_bytes
 
     def relieve(self) -> list[tuple[Holder, int]]:
-        """Those that are to page, the fullest first, and how many bytes each may keep.
+        """Whom to have page, the fullest first, and how many bytes each may keep.
 
         All that hold more than they would if three quarters of the budget were shared out.
         """

@@ -1,4 +1,4 @@
-"""Which rows of a queue may be paged, and the paged rows of those that are.
+"""Decides which rows of a queue may be paged, and makes their paged rows.
 
 A `Pager` serves one call of the rules' `page_out`. `Ready`, `Deferral` and `InFlight` go through
 their rows, each in its own order, and ask it about each.
@@ -85,7 +85,7 @@ class Pager:
         )
 
     def page_if_synced(self, span: Span) -> PagedSpan | None:
-        """The paged row of one that is in the journal; None for others."""
+        """The paged row of one in the journal; None for others."""
         return self.page(span, False) if self.on_disk(span) is OnDisk.JOURNAL else None
 
     def page_in_flight(self, span: Span) -> PagedSpan | None:

@@ -283,7 +283,7 @@ class Backlog:
 def matched(
     pieces: Iterable[PagedSpan], rows: Iterable[ReadRow]
 ) -> tuple[list[Span], list[PagedSpan]]:
-    """The resident rows of paged ones, from what was read; and those of which nothing was.
+    """The resident rows of paged ones, made of the rows read; and paged rows that were not found.
 
     Both ascend by entry id. Rows that were read for nobody are dropped: their messages have left
     the queue meanwhile.

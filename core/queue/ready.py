@@ -39,7 +39,7 @@ class Ready:
         """`priority`: that of all its messages, where priorities count."""
         self._priority = priority
         self._fresh: deque[Span] = deque()
-        # What lies behind these; None while nothing is paged.
+        # The rows behind these; None while none is paged.
         self._backlog: Backlog | None = None
         # First entry id and row; the ids differ, so rows are never compared.
         self._returned: list[tuple[int, Span]] = []

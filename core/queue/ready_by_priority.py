@@ -28,7 +28,7 @@ class ReadyByPriority(Ready):
         self._levels: dict[int, Ready] = {}
         # Bit p is set while messages of priority p are here.
         self._occupied = 0
-        # The priority of what was last wanted.
+        # The priority of the entries that were last wanted.
         self._asked = 0
 
     def divide(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
@@ -154,7 +154,7 @@ class ReadyByPriority(Ready):
     def fill(
         self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
     ) -> tuple[list[Span], list[PagedSpan]]:
-        """Have rows that were read be resident; returns them, and those that were not found."""
+        """Have rows that were read be resident; returns them, and paged rows not found."""
         level = self._levels.get(self._asked)
         if level is None:
             return [], []

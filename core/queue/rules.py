@@ -20,8 +20,8 @@ tuple, per batch and not per message.
 
 Rows may be paged: their bytes are on the disk only (`span.py`, `paging.py`). The rules go on until
 they need such bytes, for a consumer or for a dead letter, and then stop there (`wants_head`,
-`dying`); `wanted` says what is to be read, and `read` goes on with it. Nothing else waits: what
-expires, is dropped, purged or settled without dead letters is never read.
+`dying`); `wanted` says which entries to read, and `read` goes on with them. Nothing else waits:
+messages that expire, are dropped, purged or settled without dead letters are never read.
 """
 
 from __future__ import annotations
@@ -232,11 +232,11 @@ class MessageQueue:
         self.held_bytes = 0
         # The head is paged, and somebody waits for it.
         self.wants_head = False
-        # What is being read; None, as of the next, if nothing is. Paged rows that left for the
-        # dead-letter exchange.
+        # Entries that are being read; None, as of the next, if there are none. Paged rows that left
+        # for the dead-letter exchange.
         self.reading: Wanted | None = None
         self.dying: DyingRows | None = None
-        # Was the last read of those? Then whoever waits for the head is next.
+        # Was the last read one of those? Then the head is next, if somebody waits for it.
         self.was_dying_read = False
 
     # --- Parts
@@ -1106,7 +1106,7 @@ class MessageQueue:
         spilled: Sequence[EntryRange] = (),
         note_traced: Callable[[Span], None] | None = None,
     ) -> tuple[list[Span], list[EntryRange]]:
-        """Page all that is not needed soon, but for so many bytes at the head of the queue.
+        """Page rows that nobody needs soon, but for so many bytes at the head of the queue.
 
         The journal has synced all stored entries with ids below `synced_below`. The spill has the
         entries in `spilled`, which ascend. `note_traced` is called with rows that have traced

@@ -73,7 +73,7 @@ class BackgroundCheck:
     def look(self) -> bool:
         """Find the segments that are to be read; false if there are none.
 
-        New ones come before those that are only to be verified. The newest is still written to.
+        New ones come before others, which are only verified. The newest is still written to.
         """
         numbers = segment_numbers(self._files, self._directory)[:-1]
         new = [number for number in numbers if not self._is_done(number)]
@@ -93,7 +93,7 @@ class BackgroundCheck:
         return known == identity
 
     def step(self) -> tuple[int, list[ReportLine]]:
-        """Read a piece of a segment: so many bytes, and what was found in it.
+        """Read a piece of a segment: so many bytes, and the findings in it.
 
         No bytes: nothing is left to be read.
         """
