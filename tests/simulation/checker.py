@@ -67,6 +67,7 @@ class Message:
         "rests",
         "route",
         "sent_ms",
+        "ttl_ms",
     )
 
     def __init__(self, number: int, body: bytes, properties: bytes = b"") -> None:
@@ -83,6 +84,8 @@ class Message:
         # How often the node had been at rest before.
         self.rests = 0
         self.due_ms = 0
+        # Its own, in ms; None: it has none.
+        self.ttl_ms: int | None = None
         self.expires_ms = NEVER
         # Exchange and routing key, and the queues that it goes to.
         self.route = "", ""
@@ -107,6 +110,7 @@ class Copy:
         "hold",
         "is_gone",
         "message",
+        "requeuer",
         "settle_stage",
         "settler",
         "was_deferred",
@@ -125,6 +129,8 @@ class Copy:
         self.settler: Any = None
         self.hold: Hold | None = None
         self.due_ms = message.due_ms
+        # Who gave it back with a delay, as long as the node may not have read that.
+        self.requeuer: Any = None
         # Why it need not be there; "" if it must.
         self.excuse = ""
         # It must not be there any more.
@@ -183,9 +189,9 @@ class Consumer:
         self.last_orders: dict[tuple[object, int], int] = {}
 
 
-def _is_read(copy: Copy) -> bool:
-    """Does the node read the connection on which it was settled?"""
-    link = copy.settler.client.link
+def _is_read(channel: ClientChannel) -> bool:
+    """Does the node read its connection?"""
+    link = channel.client.link
     return link is None or not link.is_reading_paused
 
 
@@ -225,6 +231,10 @@ class QueueBook:
             copy = self.copies[message.number] = Copy(message)
         return copy
 
+    def first_due_ms(self, copy: Copy) -> int:
+        """From then on it may be delivered, if nobody defers it once more."""
+        return 0 if self.is_for_dead_letters else copy.message.due_ms
+
 
 class Checker:
     """All messages and queues of a run."""
@@ -247,6 +257,8 @@ class Checker:
         self._recent: list[Message] = []
         # Settles that come too late if time passes before the node has read them.
         self._in_time: list[Copy] = []
+        # Given back with a delay, which the node may not have read.
+        self._deferring: list[tuple[QueueBook, Copy]] = []
         # A persistent message was published and confirmed since the node was at rest.
         self._has_synced = False
         self._rests = 0
@@ -305,6 +317,10 @@ class Checker:
     def entered(self, message: Message) -> None:
         """It is on its way to its queues: published, or committed."""
         self._recent.append(message)
+        ttls = [each.ttl_ms for each in message.queues]
+        known = [each for each in (message.ttl_ms, *ttls) if each is not None]
+        if known:
+            message.expires_ms = self.now_ms + min(known)
         for queue in message.queues:
             copy = queue.copy_of(message)
             if queue.is_uncertain:
@@ -512,8 +528,10 @@ class Checker:
             if delay_ms is None:
                 delay_ms = queue.delay_ms
             copy.was_deferred = copy.was_deferred or delay_ms > 0
-            first_due_ms = 0 if queue.is_for_dead_letters else copy.message.due_ms
-            copy.due_ms = self.now_ms + delay_ms if delay_ms else first_due_ms
+            copy.due_ms = self.now_ms + delay_ms if delay_ms else queue.first_due_ms(copy)
+            copy.requeuer = hold.channel if delay_ms else None
+            if delay_ms:
+                self._deferring.append((queue, copy))
             self._came_back(queue, copy)
             self.seen["requeued"] += 1
 
@@ -564,6 +582,11 @@ class Checker:
             if copy.settler is channel and copy.settle_stage == SAID:
                 # The ack may not have arrived.
                 copy.settle_stage = LOST
+        for queue, copy in self._deferring:
+            if copy.requeuer is channel:
+                # It came back without a delay if the client's answer has not arrived.
+                copy.due_ms = queue.first_due_ms(copy)
+                copy.requeuer = None
         for queue in channel.asked_without_ack:
             for copy in queue.copies.values():
                 copy.excuse = "got without ack"
@@ -657,9 +680,15 @@ class Checker:
                     copy.settle_stage = SYNCED
             self._written = []
         self._has_synced = False
+        deferring, self._deferring = self._deferring, []
+        for queue, copy in deferring:
+            if copy.requeuer is not None and not _is_read(copy.requeuer):
+                self._deferring.append((queue, copy))
+            else:
+                copy.requeuer = None
         said, self._said = self._said, []
         for copy in said:
-            is_unread = copy.settle_stage == SAID and copy.settler and not _is_read(copy)
+            is_unread = copy.settle_stage == SAID and copy.settler and not _is_read(copy.settler)
             if is_full or is_unread:
                 # It is not written, or the ack has not arrived.
                 self._said.append(copy)
@@ -770,6 +799,7 @@ class Checker:
                 if copy.settle_stage is not None:
                     copy.settle_stage = SYNCED
         self._said = []
+        self._deferring = []
         self._has_synced = False
         self._overtaken.clear()
         self._waiting.clear()

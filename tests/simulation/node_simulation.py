@@ -371,11 +371,8 @@ class NodeSimulation:
         )
         message.route = exchange, key
         message.queues = self._routed(message)
-        ttls = [each.ttl_ms for each in message.queues if each.ttl_ms is not None]
         if expiration is not None:
-            ttls.append(int(expiration))
-        if ttls:
-            message.expires_ms = self.checker.now_ms + min(ttls)
+            message.ttl_ms = int(expiration)
         if exchange != LATER:
             # Else receivers see another header.
             message.properties = encode_properties(properties)
