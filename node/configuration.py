@@ -176,12 +176,13 @@ class Configuration:
                 f"memory_budget_bytes: {self.memory_budget_bytes} is less than "
                 f"{MEMORY_BUDGET_BYTES_MIN}"
             )
-        # Or publishers would stop before queues page.
-        budget = self.memory_budget_bytes
-        if budget and 0 < self.memory_alarm_bytes < budget:
+        # The alarm ends at two thirds, and queues page down to the budget: with less than one and a
+        # half of it the alarm could stay on until consumers come.
+        budget = self.memory_budget_bytes or MEMORY_BUDGET_BYTES_MIN
+        if 0 < self.memory_alarm_bytes < budget * 3 // 2:
             raise ConfigurationError(
-                f"memory_alarm_bytes: {self.memory_alarm_bytes} is less than "
-                f"memory_budget_bytes, {budget}"
+                f"memory_alarm_bytes: {self.memory_alarm_bytes} is less than {budget * 3 // 2}, "
+                f"one and a half times memory_budget_bytes ({budget})"
             )
 
     def unfinished_publishes_limit(self) -> int:
@@ -198,10 +199,16 @@ class Configuration:
         return self.node_delivery_window_bytes_max or self.memory_budget_limit()
 
     def memory_budget_limit(self) -> int:
-        """The setting memory_budget_bytes, or the value that its 0 stands for on this machine."""
+        """The setting memory_budget_bytes, or the value that its 0 stands for on this machine.
+
+        An alarm that is set is at least one and a half times the budget here, too.
+        """
         if self.memory_budget_bytes:
             return self.memory_budget_bytes
-        return max(MEMORY_BUDGET_BYTES_MIN, default_memory_budget_bytes(memory_limit_bytes()))
+        default = default_memory_budget_bytes(memory_limit_bytes())
+        if self.memory_alarm_bytes:
+            default = min(default, self.memory_alarm_bytes * 2 // 3)
+        return max(MEMORY_BUDGET_BYTES_MIN, default)
 
     def memory_alarm_levels(self) -> tuple[int, int]:
         """Above how many bytes of the queues' messages there is an alarm, and until how many."""

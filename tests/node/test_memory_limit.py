@@ -133,12 +133,24 @@ def test_a_budget_of_less_than_a_mebibyte_is_refused() -> None:
 
 def test_the_alarm_is_above_the_budget_and_ends_at_two_thirds_of_its_level() -> None:
     assert Configuration(memory_budget_bytes=5 * MIB).memory_alarm_levels() == (15 * MIB, 10 * MIB)
-    assert Configuration(memory_alarm_bytes=300).memory_alarm_levels() == (300, 200)
+    assert Configuration(memory_alarm_bytes=3 * MIB).memory_alarm_levels() == (3 * MIB, 2 * MIB)
 
 
-def test_an_alarm_below_the_budget_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="memory_alarm_bytes: 1048576 is less than "):
-        Configuration(memory_budget_bytes=2 * MIB, memory_alarm_bytes=MIB)
+def test_an_alarm_that_would_end_below_the_budget_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match="memory_alarm_bytes: 3145727 is less than 3145728"
+    ):
+        Configuration(memory_budget_bytes=2 * MIB, memory_alarm_bytes=3 * MIB - 1)
+    with pytest.raises(ConfigurationError, match="memory_alarm_bytes: 300 is less than 1572864"):
+        Configuration(memory_alarm_bytes=300)
+
+
+def test_an_alarm_that_is_set_alone_lowers_the_default_budget_so_that_queues_page_below_it() -> (
+    None
+):
+    assert Configuration(memory_alarm_bytes=3 * MIB).memory_budget_limit() == 2 * MIB
+    default = Configuration().memory_budget_limit()
+    assert Configuration(memory_alarm_bytes=2 * default).memory_budget_limit() == default
 
 
 def test_the_window_of_the_node_is_the_setting_or_the_budget() -> None:
