@@ -103,4 +103,5 @@ def log_findings(log: FilteringBoundLogger, lines: Sequence[ReportLine]) -> None
     """A warning for each finding in the journal."""
     for line in lines:
         cost = {} if line.entries is None else {"entries": line.entries}
-        log.warning(f"journal.{line.event}", report=line.text, **cost)
+        event = f"journal.{line.event}"
+        log.warning(event, report=line.text, **cost)

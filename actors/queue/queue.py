@@ -300,6 +300,8 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
+# Less is not worth telling the budget: a queue that is consumed at once holds a message or two.
+COUNTED_BYTES_MIN: Final = 4 * 1024
 # Bytes of messages that one queue has read at once, and as many that it reads ahead of consumers:
 # one part in so many of the budget, up to this. Less, and nothing ahead, while all hold too much.
 READ_BYTES_MAX: Final = 512 * 1024
@@ -513,7 +515,7 @@ class Queue(LoopActor):
             self._answer_gets()
         if self._messages.ready.may_be_paged or self._messages.dying:
             self._read_wanted()
-        if self._messages.held_bytes != self._counted_bytes:
+        if abs(self._messages.held_bytes - self._counted_bytes) >= COUNTED_BYTES_MIN:
             self._count_held()
 
     # --- Paging
