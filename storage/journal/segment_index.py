@@ -84,6 +84,7 @@ _UNFINISHED: Final = ".index.new"
 _QUEUE_WIDTH: Final = 11
 _BLOCK_WIDTH: Final = 5
 _NOTE_WIDTH: Final = 5
+_ANCHOR_WIDTH: Final = 5
 _FACTS: Final = 7
 
 
@@ -376,7 +377,11 @@ def _read_columns(facts: SegmentFacts, columns: _Columns) -> None:
         at += 2 * count
         facts.removals.append(Removal(offset, list(zip(flat[::2], flat[1::2], strict=True))))
     anchors = columns.numbers()
-    facts.compacted = [CompactedRecord(*anchors[at : at + 5]) for at in range(0, len(anchors), 5)]
+    _demand(len(anchors) % _ANCHOR_WIDTH == 0)
+    facts.compacted = [
+        CompactedRecord(*anchors[at : at + _ANCHOR_WIDTH])
+        for at in range(0, len(anchors), _ANCHOR_WIDTH)
+    ]
     bodies = facts.bodies = BodyPlaces()
     bodies.firsts, bodies.counts = columns.numbers(), columns.numbers()
     bodies.offsets = columns.numbers()
