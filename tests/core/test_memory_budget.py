@@ -45,3 +45,16 @@ def test_many_queues_keep_little_each() -> None:
     assert all(kept_bytes <= MIB // 4000 for _, kept_bytes in paging)
     freed = sum(2000 - kept_bytes for _, kept_bytes in paging)
     assert 2_000_000 - freed <= MIB * 3 // 4
+
+
+def test_behind_a_peak_the_next_try_comes_with_what_is_added_to_what_is_held_then() -> None:
+    budget: MemoryBudget[str] = MemoryBudget(16 * MIB)
+    budget.change("a", 90 * MIB)
+    assert budget.relieve()
+    budget.change("a", 40 * MIB)
+    assert budget.used_bytes <= budget.relief_bytes
+    budget.change("b", 2 * MIB)
+    assert budget.used_bytes > budget.relief_bytes, "not only above the peak"
+    assert budget.relieve()
+    budget.change("a", 0)
+    assert budget.relief_bytes == budget.budget_bytes
