@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from journals import DIRECTORY, new_file, opened
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.belonging import CatalogClaims
+from leveret.storage.journal.journal import COMPACTION_RULES
+from leveret.storage.journal.opening import begin_journal
 from leveret.storage.journal.recovery import Recovery
 from leveret.storage.journal.segment_facts import read_facts
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
@@ -169,6 +171,35 @@ def in_segments() -> tuple[CrashingFiles, list[int]]:
         writer.step()
     writer.journal.close()
     return writer.files, write_indexes(writer.files)
+
+
+@SETTINGS
+@given(SEEDS)
+def test_what_a_start_reads_by_an_index_is_on_the_disk_before_it_goes_on(seed: int) -> None:
+    """Of a directory that was copied, nothing may be on the disk yet."""
+    files, _ = in_segments()
+    for file in files.names.values():
+        file.synced = b""
+    files.synced_names.clear()
+    wanted = everything(read(files, may_use_indexes=False))["messages"]
+    recovery = read(files)
+    assert wanted
+    assert recovery.unverified
+    epoch = recovery.epoch_max + 1
+    begin_journal(
+        DIRECTORY,
+        files,
+        SEGMENT_BYTES_MAX,
+        recovery,
+        bytes(16),
+        lambda: 0,
+        epoch,
+        COMPACTION_RULES,
+    )
+    files.cut_power(Random(seed))
+    found = read(files)
+    assert everything(found)["messages"] == wanted
+    assert found.recovered.report == recovery.recovered.report
 
 
 def test_an_index_goes_with_its_segment_and_a_stray_one_at_the_start() -> None:
