@@ -58,12 +58,18 @@ class Discarding:
         for number in going:
             name = self.name_of(number)
             error = self._remove_file(name, is_to_stay=number in self._damaged)
-            # It is of no use without its segment. If it stays, the next start removes it.
-            self._remove_file(os.path.basename(index_path("", number)), is_to_stay=False)
+            self.discard_index(number)
             if error is not None:
                 self._failed.append(number)
                 undropped.append(Undropped(number, name, error))
         return undropped
+
+    def discard_index(self, number: int) -> None:
+        """Remove the index of a segment that goes or changes.
+
+        It is of no use without its segment as it was: if it stays, a start does not believe it.
+        """
+        self._remove_file(os.path.basename(index_path("", number)), is_to_stay=False)
 
     def clear(self) -> list[Undropped]:
         """At the start: remove files that do not count, and set those aside that are in the way."""

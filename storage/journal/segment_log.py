@@ -197,9 +197,11 @@ class SegmentLog:
         return ReplacementFile(self._files, self._path(segment) + REWRITTEN)
 
     def replace(self, segment: int) -> None:
-        """Rename it, synced."""
+        """Rename it, synced; the index goes with what it was of."""
         with self._final_errors():
             path = self._path(segment)
+            # Before the rename: behind it, the check may have written one of the replacement.
+            self._discarding.discard_index(segment)
             self._files.rename(path + REWRITTEN, path)
             self._files.sync_directory(self._directory)
 

@@ -15,7 +15,10 @@ from leveret.storage.journal.identity_runs import Identities
 from leveret.storage.journal.journal import CompactionRules, Journal
 from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.recovery import Recovered
+from leveret.storage.journal.segment_facts import read_facts
 from leveret.storage.journal.segment_files import REWRITTEN, segment_numbers, segment_path
+from leveret.storage.journal.segment_index import index_path, write_index
+from leveret.storage.journal.segment_reader import SegmentReader
 from publishes import batch_of, message
 
 SEGMENT_BYTES = 16 * 1024
@@ -256,6 +259,25 @@ def test_a_damaged_segment_is_not_rewritten() -> None:
     assert bytes(files.names[path].content) == before
     # Nor is it tried again and again.
     assert (journal.begin_compaction(), journal.begin_compaction()) == (None, None)
+
+
+def test_the_index_of_a_rewritten_segment_goes_with_what_it_was_of() -> None:
+    files, journal = mostly_dead()
+    for number in (1, 2):
+        path = segment_path(DIRECTORY, number)
+        data = files.read(path, 0, files.size(path))
+        write_index(files, DIRECTORY, read_facts(SegmentReader(data, number, bytes(16), path)))
+    assert compact_all(journal) == 1
+    assert index_path(DIRECTORY, 1) not in files.names
+    assert index_path(DIRECTORY, 2) in files.names
+
+
+def test_a_segment_is_rewritten_although_its_index_cannot_be_removed() -> None:
+    files, journal = mostly_dead()
+    before = files.size(segment_path(DIRECTORY, 1))
+    files.failing["remove"] = OSError(5, "the disk is ill")
+    assert compact_all(journal) == 1
+    assert files.size(segment_path(DIRECTORY, 1)) < before
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync_data"])
