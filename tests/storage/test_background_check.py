@@ -12,6 +12,8 @@ from journals import DIRECTORY, in_three_segments, opened, records_of
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.belonging import CatalogClaims
 from leveret.storage.journal.background_check import BackgroundCheck
+from leveret.storage.journal.journal import COMPACTION_RULES
+from leveret.storage.journal.opening import begin_journal
 from leveret.storage.journal.recovery import Recovery
 from leveret.storage.journal.report import ReportLine
 from leveret.storage.journal.segment_files import segment_path
@@ -78,6 +80,29 @@ def test_damage_behind_an_index_is_reported_as_at_a_start_and_once() -> None:
     assert checked(check) == wanted.recovered.report
     assert recovery.damaged == wanted.damaged == {2}
     assert (checked(check), check.unverified) == ([], 0)
+
+
+def test_a_loss_that_the_check_has_counted_is_named_again_by_queue_and_id_when_it_is_read() -> None:
+    files, _ = in_three_segments()
+    opened(files)
+    checked(read(files).background_check(files))
+    [entries] = [each for each in records_of(files, 2) if each.what.startswith("entries")]
+    files.flip(segment_path(DIRECTORY, 2), entries.start + 30)
+    recovery = read(files)
+    journal = begin_journal(
+        DIRECTORY, files, 1 << 20, recovery, bytes(16), lambda: 0, 99, COMPACTION_RULES
+    )
+    by_check = checked(recovery.background_check(files))
+    # Until then it counts.
+    assert recovery.recovered.queues[1].entries == 3
+    page = journal.reader(str).read(journal.locate(1, [(1, 3)], 1 << 20))
+    assert page.lost == [(2, 2)]
+    assert sum(len(row.indexes) for row in page.rows) == 2
+    costs = [
+        [line.entries for line in lines if line.event == "lost"]
+        for lines in (by_check, page.report)
+    ]
+    assert costs == [[1], [1]]
 
 
 def test_damage_that_a_start_has_reported_is_not_reported_again() -> None:
