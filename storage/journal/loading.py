@@ -134,22 +134,29 @@ class Loading:
         self, record: EntriesRecord, start: int, end: int, values: _Values
     ) -> Iterator[MessageRun]:
         """These entries of the record, whose ids have no gaps, divided by their attempts."""
-        found = self._message_positions(record)
+        found = self._message_positions(record, start, end)
         if found is None:
             return
         batch, positions = found
+        begin = start
         while start < end:
             first = record.entry_ids[start]
             attempts, until = values.attempts_of(first)
             count = min(end - start, until - first + 1)
             last = first + count - 1
-            indexes = positions[start : start + count]
+            indexes = positions[start - begin : start - begin + count]
             deadlines, due_times = values.deadlines(first, last), values.due_times(first, last)
             yield MessageRun(batch, indexes, first, attempts, deadlines, due_times)
             start += count
 
-    def _message_positions(self, record: EntriesRecord) -> tuple[Batch, Indexes] | None:
-        """The record's batch, and where its messages are in it; None if they are not there."""
+    def _message_positions(
+        self, record: EntriesRecord, start: int, end: int
+    ) -> tuple[Batch, Indexes] | None:
+        """The record's batch, and where the messages of these entries are in it.
+
+        None if they are not there. Those of its other entries need not be: a body that was
+        rewritten has what live entries need.
+        """
         number = record.batch_number
         found = self._bodies.get(number) or self._bodies_before.get(number)
         if found is None:
@@ -160,7 +167,7 @@ class Loading:
             batch = self._decode_body(reader, body, offset)
             if batch is None:
                 return None
-        positions = positions_of(record.indexes, body.indexes, len(batch))
+        positions = positions_of(record.indexes[start:end], body.indexes, len(batch))
         return None if positions is None else (batch, positions)
 
     def _decode_body(self, reader: SegmentReader, body: BodyRecord, offset: int) -> Batch | None:

@@ -75,6 +75,36 @@ def test_an_old_message_does_not_keep_its_neighbours() -> None:
     assert (run.attempts, recovered.report) == (1, [])
 
 
+def test_a_later_segment_may_refer_to_a_body_that_has_only_its_live_messages() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files, 8 * 1024)
+    batch = batch_of([b"%d" % index * 500 for index in range(10)], 1)
+    journal.append(2, batch, range(10), range(1, 11))
+    journal.commit()
+    filler = batch_of([b"x" * 6_000], 2)
+    journal.append(2, filler, range(1), range(11, 12))
+    journal.append(1, batch, range(10), range(1, 11))
+    journal.commit()
+    closing = batch_of([b"y" * 6_000], 3)
+    journal.append(3, closing, range(1), range(1, 2))
+    journal.commit()
+    journal.settle(2, [(1, 10)])
+    journal.settle(1, [(1, 3), (5, 5), (7, 10)])
+    journal.commit()
+    before = files.size(segment_path(DIRECTORY, 1))
+    # More than a quarter of the second segment's entries is live, so its record stays as it is.
+    assert compact_all(journal) == 1
+    assert files.size(segment_path(DIRECTORY, 1)) < before // 2
+    files.kill()
+    _, recovered = opened(files)
+    assert contents(recovered) == {
+        (1, 4): message(batch, 3),
+        (1, 6): message(batch, 5),
+        (2, 11): message(filler, 0),
+        (3, 1): message(closing, 0),
+    }
+
+
 def mostly_dead() -> tuple[CrashingFiles, Journal]:
     """Segment 1 has a live message here and there, with all that a message may have."""
     files = CrashingFiles()
