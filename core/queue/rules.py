@@ -1155,10 +1155,12 @@ class MessageQueue:
         self.wants_head = False
         self.was_dying_read = reading.is_dying
         asked = [(first, min(last, through)) for first, last in reading.ranges if first <= through]
+        found: list[Span] = []
         missing: list[PagedSpan] = []
         if asked and reading.is_dying:
             assert self.dying is not None
             letters, missing = self.dying.fill(asked, rows)
+            found = [span for span, _ in letters]
             for span, reason in letters:
                 self.held_bytes += span.held_bytes
                 self._leave(span, reason, effects)
@@ -1170,6 +1172,10 @@ class MessageQueue:
                 self._left(span)
         for span in missing:
             self._settle(span, 0, len(span), effects)
-        if asked and reading.is_spilled:
-            effects.unspilled_entries = [*(effects.unspilled_entries or ()), *asked]
+        if reading.is_spilled and found:
+            # Not all that was asked for: rows that expired meanwhile are to be read again.
+            resident = [
+                (span.first_entry_id, span.first_entry_id + len(span) - 1) for span in found
+            ]
+            effects.unspilled_entries = [*(effects.unspilled_entries or ()), *resident]
         return [(span.first_entry_id, span.first_entry_id + len(span) - 1) for span in missing]

@@ -464,3 +464,23 @@ def test_a_row_is_divided_by_the_ranges_that_it_meets_and_no_others() -> None:
     row = PagedSpan(15_001, 4, 0, True)
     assert list(positions_in(row, 0, 4, ranges)) == [(0, 1, True), (1, 2, False), (2, 4, True)]
     assert ranges.looks < 40
+
+
+def test_rows_that_expire_while_they_are_read_stay_in_the_spill_for_their_dead_letters() -> None:
+    queue = queue_of(x_message_ttl=1_000, x_dead_letter_exchange="")
+    enter(queue, transient(3))
+    queue.page_out(0, queue.next_entry_id)
+    queue.page_out(0, queue.next_entry_id, [(1, 3)])
+    consumer_of(queue)
+    queue.dispatch(Effects())
+    assert queue.wanted(1 << 20) == ([(1, 3)], True, False)
+    queue.now_ms = 1_000
+    queue.expire(Effects())
+    effects = Effects()
+    queue.read([Read(transient(3), range(3), 1)], 3, effects)
+    assert not effects.unspilled_entries
+    assert queue.wanted(1 << 20) == ([(1, 3)], True, True)
+    effects = Effects()
+    queue.read([Read(transient(3), range(3), 1)], 3, effects)
+    assert effects.unspilled_entries == [(1, 3)]
+    assert [(span.first_entry_id, len(span)) for span, _ in effects.dead] == [(1, 3)]
