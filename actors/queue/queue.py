@@ -34,9 +34,11 @@ from ...core.queue.in_flight import Delivery
 from ...core.queue.rules import Effects, MessageQueue
 from ...core.queue.span import EntryRange
 from ...core.topology.topology import queue_gone_error
+from ...logs.events import JOURNAL_LOST
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ...storage.journal.ledger import ranges_without
 from ...storage.journal.reading import ReadRow
+from ...storage.journal.report import described, entries_words
 from ..messages import (
     AddConsumer,
     Append,
@@ -586,11 +588,21 @@ class Queue(LoopActor):
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
         """Go on with the rows read: clients that wait with basic.get go first."""
         messages = self._messages
-        messages.read(message.rows, message.through, effects)
+        missing = messages.read(message.rows, message.through, effects)
+        if missing:
+            self._report_missing(ranges_without(missing, message.lost))
         if effects.resident is not None:
             self._tracing.resident(effects.resident)
         self._answer_gets()
         messages.dispatch(effects)
+
+    def _report_missing(self, missing: Sequence[EntryRange]) -> None:
+        """Nothing leaves in silence: of these nobody has said yet that they are lost."""
+        if missing:
+            count = sum(last - first + 1 for first, last in missing)
+            ids = described(range(first, last + 1) for first, last in missing)
+            text = f"{entries_words(count)} of {self._definition}, {ids}: not on the disk"
+            self.runtime.log.warning(JOURNAL_LOST, report=text, entries=count)
 
     def _answer_gets(self) -> None:
         while self._gets and self._get(self._gets[0]):

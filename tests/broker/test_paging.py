@@ -7,6 +7,7 @@ pika's.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,11 @@ from random import Random
 import leveret
 import pika
 import pytest
-from insides import context_of, wait_until
+from insides import context_of, inside, on_loop, queue_actor, wait_until
+from leveret.actors.messages import EntriesRead
+from leveret.actors.runtime.runtime import tell
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
+from log_lines import LogLines
 from pika.adapters.blocking_connection import BlockingChannel
 
 COUNT = 4_000
@@ -36,7 +40,7 @@ def started(tmp_path: Path) -> Iterator[leveret.Broker]:
         port=0,
         memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN,
         segment_bytes_max=1024 * 1024,
-        log_level="error",
+        log_level="warning",
     ) as broker:
         yield broker
 
@@ -205,3 +209,30 @@ def test_limits_hold_for_paged_messages(tmp_path: Path, limit: dict[str, int]) -
         assert channel.queue_declare("q", passive=True).method.message_count == kept
         bodies = drain(channel, "q", kept)
         assert bodies == [body_of(number) for number in range(COUNT - kept, COUNT)]
+
+
+def test_what_the_disk_does_not_have_leaves_with_a_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogLines()
+    monkeypatch.setattr(sys, "stderr", log.stream)
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+        queue = queue_actor(broker, "q")
+        # private: only here can a read find nothing.
+        messages = inside(queue)._messages
+        asked: list[object] = []
+        # Nobody consumes, so nothing else reads meanwhile.
+        on_loop(
+            broker,
+            lambda: messages.page_out(0, messages.next_entry_id),
+            lambda: setattr(messages, "wants_head", True),
+            lambda: asked.append(messages.wanted(0)),
+            lambda: tell(queue, EntriesRead([], [(1, 2)], 3)),
+        )
+        wait_until(lambda: messages.ready.message_count == COUNT - 3)
+        assert asked
+        [line] = log.of("journal.lost")
+        assert line["entries"] == 1
+        assert "ids 3: not on the disk" in line["report"]
