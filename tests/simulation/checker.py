@@ -220,6 +220,8 @@ class QueueBook:
         self.wants_pause = False
         self.is_paused = False
         self.is_pause_answered = True
+        # Channels whose purge has no answer: it may come behind what others publish later.
+        self.purgers: set[ClientChannel] = set()
         self.is_single = "x-single-active-consumer" in arguments
         self.has_lost_deliveries = False
         # It gets dead letters: their number, and their order, are not known.
@@ -298,7 +300,15 @@ class Checker:
         if copy is None or copy.excuse or not message.is_certain:
             # Whether the queue has had it is not known, so this one may be the first.
             copy = queue.copy_of(message)
+            if copy.excuse == "deleted":
+                # This may be another queue of that name, which remembers nothing.
+                copy.is_gone = False
+                copy.delivery_stage = LOST
+                if copy.settle_stage is not None:
+                    copy.settle_stage = LOST
             copy.excuse = "published again"
+            # What a queue has refused, it does not remember.
+            copy.is_gone = copy.is_gone and message.is_certain
             if copy.settle_stage is None:
                 copy.delivery_stage = LOST
             if queue not in message.queues:
@@ -325,6 +335,8 @@ class Checker:
             copy = queue.copy_of(message)
             if queue.is_uncertain:
                 copy.excuse = "its queue was coming or going"
+            elif queue.purgers:
+                copy.excuse = "purged"
 
     def declared(self, queue: QueueBook, routes: Callable[[Message], bool]) -> None:
         """A queue is about to be declared, for messages that are on their way, too."""
@@ -338,8 +350,10 @@ class Checker:
     def returned(self, channel: ClientChannel, body: bytes) -> None:
         message = self._message_of(body)
         demand(message.is_mandatory, "returned and not mandatory:", message.number)
-        demand(message.publisher is channel, "returned to another:", message.number)
-        demand(not message.is_returned, "returned twice:", message.number)
+        is_own = message.publisher is channel or message.is_repeated
+        demand(is_own, "returned to another:", message.number)
+        is_again = message.is_returned and not message.is_repeated
+        demand(not is_again, "returned twice:", message.number)
         sure = [each for each in message.queues if not each.copy_of(message).excuse]
         demand(not sure, "returned, and there is a queue for it:", message.number)
         message.is_returned = True
@@ -402,7 +416,9 @@ class Checker:
         message = self._message_of(body)
         number = message.number
         where = f"message {number} of {queue.name} to {channel.name}"
-        demand(not message.is_void, "delivered, and rolled back:", where)
+        # Published again by another channel it is there, whatever became of the transaction.
+        is_void = message.is_void and not message.is_repeated
+        demand(not is_void, "delivered, and rolled back:", where)
         is_as_sent = not (redelivered or consumer.is_get or queue.is_for_dead_letters)
         if message.properties and is_as_sent:
             demand(properties == message.properties, "other properties than were sent:", where)
@@ -415,7 +431,6 @@ class Checker:
             copy.due_ms = 0
         demand(copy is not None, "in a queue that it was not published to:", where)
         assert copy is not None
-        demand(self.now_ms >= copy.due_ms, "delivered early:", where, copy.due_ms - self.now_ms)
         timeout_ms = queue.timeout_ms if consumer.timeout_ms is None else consumer.timeout_ms
         link = channel.client.link
         is_slow = link is None or link.clean_ms < self.now_ms
@@ -424,6 +439,9 @@ class Checker:
             self.seen["late deliveries"] += 1
             self._is_late(channel, queue, copy, consumer, tag)
             return
+        # A message may have died in several queues: its dead letters cannot be told apart.
+        is_due = self.now_ms >= copy.due_ms or queue.is_for_dead_letters
+        demand(is_due, "delivered early:", where, copy.due_ms - self.now_ms)
         if not queue.is_for_dead_letters:
             self._check_state(copy, redelivered, queue, where)
             self._check_order(copy, redelivered, consumer, where)
@@ -578,15 +596,7 @@ class Checker:
             if copy.hold is hold:
                 copy.hold = None
                 self._came_back(hold.queue, copy)
-        for copy in self._said:
-            if copy.settler is channel and copy.settle_stage == SAID:
-                # The ack may not have arrived.
-                copy.settle_stage = LOST
-        for queue, copy in self._deferring:
-            if copy.requeuer is channel:
-                # It came back without a delay if the client's answer has not arrived.
-                copy.due_ms = queue.first_due_ms(copy)
-                copy.requeuer = None
+        self._may_be_unread(channel)
         for queue in channel.asked_without_ack:
             for copy in queue.copies.values():
                 copy.excuse = "got without ack"
@@ -621,9 +631,22 @@ class Checker:
         """The node is about to close all channels: what they hold may come back at once."""
         for channel in self._channels:
             self.leaving(channel)
+            # Who closes a connection reads no more of it than the answer (AMQP 0-9-1, 4.2.2).
+            self._may_be_unread(channel)
 
-    def purging(self, queue: QueueBook) -> None:
+    def _may_be_unread(self, channel: ClientChannel) -> None:
+        """Answers of the client that were on their way may not have arrived."""
+        for copy in self._said:
+            if copy.settler is channel and copy.settle_stage == SAID:
+                copy.settle_stage = LOST
+        for queue, copy in self._deferring:
+            if copy.requeuer is channel:
+                copy.due_ms = queue.first_due_ms(copy)
+                copy.requeuer = None
+
+    def purging(self, queue: QueueBook, channel: ClientChannel) -> None:
         """A purge is on its way: what is ready may be gone."""
+        queue.purgers.add(channel)
         self._excuse_all(queue, "purged")
 
     def purged(self, queue: QueueBook) -> None:
@@ -662,6 +685,17 @@ class Checker:
         for copy in self._in_time:
             if copy.settle_stage == SAID:
                 copy.settle_stage = LOST
+        if not is_at_rest:
+            # A delivery may time out that its client has not read yet.
+            timed = {
+                consumer.queue
+                for channel in self._channels
+                for consumer in channel.consumers.values()
+                if consumer.timeout_ms is not None
+            }
+            for queue in self.queues:
+                if queue in timed or queue.timeout_ms is not None:
+                    queue.has_lost_deliveries |= queue.has_had_receivers
 
     def at_rest(self, *, is_quiet: bool, is_full: bool) -> None:
         """The node has nothing to do. `is_quiet`: it has said all, and everything was read.
@@ -681,6 +715,9 @@ class Checker:
             self._written = []
         self._has_synced = False
         deferring, self._deferring = self._deferring, []
+        for queue in self.queues:
+            # It was read before its channel ended, or never.
+            queue.purgers = {each for each in queue.purgers if each.is_open}
         for queue, copy in deferring:
             if copy.requeuer is not None and not _is_read(copy.requeuer):
                 self._deferring.append((queue, copy))
@@ -736,6 +773,8 @@ class Checker:
             if queue.wants_pause and queue.is_pause_answered:
                 queue.is_paused = True
             may_deliver = not (queue.wants_pause or queue.is_deleted or queue.is_uncertain)
+            # Deliveries that nobody has read count for the limit, too.
+            may_deliver = may_deliver and not (queue.limit and queue.has_lost_deliveries)
             if may_deliver and queue.is_pause_answered and not queue.is_single:
                 for copy in queue.copies.values():
                     message = copy.message
@@ -796,7 +835,7 @@ class Checker:
         if is_clean:
             for copy in self._said + self._written:
                 copy.delivery_stage = SYNCED
-                if copy.settle_stage is not None:
+                if copy.settle_stage not in (None, LOST):
                     copy.settle_stage = SYNCED
         self._said = []
         self._deferring = []
@@ -805,6 +844,7 @@ class Checker:
         self._waiting.clear()
         self._channels.clear()
         for queue in self.queues:
+            queue.purgers.clear()
             if not queue.is_pause_answered or not queue.durable:
                 queue.wants_pause = queue.is_paused = False
             queue.has_lost_deliveries = queue.has_lost_deliveries or queue.has_had_receivers

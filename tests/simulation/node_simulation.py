@@ -653,9 +653,14 @@ class NodeSimulation:
         if not channel.is_open:
             return
         self.note(f"{channel.name} purges {queue.name}")
-        self.checker.purging(queue)
+        self.checker.purging(queue, channel)
         done: list[Method] = []
-        channel.ask(QueuePurge(queue=queue.name), QueuePurgeOk, done.append)
+
+        def purged(answer: Method) -> None:
+            queue.purgers.discard(channel)
+            done.append(answer)
+
+        channel.ask(QueuePurge(queue=queue.name), QueuePurgeOk, purged)
         if is_quiet and self.rest() and done:
             self.checker.purged(queue)
 
