@@ -89,6 +89,10 @@ class DirectWrites:
         self._memory: mmap.mmap | None = None
         self._lock = threading.RLock()
 
+    def __reduce__(self) -> tuple[type[DirectWrites], tuple[()]]:
+        """Sent to another process, as Spark sends a stream's reader, it has no files there."""
+        return DirectWrites, ()
+
     def open(self, handle: int, path: str) -> None:
         """Have direct writes for this file, if its file system knows them."""
         flag = getattr(os, "O_DIRECT", 0)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("bystander")
 
 SMALL_BUFFER_BYTES = 4096
 # What one connection may have waiting to be written, in its write buffer and its consumers'
-# windows, and as much again for the allocator.
-UNREAD_BYTES_MAX = 16 * MIB
+# windows, and twice as much again for the allocator.
+UNREAD_BYTES_MAX = 24 * MIB
 # So long nothing is read.
 UNREAD_SECONDS = 1.5
 

@@ -193,7 +193,8 @@ def busy(shell: Shell) -> Iterator[tuple[leveret.Broker, Client]]:
         client.ask(1, ExchangeDeclare(exchange="x", type="topic", durable=True))
         client.ask(1, QueueBind(queue="q", exchange="x", routing_key="k.#"))
         client.ask(1, BasicQos(prefetch_count=1))
-        client.publish_all("q", b"1", b"2", b"3")
+        # Large enough that the queue has told the node's budget of them.
+        client.publish_all("q", *(digit * 2_000 for digit in (b"1", b"2", b"3")))
         client.consume("q")
         yield broker, client
 

