@@ -517,7 +517,11 @@ class Queue(LoopActor):
             self._answer_gets()
         if self._messages.ready.may_be_paged or self._messages.dying:
             self._read_wanted()
-        if abs(self._messages.held_bytes - self._counted_bytes) >= COUNTED_BYTES_MIN:
+        held_bytes = self._messages.held_bytes
+        if abs(held_bytes - self._counted_bytes) >= COUNTED_BYTES_MIN or (
+            not held_bytes and self._counted_bytes
+        ):
+            # Empty ones always: what thousands of them held no more would be missed elsewhere.
             self._count_held()
 
     # --- Paging
