@@ -8,6 +8,7 @@ the machine takes for what a test does before. Messages expire by the wall clock
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -24,7 +25,9 @@ class HeldClock:
         runtime = context_of(broker).runtime
         self._broker = broker
         self._loop = runtime.scheduler
-        self._now = self._loop.time()
+        # In the middle of a millisecond: queues count in whole ones, and the microseconds
+        # that `_advance` adds never carry the time over the end of one.
+        self._now = (math.floor(self._loop.time() * 1000) + 1.5) / 1000
         self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self.call_soon = self._loop.call_soon

@@ -24,6 +24,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Plain, table_of
+from insides import wait_until
 from wire import PERSISTENT, Client, publish
 
 VHOST = "shop"
@@ -185,6 +186,9 @@ def check(host: str, port: int, format_version: int, *, was_killed: bool = False
     assert found == ORDERS
     assert [body for body, _ in _all_of(client, "audit")] == AUDIT
     assert [body for body, _ in _all_of(client, "urgent")] == URGENT
+    # Expired messages are read from the disk before they come here, at a pace of their own.
+    dead_count = 3 + (2 if filling.has_expiry else 0)
+    wait_until(lambda: client.counts("graveyard")[0] >= dead_count)
     dead = [(body, _reason(each)) for body, each in _all_of(client, "graveyard")]
     assert [each for each in dead if each[1] == "rejected"] == [
         (b"bad %d" % number, "rejected") for number in range(3)
@@ -192,7 +196,7 @@ def check(host: str, port: int, format_version: int, *, was_killed: bool = False
     if filling.has_expiry:
         expired = [body for body, reason in dead if reason == "expired"]
         wanted = [b"fades", b"sooner"]
-        assert sorted(set(expired)) == wanted if was_killed else expired == wanted
+        assert (sorted(set(expired)) if was_killed else expired) == wanted
     # Bindings route as they did: else it would be returned.
     client.send(publish("order.9", b"new", PERSISTENT, exchange="events", mandatory=True))
     client.expect_type(1, BasicAck)
