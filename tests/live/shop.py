@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from insides import wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -24,7 +25,6 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Plain, table_of
-from insides import wait_until
 from wire import PERSISTENT, Client, publish
 
 VHOST = "shop"
