@@ -248,7 +248,9 @@ class JournalActor(ThreadActor):
                 live = journal.live_among(*each.question)
                 tell(each.maintenance, LiveEntries(live))
             elif isinstance(each, Compacted):
-                journal.end_compaction(each.rewritten, may_retry=each.may_retry)
+                self._log_undropped(
+                    journal.end_compaction(each.rewritten, may_retry=each.may_retry)
+                )
                 if not each.may_retry:
                     self._seek_compaction()
             elif isinstance(each, AskJournal):

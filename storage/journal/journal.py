@@ -331,6 +331,8 @@ class Journal:
         # The segment that is being rewritten, 0 if there is none; and its replacement, if that is
         # still to be anchored.
         self._rewriting = 0
+        # Later segments that are read for it: they are pinned. The ledger keeps the segment itself.
+        self._read_for_rewriting: Sequence[int] = ()
         self._replacement: Rewritten | None = None
         # An anchored one, which waits for readers of the segment.
         self._anchored: Rewritten | None = None
@@ -617,15 +619,17 @@ class Journal:
             size_bytes = self._writer.log.size_bytes(number)
             if size_bytes < rules.segment_bytes_min:
                 continue
-            self._rewriting = number
+            users = [entries for body, entries in sorted(ledger.elsewhere) if body == number]
+            self._rewriting, self._read_for_rewriting = number, users
             ledger.begin_rewrite(number)
+            self._pins.pin(users)
             return CompactionPlan(
                 number,
                 self._directory_id,
                 self._epoch,
                 size_bytes,
                 int(size_bytes * rules.kept_share_max),
-                [entries for body, entries in sorted(ledger.elsewhere) if body == number],
+                users,
                 bool(spoken.settles),
                 frozenset(spoken.notes),
             )
@@ -655,13 +659,18 @@ class Journal:
             if start <= last and first <= end
         ]
 
-    def end_compaction(self, rewritten: Rewritten | None, *, may_retry: bool = False) -> None:
+    def end_compaction(
+        self, rewritten: Rewritten | None, *, may_retry: bool = False
+    ) -> list[Undropped]:
         """The plan has been carried out; None: the segment stays as it is.
 
         It is not tried again before more of it has gone, unless `may_retry`. The next commit that
-        reclaims anchors the replacement, and `install` follows.
+        reclaims anchors the replacement, and `install` follows. Drops the segments that waited for
+        the end of the reading; returns those that could not be.
         """
         number = self._rewriting
+        going = self._pins.unpin(self._read_for_rewriting)
+        self._read_for_rewriting = ()
         if rewritten is None:
             if not may_retry:
                 self._refuse(number)
@@ -673,6 +682,7 @@ class Journal:
             self._rewriting = 0
         else:
             self._replacement = rewritten
+        return self._writer.log.drop(going) if going else []
 
     def _record_compaction(self) -> Rewritten | None:
         """Anchor the replacement, before it takes its segment's place."""

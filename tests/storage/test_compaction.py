@@ -11,6 +11,7 @@ import pytest
 from compactions import compact_all, compacted_in_pieces
 from crashing_files import CrashingFiles
 from journals import DIRECTORY, contents, events
+from leveret.storage.journal.compaction import Compaction
 from leveret.storage.journal.identity_runs import Identities
 from leveret.storage.journal.journal import CompactionRules, Journal
 from leveret.storage.journal.opening import open_journal
@@ -218,6 +219,38 @@ def test_a_body_stays_for_the_entries_of_the_next_segment() -> None:
     found = contents(started(files))
     assert found[3, 1] == message(batch, 7)
     assert found[3, 2] == message(batch, 8)
+
+
+def test_a_segment_that_is_read_for_another_one_goes_when_that_is_read() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files)
+    batch = batch_of([b"%d" % index * 100 for index in range(50)], 1)
+    journal.append(1, batch, range(50), range(1, 51))
+    journal.append(2, batch_of([b"x" * 11_000], 2), range(1), range(1, 2))
+    journal.append(3, batch, range(7, 9), range(1, 3))
+    for number in (3, 4, 5):
+        journal.append(2, batch_of([b"x" * 12_000], number), range(1), range(number, number + 1))
+        journal.commit()
+    journal.settle(1, [(1, 49)])
+    journal.settle(2, [(1, 4)])
+    plan = None
+    for _ in range(2):
+        plan = plan or journal.begin_compaction()
+    assert plan is not None
+    assert (plan.segment, list(plan.users)) == (1, [2])
+    compaction = Compaction(journal.log, plan)
+    journal.settle(3, [(1, 2)])
+    # Nothing needs it any more, and it goes as far as the records are concerned.
+    journal.reclaim()
+    assert 2 in segment_numbers(files, DIRECTORY)
+    list(compaction.survey())
+    for question in compaction.questions():
+        compaction.answer(question.queue_id, journal.live_among(*question))
+    list(compaction.write())
+    assert journal.end_compaction(compaction.result) == []
+    assert 2 not in segment_numbers(files, DIRECTORY)
+    journal.reclaim()
+    assert contents(started(files))[1, 50] == message(batch, 49)
 
 
 def test_a_replacement_that_did_not_take_its_place_does_not_count() -> None:
