@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from ..storage.errors import StorageError
 from ..storage.inspection import IndexFault, Inspection, inspected
 from ..storage.journal.described import Facts, facts_of, message_facts
 from ..storage.journal.inventory import Inventory
-from ..storage.journal.records import BodyRecord
+from ..storage.journal.records import BodyRecord, EntriesRecord
 from ..storage.journal.report import ReportLine, entries_words
 from ..storage.journal.segment_reader import SegmentReader
+from ..storage.journal.survey import SegmentFile
 from .command_parser import EXIT_USAGE, add_file, add_group
 from .progress import Progress
 from .tables import printable, table
@@ -65,8 +65,8 @@ def add_to(commands: Any) -> None:
     dump.add_argument(
         "--queue",
         metavar="Q",
-        help="only records that speak of this queue, by its name or id, which are all but the "
-        "messages themselves (default all)",
+        help="only records that speak of this queue, by its name or id; with --bodies, the "
+        "messages stand at its entries (default all)",
     )
     dump.add_argument(
         "--bodies",
@@ -177,10 +177,12 @@ def _dump(parsed: argparse.Namespace, inspection: Inspection) -> int:
         )
         return _print_error(text, EXIT_USAGE)
     write = _print_json if parsed.json else _print_facts
+    messages = None
+    if parsed.bodies:
+        messages = _Messages(inspection, at_entries=parsed.queue is not None)
     for segment in inspection.segments():
         if parsed.segment in (None, segment.number):
-            read = partial(inspection.read, segment) if parsed.bodies else None
-            for facts in _lines(inspection.open(segment), read):
+            for facts in _lines(inspection.open(segment), messages):
                 if is_wanted(facts):
                     queue = names.get(facts.get("queue_id", 0))
                     write(facts if queue is None else {**facts, "queue": queue})
@@ -202,11 +204,77 @@ def _queue_filter(wanted: str | None, inspection: Inspection) -> Callable[[Facts
     return (lambda facts: facts.get("queue_id") in ids) if ids else None
 
 
-def _lines(reader: SegmentReader, read: Callable[[int, int], bytes] | None) -> Iterator[Facts]:
-    """Facts of each record and each hole of a segment, in order; `read` is to show bodies."""
+class _Messages:
+    """Reads the messages to be shown: at bodies, or, if a queue is chosen, at its entries."""
+
+    def __init__(self, inspection: Inspection, *, at_entries: bool) -> None:
+        self._inspection = inspection
+        self._at_entries = at_entries
+        self._segments = {each.number: each for each in inspection.segments()}
+        # By batch number, of the segment that is read and of the one before.
+        self._bodies: dict[int, tuple[SegmentFile, BodyRecord]] = {}
+        self._bodies_before: dict[int, tuple[SegmentFile, BodyRecord]] = {}
+        self._number = -1
+
+    def begin(self, number: int) -> None:
+        """The records that follow are of this segment."""
+        before = self._segments.get(number - 1)
+        if before is None:
+            self._bodies_before = {}
+        elif self._number == before.number:
+            self._bodies_before = self._bodies
+        elif self._at_entries:
+            # Only the later one is wanted, and its entries refer to bodies there.
+            self._bodies_before = {
+                record.batch_number: (before, record)
+                for _, record in self._inspection.open(before).records()
+                if isinstance(record, BodyRecord)
+            }
+        self._number, self._bodies = number, {}
+
+    def facts_of(self, record: object) -> Facts:
+        """Further facts of a record: its messages, or why they cannot be shown."""
+        if isinstance(record, BodyRecord):
+            segment = self._segments[self._number]
+            if self._at_entries:
+                self._bodies[record.batch_number] = segment, record
+                return {}
+            return self._shown(segment, record)
+        if isinstance(record, EntriesRecord) and self._at_entries:
+            return self._of_entries(record)
+        return {}
+
+    def _of_entries(self, record: EntriesRecord) -> Facts:
+        number = record.batch_number
+        found = self._bodies.get(number) or self._bodies_before.get(number)
+        if found is None:
+            return {"fault": f"no body of batch {number} that verifies holds them"}
+        facts = self._shown(*found)
+        if "shown" in facts:
+            by_index = dict(zip(found[1].indexes, facts["shown"], strict=False))
+            facts["shown"] = [
+                {"entry_id": entry_id, **by_index[index]}
+                for entry_id, index in zip(record.entry_ids, record.indexes, strict=True)
+                # The messages of dead entries may be gone.
+                if index in by_index
+            ]
+        return facts
+
+    def _shown(self, segment: SegmentFile, body: BodyRecord) -> Facts:
+        wire = self._inspection.read(segment, body.wire_start, body.wire_end)
+        try:
+            return {"shown": list(message_facts(decode_publishes(wire)))}
+        except ValueError as fault:
+            return {"fault": str(fault)}
+
+
+def _lines(reader: SegmentReader, messages: _Messages | None) -> Iterator[Facts]:
+    """Facts of each record and each hole of a segment, in order."""
     place = {"segment": reader.number}
     shown = 0
     header = reader.header
+    if messages is not None:
+        messages.begin(reader.number)
     if header is not None:
         yield {
             **place,
@@ -221,15 +289,7 @@ def _lines(reader: SegmentReader, read: Callable[[int, int], bytes] | None) -> I
             yield {**place, "offset": hole.start, "kind": "hole", "end": hole.end}
         shown = len(reader.holes)
         facts = {**place, "offset": offset, **facts_of(record)}
-        if read is not None and isinstance(record, BodyRecord):
-            wire = read(record.wire_start, record.wire_end)
-            try:
-                messages = list(message_facts(decode_publishes(wire)))
-            except ValueError as fault:
-                facts["fault"] = str(fault)
-            else:
-                facts["shown"] = messages
-        yield facts
+        yield facts if messages is None else facts | messages.facts_of(record)
     for hole in reader.holes[shown:]:
         if not reader.has_zeros(hole.start):
             yield {**place, "offset": hole.start, "kind": "hole", "end": hole.end}

@@ -224,6 +224,45 @@ def test_bodies_are_shown_only_when_asked_and_cannot_reach_the_terminal_s_escape
     assert "\x1b" not in out
 
 
+def test_with_a_queue_its_messages_are_shown_at_its_entries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "data"
+    started = filled(path, starts=1)
+    assert started.journal is not None
+    # Of two queues, the second one's entries in the next segment.
+    shared = batch_of([b"of both", b"of the first"], 4000)
+    started.journal.append(1, shared, range(2), range(50, 52))
+    started.journal.commit()
+    before, filler_id = started.journal.log.number, 200
+    while started.journal.log.number == before:
+        started.publish(1, filler_id, b"filler" * 20)
+        started.journal.commit()
+        filler_id += 1
+    started.journal.append(2, shared, range(1), range(50, 51))
+    started.journal.commit()
+    assert started.journal.log.number == before + 1
+    started.stop()
+
+    def messages(*options: object) -> list[tuple[object, object]]:
+        facts = rows(run(capsys, "dump", path, "--json", "--bodies", *options)[1])
+        assert {each["kind"] for each in facts if "shown" in each} == {"entries"}
+        return [
+            (each["entry_id"], each["body"])
+            for record in facts
+            for each in record.get("shown", ())  # type: ignore[attr-defined]
+        ]
+
+    assert messages("--queue", "other") == [(1, "of the other queue"), (50, "of both")]
+    assert messages("--queue", "other", "--segment", before + 1) == [(50, "of both")]
+    both = [(50, "of both"), (51, "of the first")]
+    assert [each for each in messages("--queue", "orders") if each in both] == both
+    _, out, _ = run(capsys, "dump", path, "--bodies", "--queue", "other")
+    assert "    entry_id=50 index=0 exchange=" in out
+    assert "of the first" not in out
+    assert "shown" not in run(capsys, "dump", path, "--json", "--queue", "other")[1]
+
+
 def test_a_dump_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "data"
     started = filled(path, starts=1)
