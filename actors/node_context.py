@@ -119,6 +119,8 @@ class NodeContext:
     alarms: Alarms = field(default_factory=Alarms)
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.
     is_disk_full: bool = False
+    # The clients have gone: paged messages that are to be dead letters stay where they are.
+    is_stopping: bool = False
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

@@ -121,6 +121,7 @@ class Node:
         self._drained = asyncio.Event()
         self.open_files = OpenFiles()
         self._login_threads: Executor | None = None
+        self._dead_letters: DeadLetterPublisher | None = None
         self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
         self.http = HttpListening(configuration)
@@ -411,6 +412,8 @@ class Node:
             self.listening = None
             # The queues and the journal now own the recovered messages. Dead letters, too: their
             # originals are settled, or they would come back at the next start.
+            if self.context is not None:
+                self.context.is_stopping = True
             await clock.wait(
                 self._is_drained,
                 lambda: "dead letters that are not on the disk yet",
@@ -421,6 +424,7 @@ class Node:
 
     def _is_drained(self) -> bool:
         assert self.context is not None
+        assert self._dead_letters is not None
         is_routed = not self.context.routing_turns.waiting
         return is_routed and self._runtime.is_idle() and self._dead_letters.is_drained()
 
@@ -439,6 +443,9 @@ class Node:
 
     async def _close_files(self, clock: StopClock) -> bool:
         self.http.close()
+        if self._dead_letters is not None:
+            # The journal may take their letters, and close before it is told that they are safe.
+            self._dead_letters.end()
         if self._control_socket is not None:
             self._control_socket.close()
         if self._login_threads is not None:

@@ -110,6 +110,8 @@ class DeadLetterPublisher(LoopActor):
         self._is_scheduled = False
         # The round at hand, if there was no time for all of its routing.
         self._routing: Steps[bool] | None = None
+        # The journal is about to close.
+        self._has_ended = False
 
     def on_receive(self, message: object) -> None:
         """Take dead messages, the answers of queues, a wake-up, RouteMore, or None: go on with the
@@ -148,6 +150,14 @@ class DeadLetterPublisher(LoopActor):
             self._is_scheduled = False
             self._publish_some()
 
+    def end(self) -> None:
+        """Publish nothing from now on: the originals stay in their queues' journal, for a start.
+
+        What is published now might be written when its original cannot be settled any more, and
+        both would be there after the start.
+        """
+        self._has_ended = True
+
     def is_drained(self) -> bool:
         """Is every dead letter safe, and its original on its way to be settled?
 
@@ -179,7 +189,7 @@ class DeadLetterPublisher(LoopActor):
     def _publish_some(self) -> None:
         """Publish the waiting letters up to a bound; the rest when the event loop has been
         round."""
-        if self._context.is_disk_full:
+        if self._context.is_disk_full or self._has_ended:
             return
         steps = self._round()
         try:
@@ -197,7 +207,7 @@ class DeadLetterPublisher(LoopActor):
             self._rounds.ended(self.waiting_count)
 
     def _route_more(self) -> None:
-        if self._routing is None:
+        if self._routing is None or self._has_ended:
             return
         turns = self._context.routing_turns
         if turns.go_on(self._routing, self.actor_ref, self._rounds.size):

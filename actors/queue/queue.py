@@ -572,6 +572,8 @@ class Queue(LoopActor):
 
     def _read_wanted(self) -> None:
         """Have read what the rules want: little, and nothing ahead, while memory is short."""
+        if self._context.is_stopping:
+            return
         budget = self._context.memory_budget
         is_short = budget.used_bytes > budget.budget_bytes
         if self._messages.wants_head:

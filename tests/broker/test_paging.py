@@ -12,16 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from threading import Event, Thread
 
 import leveret
 import pika
 import pytest
+from gated_files import GatedFiles
+from holding import part
 from insides import context_of, inside, on_loop, queue_actor, wait_until
 from leveret.actors.messages import EntriesRead
 from leveret.actors.runtime.runtime import tell
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
+from leveret.core.queue.rules import MessageQueue
+from leveret.storage.files import Files
+from leveret.storage.journal.locating import ReadPlan
+from leveret.storage.journal.reading import JournalReader, PageRead
 from log_lines import LogLines
 from pika.adapters.blocking_connection import BlockingChannel
+from timeouts import TIMEOUT_SECONDS
 
 COUNT = 4_000
 SIZE = 1_000
@@ -34,8 +42,9 @@ def body_of(number: int) -> bytes:
 
 
 @contextmanager
-def started(tmp_path: Path) -> Iterator[leveret.Broker]:
+def started(tmp_path: Path, files: Files | None = None) -> Iterator[leveret.Broker]:
     with leveret.Broker(
+        files=files,
         data_dir=tmp_path / "data",
         port=0,
         memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN,
@@ -193,6 +202,66 @@ def test_paged_messages_expire_into_a_dead_letter_exchange(tmp_path: Path) -> No
         channel.queue_declare("q", durable=True, arguments=arguments)
         fill(channel, "q", range(COUNT))
         assert drain(channel, "letters", COUNT) == [body_of(number) for number in range(COUNT)]
+
+
+def test_a_stop_while_dropped_messages_are_read_leaves_no_dead_letter_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = {
+        "x-max-length": 20,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "letters",
+    }
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("letters", durable=True)
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        fill(channel, "q", range(20))
+    reading, is_closing = Event(), Event()
+    read = JournalReader.read
+
+    def held_read(reader: JournalReader, plan: ReadPlan, joins: bool) -> PageRead:
+        reading.set()
+        assert is_closing.wait(TIMEOUT_SECONDS)
+        return read(reader, plan, joins)
+
+    files = GatedFiles()
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalReader, "read", held_read)
+        with started(tmp_path, files) as broker:
+            with opened(broker) as channel:
+                # They push those out that are paged since the start.
+                fill(channel, "q", range(20, 40))
+            assert reading.wait(TIMEOUT_SECONDS)
+            node = broker.node
+            assert node is not None
+
+            def close_when_all_is_handled() -> None:
+                # Behind the end of the page reader: the journal may write what comes of it, and is
+                # told to end before it says so.
+                for _ in range(20):
+                    on_loop(broker)
+                ending.start()
+
+            def release_the_journal() -> None:
+                wait_until(lambda: node.open_files.open_name() == "the journal")
+                for _ in range(20):
+                    on_loop(broker)
+                files.release()
+
+            node.open_files.change("the trace", close_when_all_is_handled)
+            ending = Thread(target=release_the_journal)
+            stop = Thread(target=broker.stop)
+            stop.start()
+            wait_until(lambda: node.open_files.closed is not None)
+            files.hold()
+            is_closing.set()
+            stop.join()
+            ending.join()
+    with started(tmp_path) as broker, opened(broker) as channel:
+        found = drain(channel, "letters", 20)
+        assert found == [body_of(number) for number in range(20)]
+        wait_until(lambda: not part(inside(queue_actor(broker, "q")), MessageQueue).dying)
+        assert channel.queue_declare("letters", passive=True).method.message_count == 0
 
 
 @pytest.mark.parametrize("limit", [{"x-max-length": 2_500}, {"x-max-length-bytes": 2_500_000}])
