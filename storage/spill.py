@@ -213,8 +213,15 @@ def _ids_of(row: ReadRow) -> range:
     return range(row.first_entry_id, row.first_entry_id + len(row.indexes))
 
 
+def _is_one_piece(batch: Batch, indexes: Indexes) -> bool:
+    """Do these messages lie in the batch one behind the other, with nothing between them?"""
+    return batch.contiguous and indexes[-1] - indexes[0] + 1 == len(indexes)
+
+
 def _row_bytes(row: ReadRow) -> int:
     batch, indexes, _ = row
+    if _is_one_piece(batch, indexes):
+        return batch.ends[indexes[-1]] - batch.starts[indexes[0]]
     return sum(batch.ends[index] - batch.starts[index] for index in indexes)
 
 
@@ -244,10 +251,9 @@ def _received(batch: Batch, indexes: Indexes) -> Indexes:
 def _wire_of(row: ReadRow) -> Buffer:
     """The bytes of its messages, and no others."""
     batch, indexes, _ = row
-    first, last = indexes[0], indexes[-1]
     view = memoryview(batch.wire)
-    if batch.contiguous and last - first + 1 == len(indexes):
-        return view[batch.starts[first] : batch.ends[last]]
+    if _is_one_piece(batch, indexes):
+        return view[batch.starts[indexes[0]] : batch.ends[indexes[-1]]]
     return b"".join([view[batch.starts[index] : batch.ends[index]] for index in indexes])
 
 
