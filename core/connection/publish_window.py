@@ -68,7 +68,15 @@ class PublishWindow:
     the node's has opened: `is_closed` says that it waits to be told.
     """
 
-    __slots__ = ("_is_full", "_waits_for_node", "bytes_max", "node", "reader", "used_bytes")
+    __slots__ = (
+        "_is_full",
+        "bytes_max",
+        "is_closed",
+        "node",
+        "reader",
+        "used_bytes",
+        "waits_for_node",
+    )
 
     def __init__(self, bytes_max: int, node: NodeWindow, reader: object) -> None:
         self.bytes_max = bytes_max
@@ -77,34 +85,30 @@ class PublishWindow:
         self.reader = reader
         self.used_bytes = 0
         self._is_full = False
-        self._waits_for_node = False
-
-    @property
-    def is_closed(self) -> bool:
-        """Is the connection not to be read?"""
-        return self._is_full or self._waits_for_node
-
-    @property
-    def waits_for_node(self) -> bool:
-        """Is it so because of what all connections together have published?"""
-        return self._waits_for_node
+        # Is it closed because of what all connections together have published?
+        self.waits_for_node = False
+        # Is the connection not to be read? Asked for at each read, so it is kept up to date.
+        self.is_closed = False
 
     def add(self, count: int) -> None:
         """Count bytes that the reader hands to a channel."""
         self.used_bytes += count
         self.node.add(count)
         if self.used_bytes > self.bytes_max:
-            self._is_full = True
+            self._is_full = self.is_closed = True
 
     def published(self) -> None:
         """Among them were publishes: the connection takes part in what the node has to bear."""
-        if self.node.is_closed and not self._waits_for_node:
-            self._waits_for_node = True
+        if self.node.is_closed and not self.waits_for_node:
+            self.waits_for_node = self.is_closed = True
             self.node.wait(self)
 
     def remove(self, count: int) -> Sequence[Any]:
         """Count absorbed bytes; gives the readers that wait for this and may go on."""
-        return [*self.leave(count), *self.node.remove(count)]
+        if self._is_full:
+            return [*self.leave(count), *self.node.remove(count)]
+        self.used_bytes -= count
+        return self.node.remove(count)
 
     def leave(self, count: int) -> Sequence[Any]:
         """The connection answers for these bytes no more, but the node has not absorbed them."""
@@ -112,16 +116,19 @@ class PublishWindow:
         if not self._is_full or self.used_bytes > self.bytes_max // 2:
             return ()
         self._is_full = False
-        return () if self._waits_for_node else (self.reader,)
+        self.is_closed = self.waits_for_node
+        return () if self.waits_for_node else (self.reader,)
 
     def node_has_room(self) -> bool:
         """The node's window has opened; may this connection go on?"""
-        self._waits_for_node = False
+        self.waits_for_node = False
+        self.is_closed = self._is_full
         return not self._is_full
 
     def end(self) -> None:
         """The connection has ended, and waits for nothing."""
-        self._waits_for_node = False
+        self.waits_for_node = False
+        self.is_closed = self._is_full
         self.node.forget(self)
 
 

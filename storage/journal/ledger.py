@@ -120,13 +120,13 @@ class Moved(NamedTuple):
 
 def add_place(places: array[int], first: int, body_offset: int, entries_offset: int) -> None:
     """Entries from the first id on have these records, behind those that `places` ends with."""
-    if places:
-        _, body, entries = places[-PLACES_WIDTH:]
-        if (
-            entries <= entries_offset <= entries + PLACES_STRIDE_BYTES
-            and body <= body_offset <= body + PLACES_STRIDE_BYTES
-        ):
-            return
+    # Read in place: a slice is an array of its own, at each append.
+    if (
+        places
+        and 0 <= entries_offset - places[-1] <= PLACES_STRIDE_BYTES
+        and 0 <= body_offset - places[-2] <= PLACES_STRIDE_BYTES
+    ):
+        return
     places.extend((first, body_offset, entries_offset))
 
 

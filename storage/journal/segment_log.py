@@ -143,7 +143,9 @@ class SegmentLog:
 
     def append(self, at: Position, buffers: list[Buffer]) -> int:
         """Write behind the end of the open file, which is to be there; returns the bytes."""
-        with self._final_errors():
+        self._check()
+        # Not with `_final_errors`, here and in `sync`: each commit would pay for two generators.
+        try:
             if self._next is not None:
                 self._create(self._next)
             if at != (self._number, self._end):
@@ -155,31 +157,44 @@ class SegmentLog:
                 self._cut_back()
                 raise
             self._unsynced = True
+        except BaseException as error:
+            self._refuse_after(error)
+            raise
         return size
 
     def sync(self) -> None:
         """Sync the open file; those before it are."""
-        with self._final_errors():
+        self._check()
+        try:
             self._files.sync_data(self._handle)
+        except BaseException as error:
+            self._refuse_after(error)
+            raise
         self._unsynced = False
         self.synced = Position(self._number, self._end)
 
     @contextmanager
     def _final_errors(self) -> Iterator[None]:
-        """After any error but a full disk every later call is refused.
+        """After any error but a full disk every later call is refused."""
+        self._check()
+        try:
+            yield
+        except BaseException as error:
+            self._refuse_after(error)
+            raise
+
+    def _check(self) -> None:
+        if self.unusable:
+            raise JournalUnusableError(self.unusable)
+
+    def _refuse_after(self, error: BaseException) -> None:
+        """Refuse every later call, unless the disk is full.
 
         The state of the disk is unknown after a failed sync, and the next one would only seem to
         succeed.
         """
-        if self.unusable:
-            raise JournalUnusableError(self.unusable)
-        try:
-            yield
-        except NoSpaceError:
-            raise
-        except BaseException as error:
+        if not isinstance(error, NoSpaceError):
             self.unusable = f"an earlier write failed: {error!r}"
-            raise
 
     def read(self, at: Position, length: int) -> bytes:
         """Read from the segment's file, whatever it is called."""

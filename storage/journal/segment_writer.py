@@ -61,6 +61,8 @@ class Writing(NamedTuple):
     def size_bytes(self) -> int:
         """All records to write, without the headers of new segments."""
         behind = sum(map(len, self.buffers))
+        if not self.full:
+            return behind
         return behind + sum(sum(map(len, buffers)) for buffers, _ in self.full)
 
     def write(self, log: Log, sync: bool) -> int:
