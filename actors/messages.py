@@ -186,7 +186,7 @@ class ReadEntries(NamedTuple):
 
 
 class EntriesRead(NamedTuple):
-    """PageReader -> Queue: of the entries asked for, those up to the id `through`.
+    """PageReader -> Queue, Journal: of the entries asked for, those up to the id `through`.
 
     `rows` ascend. `lost`: these are live, and no record that verifies holds them. Entries asked for
     that are in neither, up to `through`, are not there: they were settled before.
@@ -248,6 +248,28 @@ class WatchedBy(NamedTuple):
     """DiskWatch -> Journal, Catalog: this actor learns of the state of the disk."""
 
     watch: Ref
+
+
+class ReportsTo(NamedTuple):
+    """Broker -> Journal, Journal -> Maintenance: damage is to be told to this actor, too."""
+
+    listener: Ref
+
+
+class SegmentDamaged(NamedTuple):
+    """Maintenance -> Journal: something in this closed segment does not verify."""
+
+    segment: int
+
+
+class EntriesLost(NamedTuple):
+    """Journal -> Broker -> Queue: no record that verifies holds these, whose ranges ascend.
+
+    The log has them already.
+    """
+
+    queue_id: int
+    ranges: Sequence[tuple[int, int]]
 
 
 class LookAtDisk(NamedTuple):

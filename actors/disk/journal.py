@@ -13,12 +13,14 @@ makes room.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
 from ...storage.journal.journal import Commit, Journal
+from ...storage.journal.ledger import EntryRange, ranges_without
 from ...storage.journal.log import Undropped
 from ...storage.reserve import Purpose, Reserve
 from ..messages import (
@@ -27,13 +29,17 @@ from ..messages import (
     DiskFull,
     DiskHasRoom,
     DropQueue,
+    EntriesLost,
+    EntriesRead,
     ForgetIdentities,
     LookAtDisk,
     Persisted,
     ReadEntries,
     RecordDeliveries,
     Ref,
+    ReportsTo,
     SeekRoom,
+    SegmentDamaged,
     SettleSynced,
     Unstored,
     WatchedBy,
@@ -55,6 +61,8 @@ if TYPE_CHECKING:
 DISK_THREAD_BYTES_MIN = 512 * 1024
 
 
+# Of a damaged segment so many bytes of messages are looked for at once: queues wait meanwhile.
+SEARCHED_BYTES_MAX: Final = 512 * 1024
 # So near the limit every larger commit is worth a look, and a small one is not.
 LOOK_BYTES_MIN: Final = 64 * 1024
 # Room above the limit that may be written between two looks: one part in so many.
@@ -201,6 +209,15 @@ class JournalActor(ThreadActor):
         # reserve's help now? Has the journal tried that in vain, so that they have to wait?
         self._is_held_due = False
         self._is_stuck = False
+        # Entries of damaged segments that are still to be looked for, by queue id: those of the
+        # first are being read. And the actor that learns which are lost.
+        self._sought: deque[tuple[int, Sequence[EntryRange]]] = deque()
+        self._listener: Ref | None = None
+
+    def on_start(self) -> None:
+        """Hear of damage."""
+        if self._maintenance is not None:
+            tell(self._maintenance, ReportsTo(self.actor_ref))
 
     def on_gathered(self, messages: list[object]) -> None:
         """Hand all of it to the journal and commit it, unless a commit is under way."""
@@ -264,6 +281,15 @@ class JournalActor(ThreadActor):
                 self._roll_back(each.work, each.error)
             elif isinstance(each, WatchedBy):
                 self._watch = each.watch
+            elif isinstance(each, SegmentDamaged):
+                is_busy = bool(self._sought)
+                self._sought.extend(journal.entries_in(each.segment))
+                if not is_busy:
+                    self._search()
+            elif isinstance(each, EntriesRead):
+                self._end_search(each)
+            elif isinstance(each, ReportsTo):
+                self._listener = each.listener
             elif isinstance(each, SeekRoom):
                 # Now and then, because each change is not worth a commit of its own.
                 journal.name_catalog_change()
@@ -282,6 +308,23 @@ class JournalActor(ThreadActor):
         assert self._page_reader is not None
         plan = self._journal.locate(asked.queue_id, asked.ranges, asked.bytes_max)
         tell(self._page_reader, ReadPage(self.actor_ref, asked.queue, plan))
+
+    def _search(self) -> None:
+        """Have the next entries of a damaged segment read, as a queue would that wants them."""
+        if self._sought:
+            assert self._page_reader is not None
+            plan = self._journal.locate(*self._sought[0], SEARCHED_BYTES_MAX)
+            tell(self._page_reader, ReadPage(self.actor_ref, self.actor_ref, plan))
+
+    def _end_search(self, read: EntriesRead) -> None:
+        """Some were read: those that are lost leave their queue at once."""
+        queue_id, ranges = self._sought.popleft()
+        if read.lost and self._listener is not None:
+            tell(self._listener, EntriesLost(queue_id, read.lost))
+        rest = ranges_without(ranges, [(0, read.through)])
+        if rest:
+            self._sought.appendleft((queue_id, rest))
+        self._search()
 
     def _seek_compaction(self) -> None:
         """Have a segment rewritten, if one is worth it."""

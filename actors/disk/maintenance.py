@@ -8,7 +8,8 @@ entries it asks by a message, and the journal installs what it has made.
 
 The work there is: segments rewritten without their dead entries (`storage/journal/compaction.py`);
 segments that get an index, or that are verified because the start has read their index only
-(`storage/journal/background_check.py`), of which damage is a warning in the log.
+(`storage/journal/background_check.py`). Damage of these is a warning in the log, and the journal,
+which is told of the segment, has its messages read: those that are lost leave their queues.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ...storage.journal.compaction import (
     Rewritten,
 )
 from ...storage.journal.log import Log
-from ..messages import Ref, WakeAt, Woken
+from ..messages import Ref, ReportsTo, SegmentDamaged, WakeAt, Woken
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
 from .page_reader import log_findings
@@ -139,6 +140,8 @@ class Maintenance(ThreadActor):
         self._waiting: deque[Iterator[int | None]] = deque()
         # The answer of the journal, None while there is none.
         self._live: list[LiveRange] | None = None
+        # The journal; it is made after this actor.
+        self._listener: Ref | None = None
 
     def on_start(self) -> None:
         """Look for segments to check soon."""
@@ -166,6 +169,9 @@ class Maintenance(ThreadActor):
                     continue
             elif isinstance(each, LiveEntries):
                 self._live = each.live
+            elif isinstance(each, ReportsTo):
+                self._listener = each.listener
+                continue
             self._work()
 
     def _work(self) -> None:
@@ -189,6 +195,9 @@ class Maintenance(ThreadActor):
         while left_bytes > 0:
             count, lines = check.step()
             log_findings(self._log, lines)
+            for segment in check.pop_damaged():
+                if self._listener is not None:
+                    tell(self._listener, SegmentDamaged(segment))
             if not count:
                 self._is_checking = False
                 return

@@ -54,6 +54,7 @@ from ..messages import (
     Discard,
     DropQueue,
     DropSpilled,
+    EntriesLost,
     EntriesRead,
     EntriesSpilled,
     ForgetIdentities,
@@ -762,6 +763,8 @@ class Queue(LoopActor):
         elif isinstance(message, PageOut):
             self._has_paged = True
             self._page_out(message.kept_bytes)
+        elif isinstance(message, EntriesLost):
+            messages.lose(message.ranges, effects)
         elif isinstance(message, EntriesSpilled):
             self._is_spilling = False
             if not message.failed:

@@ -36,6 +36,7 @@ from ..messages import (
     ControlAnswer,
     Delete,
     DropQueue,
+    EntriesLost,
     ForgetIdentities,
     PauseRequest,
     QueueFailed,
@@ -45,6 +46,7 @@ from ..messages import (
     Refused,
     RenewLease,
     ReportStatus,
+    ReportsTo,
     Resume,
     SetPaused,
     Shutdown,
@@ -86,6 +88,7 @@ class BrokerActor(LoopActor):
         """Start an actor for every queue of the catalog; before anything is told."""
         context = self._context
         trace = context.trace
+        tell(context.journal, ReportsTo(self.actor_ref))
         made: dict[int, tuple[QueueDefinition, MessageQueue]] = {}
         # Queues whose messages must be read; the others are paged until somebody needs them.
         read: set[int] = set()
@@ -155,6 +158,8 @@ class BrokerActor(LoopActor):
             self._advance(message)
         elif isinstance(message, QueueFailed):
             self._queue_failed(message.queue)
+        elif isinstance(message, EntriesLost):
+            self._entries_lost(message)
         elif isinstance(message, AlarmCleared):
             self._waiting.extend(self._postponed)
             self._postponed.clear()
@@ -365,6 +370,12 @@ class BrokerActor(LoopActor):
         self.runtime.log.error("queue.failed", queue=queue.name, durable=queue.durable)
         if self._vhosts.table_of(queue) is not None:
             self._failed.add(queue)
+
+    def _entries_lost(self, message: EntriesLost) -> None:
+        """Tell their queue, unless it has gone."""
+        for queue in self._vhosts.queues():
+            if queue.queue_id == message.queue_id:
+                tell(self._handle(queue), message)
 
     def _handle(self, queue: QueueDefinition) -> Ref:
         handle: Ref = queue.handle

@@ -58,6 +58,7 @@ from .span import (
     RefusedSpan,
     Span,
     held_bytes,
+    positions_in,
     ranges_of,
 )
 from .withdrawn import Withdrawn
@@ -1123,6 +1124,25 @@ class MessageQueue:
         self.in_flight.page_out(pager.page_in_flight)
         self.held_bytes -= pager.freed_bytes
         return unspilled, pager.used
+
+    def lose(self, ranges: Sequence[EntryRange], effects: Effects) -> None:
+        """The journal does not have these entries any more, whose ranges ascend.
+
+        Those that are paged leave: ready and deferred ones now, those in flight and dead letters
+        when they are to be read.
+        """
+        gone = [
+            (span.first_entry_id + low, span.first_entry_id + high - 1)
+            for span in self.waiting()
+            if isinstance(span, PagedSpan) and not span.is_spilled
+            for low, high, is_within in positions_in(span, 0, len(span), ranges)
+            if is_within
+        ]
+        if gone:
+            for span in self._withdraw_rows(sorted(gone)):
+                self._left(span)
+                self._settle(span, 0, len(span), effects)
+            self._dispatch(effects)
 
     def wanted(self, ahead_bytes: int) -> Wanted | None:
         """Entries to be read now; they are being read from then on. None if there are none.

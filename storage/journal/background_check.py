@@ -56,6 +56,8 @@ class BackgroundCheck:
         self._unverified = set(unverified)
         self._torn = torn
         self._damaged = damaged
+        # Those found since the last `pop_damaged`.
+        self._found: list[int] = []
         # The files of segments that are done with: they have an index that holds, or get none, or
         # none for now. A file that was there at the start becomes known at the first look.
         self._done: dict[int, tuple[int, int] | None] = dict.fromkeys(self._unverified)
@@ -91,6 +93,11 @@ class BackgroundCheck:
             return True
         known = self._done[number] = self._done[number] or identity
         return known == identity
+
+    def pop_damaged(self) -> list[int]:
+        """The segments that were found damaged since the last call."""
+        found, self._found = self._found, []
+        return found
 
     def step(self) -> tuple[int, list[ReportLine]]:
         """Read a piece of a segment: so many bytes, and the findings in it.
@@ -180,8 +187,12 @@ class BackgroundCheck:
         if not self._is_same():
             return []
         if segment.is_damaged or segment.may_hide_records:
-            self._damaged.add(number)
+            self._note_damaged(number)
         return report.lines()
+
+    def _note_damaged(self, number: int) -> None:
+        self._damaged.add(number)
+        self._found.append(number)
 
     def _anchors(self, facts: SegmentFacts) -> list[CompactedRecord]:
         """The form in which a rewritten segment is here: which one counts is for a start to say."""
@@ -201,5 +212,5 @@ class BackgroundCheck:
         self._done[number] = self._identity
         if not was_unverified:
             return []
-        self._damaged.add(number)
+        self._note_damaged(number)
         return [ReportLine("damaged", f"segment {number} cannot be read: {error.strerror}")]

@@ -585,6 +585,20 @@ class Journal:
         self._install_anchored()
         return self._writer.log.drop(going) if going else []
 
+    def entries_in(self, segment: int) -> list[tuple[int, list[EntryRange]]]:
+        """Per queue id the live entries of which a record, or the message, is in this segment."""
+        found: list[tuple[int, list[EntryRange]]] = []
+        for queue_id, live_entries in self._ledger.queues.items():
+            ranges = [
+                each
+                for block in live_entries
+                if segment in (block.entries_segment, block.body_segment)
+                for each in ranges_in(block.entry_ids)
+            ]
+            if ranges:
+                found.append((queue_id, ranges))
+        return found
+
     def is_pinned(self, segment: int) -> bool:
         """Is it being read? Then it is not to be replaced."""
         return self._pins.is_pinned(segment)

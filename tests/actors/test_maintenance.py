@@ -14,7 +14,7 @@ from leveret.actors.disk.maintenance import (
     Pace,
     SegmentChecks,
 )
-from leveret.actors.messages import Woken
+from leveret.actors.messages import ReportsTo, SegmentDamaged, Woken
 from leveret.storage.journal.report import ReportLine
 from structlog.testing import capture_logs
 
@@ -64,15 +64,21 @@ class Check:
 
     def __init__(self, pieces: int) -> None:
         self.pieces = pieces
+        self.damaged: list[int] = []
 
     def look(self) -> bool:
         return self.pieces > 0
+
+    def pop_damaged(self) -> list[int]:
+        damaged, self.damaged = self.damaged, []
+        return damaged
 
     def step(self) -> tuple[int, list[ReportLine]]:
         if not self.pieces:
             return 0, []
         self.pieces -= 1
         is_last = not self.pieces
+        self.damaged = [3] * is_last
         return 10_000_000, [ReportLine("damaged", "segment 3: a hole", 2)] * is_last
 
 
@@ -88,6 +94,8 @@ def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
     # private: what the actor tells itself is handed back without a thread.
     own = actor.actor_inbox
     actor.on_start()
+    journal = Inbox()
+    actor.on_gathered([ReportsTo(journal)])  # type: ignore[arg-type]
     left = []
     with capture_logs() as logs:
         actor.on_gathered([Woken("check")])
@@ -106,6 +114,7 @@ def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
             "log_level": "warning",
         }
     ]
+    assert journal.messages == [SegmentDamaged(3)]
     assert [wish.when for wish in ticker.messages] == [7.0 + LOOK_INTERVAL_SECONDS] * 3
     check.pieces = 1
     actor.on_gathered([Woken("check")])

@@ -16,6 +16,7 @@ from leveret.actors.disk.page_reader import PageReader
 from leveret.actors.messages import (
     Append,
     DropSpilled,
+    EntriesLost,
     EntriesRead,
     EntriesSpilled,
     Persisted,
@@ -23,6 +24,8 @@ from leveret.actors.messages import (
     ReadSpilled,
     RecordDeliveries,
     Ref,
+    ReportsTo,
+    SegmentDamaged,
     SpillEntries,
 )
 from leveret.amqp_frames.messages.publishes import decode_publishes
@@ -141,6 +144,33 @@ def test_a_queue_gets_its_entries_back_from_the_journal(bench: Bench) -> None:
     assert bodies_in(answer) == [(2, b"b"), (3, b"c")]
     assert (answer.lost, answer.through) == ([], 9)
     assert len(answer.rows) == 1
+
+
+def test_entries_of_a_damaged_segment_that_are_not_there_are_told_of_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So little that each message is a read.
+    monkeypatch.setattr("leveret.actors.disk.journal.SEARCHED_BYTES_MAX", 1)
+    bodies = [bytes([number]) * 300 for number in range(1, 11)]
+    for number, body in enumerate(bodies, 1):
+        bench.append(number, body)
+    bench.append(11, b"in the next segment" * 250)
+    bench.settled()
+    first = bench.directory / f"{bench.segments()[0]:020d}.journal"
+    octets = bytearray(first.read_bytes())
+    for body in (bodies[3], bodies[7]):
+        octets[octets.index(body)] ^= 1
+    first.write_bytes(octets)
+    bench.journal.tell(ReportsTo(bench.queue))
+    bench.journal.tell(SegmentDamaged(int(first.stem)))
+    bench.journal.tell(SegmentDamaged(77))
+    # At each of these a read comes to its end, at least.
+    for _ in bodies:
+        found = bench.settled()
+    assert found == [EntriesLost(1, [(4, 4)]), EntriesLost(1, [(8, 8)])]
+    lost = [line for line in bench.lines.entries if line["event"] == "journal.lost"]
+    assert [line["entries"] for line in lost] == [1, 1]
+    assert "of queue 1, ids 4: no body of batch 4 that verifies holds them" in lost[0]["report"]
 
 
 def test_while_the_trace_is_on_each_batch_keeps_its_number(bench: Bench) -> None:

@@ -17,9 +17,13 @@ from typing import Any
 import leveret
 import pytest
 from gated_files import GatedFiles
+from insides import wait_until
 from leveret.amqp_frames.methods import QueueDelete, QueueDeleteOk
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.storage.files import OperatingSystemFiles
+from leveret.storage.inspection import inspected
+from leveret.storage.journal.segment_facts import read_facts
+from leveret.storage.journal.segment_index import write_index
 from served import Served
 from wire import PERSISTENT, Client
 
@@ -178,6 +182,31 @@ def test_one_flipped_bit_costs_one_message(capfd: pytest.CaptureFixture[str], da
     said = {line["event"]: line["report"] for line in logged(capfd) if "report" in line}
     assert said.keys() == {"journal.damaged", "journal.lost"}
     assert "1 entry of queue 1 ('orders' in '/'), ids 18: no body of batch" in said["journal.lost"]
+
+
+def test_damage_behind_an_index_leaves_its_queue_before_anybody_reads_it(
+    capfd: pytest.CaptureFixture[str], data: Path
+) -> None:
+    files = OperatingSystemFiles()
+    with inspected(data) as inspection:
+        for segment in inspection.segments():
+            write_index(files, str(data / "journal"), read_facts(inspection.open(segment)))
+    [segment_path] = segments(data)
+    content = bytearray(segment_path.read_bytes())
+    content[content.index(BODIES[17])] ^= 1
+    segment_path.write_bytes(content)
+    with new_broker(data, journal_verification="background") as broker:
+        with client_of(broker) as client:
+            # Nobody consumes.
+            wait_until(lambda: client.declare("orders", durable=True).message_count == 39)
+        said = [(line["event"], line["report"]) for line in logged(capfd)]
+        [lost] = [text for event, text in said if event == "journal.lost" and "queue 1" in text]
+        assert lost.startswith("1 entry of queue 1 ('orders' in '/'), ids 18: no body of batch")
+        assert held(broker) == BODIES[:17] + BODIES[18:]
+    # It was settled, so that no start counts it again.
+    with new_broker(data) as broker:
+        assert held(broker) == BODIES[:17] + BODIES[18:]
+    assert "journal.lost" not in {line["event"] for line in logged(capfd)}
 
 
 def test_a_segment_s_name_with_more_digits_than_a_number_has_is_left_alone(

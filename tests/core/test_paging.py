@@ -267,6 +267,49 @@ def test_what_cannot_be_read_leaves_and_is_named() -> None:
     assert queue.counts()[0] == 0
 
 
+def test_entries_that_the_journal_lost_leave_unless_they_are_resident() -> None:
+    queue = queue_of(x_max_length_bytes=10_000)
+    for _ in range(4):
+        enter(queue, persistent(10))
+    batch = persistent(10)
+    effects = Effects()
+    queue.publish(batch, range(10), effects, delays_ms=60_000)
+    queue.page_out(queue.held_bytes // 2 - 1, 51)
+    resident = [span for span in queue.ready if not span.is_paged]
+    assert resident
+    paged_first = resident[-1].first_entry_id + len(resident[-1])
+    assert paged_first <= 31
+    effects = Effects()
+    # The first of these are in memory.
+    queue.lose([(1, 5), (35, 36), (44, 44)], effects)
+    assert effects.settled_entries == [(35, 36), (44, 44)]
+    assert (queue.ready.message_count, queue.deferred_count) == (38, 9)
+    effects = Effects()
+    queue.lose([(35, 36)], effects)
+    assert not effects.settled_entries
+    # The sizes of those that left do not count: there is room for just this.
+    enter(queue, persistent(1, 10_000 - 470))
+    assert (queue.ready.message_count, queue.deferred_count) == (39, 9)
+
+
+def test_entries_that_are_lost_while_they_are_read_leave_once() -> None:
+    queue = queue_of()
+    batch = persistent(10)
+    enter(queue, batch)
+    queue.page_out(0, 11)
+    consumer_of(queue)
+    effects = Effects()
+    queue.dispatch(effects)
+    wanted = queue.wanted(0)
+    assert wanted is not None
+    queue.lose([(3, 4)], effects)
+    effects = Effects()
+    rows = [Read(batch, range(2), 1), Read(batch, range(4, 10), 5)]
+    assert queue.read(rows, 10, effects) == []
+    queue.dispatch(effects)
+    assert entries(effects) == [1, 2, 5, 6, 7, 8, 9, 10]
+
+
 def test_a_delivery_in_flight_is_paged_and_comes_back_so() -> None:
     queue = queue_of()
     consumer = consumer_of(queue, prefetch=4)
