@@ -121,6 +121,8 @@ class NodeContext:
     is_disk_full: bool = False
     # The clients have gone: paged messages that are to be dead letters stay where they are.
     is_stopping: bool = False
+    # Read what deleted queues owe their dead-letter exchanges: no start would find it.
+    last_letters: set[Ref] = field(default_factory=set)
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

@@ -425,8 +425,9 @@ class Node:
     def _is_drained(self) -> bool:
         assert self.context is not None
         assert self._dead_letters is not None
-        is_routed = not self.context.routing_turns.waiting
-        return is_routed and self._runtime.is_idle() and self._dead_letters.is_drained()
+        if self.context.routing_turns.waiting or self.context.last_letters:
+            return False
+        return self._runtime.is_idle() and self._dead_letters.is_drained()
 
     def _stop_clock(self) -> StopClock:
         return StopClock(self._log, self._configuration.stop_timeout_ms, self._stop_hint)

@@ -34,11 +34,9 @@ from ...core.queue.in_flight import Delivery
 from ...core.queue.rules import Effects, MessageQueue
 from ...core.queue.span import EntryRange
 from ...core.topology.topology import queue_gone_error
-from ...logs.events import JOURNAL_LOST
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
 from ...storage.journal.ledger import ranges_without
 from ...storage.journal.reading import ReadRow
-from ...storage.journal.report import described, entries_words
 from ..messages import (
     AddConsumer,
     Append,
@@ -97,6 +95,8 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import QueueTracing
+from .last_letters import LastLetters
+from .missing_entries import report_missing
 
 Items = dict[Ref, list[tuple[Batch, Indexes]]]
 
@@ -596,20 +596,11 @@ class Queue(LoopActor):
         """Go on with the rows read: clients that wait with basic.get go first."""
         messages = self._messages
         missing = messages.read(message.rows, message.through, effects)
-        if missing:
-            self._report_missing(ranges_without(missing, message.lost))
+        report_missing(self.runtime.log, self._definition, missing, message.lost)
         if effects.resident is not None:
             self._tracing.resident(effects.resident)
         self._answer_gets()
         messages.dispatch(effects)
-
-    def _report_missing(self, missing: Sequence[EntryRange]) -> None:
-        """Nothing leaves in silence: of these nobody has said yet that they are lost."""
-        if missing:
-            count = sum(last - first + 1 for first, last in missing)
-            ids = described(range(first, last + 1) for first, last in missing)
-            text = f"{entries_words(count)} of {self._definition}, {ids}: not on the disk"
-            self.runtime.log.warning(JOURNAL_LOST, report=text, entries=count)
 
     def _answer_gets(self) -> None:
         while self._gets and self._get(self._gets[0]):
@@ -682,7 +673,9 @@ class Queue(LoopActor):
             self._tracing.deferred(effects.deferred)
         if effects.dead:
             if self._context.trace.is_on:
-                self._tracing.died(effects.dead, self._messages)
+                has_letters = self._messages.dead_letters
+                ready_count = self._messages.ready.message_count
+                self._tracing.died(effects.dead, ready_count, are_settled=not has_letters)
             if self._messages.dead_letters:
                 tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         if effects.unspilled_entries is not None:
@@ -825,18 +818,26 @@ class Queue(LoopActor):
         """
         if self._is_deleted:
             self._answer_for_all()
-            self._drop()
             self._release()
+            self._drop()
 
     def _release(self) -> None:
-        """It holds nothing any more, neither in memory nor in the spill."""
+        """It holds nothing in memory any more."""
         self._context.memory_budget.change(self.actor_ref, 0)
         self._look_at_memory()
-        if self._has_spilled:
-            self._drop_spilled(None)
 
     def _drop(self) -> None:
+        """Have its messages dropped, those last that it owes its dead-letter exchange."""
         # Last: nothing may be appended for the queue behind it.
+        dying = self._messages.dying
+        if dying:
+            context, tracing = self._context, self._tracing
+            LastLetters.start_on(
+                self.runtime, context, self._definition, dying, tracing, self._has_spilled
+            )
+            return
+        if self._has_spilled:
+            self._drop_spilled(None)
         if self._definition.durable:
             tell(self._journal, DropQueue(self._definition.queue_id))
 
@@ -846,9 +847,11 @@ class Queue(LoopActor):
         Messages in the journal stay there: the broker starts the queue anew when the node starts.
         """
         self._answer_for_all()
+        self._release()
         if self._is_deleted:
             self._drop()
-        self._release()
+        elif self._has_spilled:
+            self._drop_spilled(None)
         tell(self._context.broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:

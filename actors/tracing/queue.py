@@ -159,15 +159,14 @@ class QueueTracing:
             about = {"ready_after": messages.ready.message_count, "attempt": span.attempts}
             self.step("message.due", span.batch, span.indexes, **about)
 
-    def died(self, dead: Iterable[Dead], messages: MessageQueue) -> None:
+    def died(self, dead: Iterable[Dead], ready_after: int, *, are_settled: bool) -> None:
         """These left other than by an ack; without a dead-letter exchange they are settled."""
         for span, reason in dead:
             # Refused ones were never in.
             if span.first_entry_id:
-                ready = messages.ready.message_count
                 event = _LEAVING.get(reason, "message.evicted")
-                self.wrong(event, span.batch, span.indexes, reason=reason, ready_after=ready)
-                if not messages.dead_letters:
+                self.wrong(event, span.batch, span.indexes, reason=reason, ready_after=ready_after)
+                if are_settled:
                     self.step("message.settled", span.batch, span.indexes, reason=reason)
 
     def letters_safe(self, traced: Iterable[tuple[Batch, Indexes, str]]) -> None:

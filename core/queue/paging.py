@@ -75,6 +75,10 @@ class Wanted(NamedTuple):
     # They have left for the dead-letter exchange.
     is_dying: bool = False
 
+    def read_through(self, entry_id: int) -> list[EntryRange]:
+        """Those that have been read when all up to this id have."""
+        return [(first, min(last, entry_id)) for first, last in self.ranges if first <= entry_id]
+
 
 class PagedRows:
     """Paged rows of one priority that ascend by entry id; they leave in this order.

@@ -1174,7 +1174,7 @@ class MessageQueue:
         assert reading is not None
         self.wants_head = False
         self.was_dying_read = reading.is_dying
-        asked = [(first, min(last, through)) for first, last in reading.ranges if first <= through]
+        asked = reading.read_through(through)
         found: list[Span] = []
         missing: list[PagedSpan] = []
         if asked and reading.is_dying:

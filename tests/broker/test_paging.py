@@ -204,6 +204,67 @@ def test_paged_messages_expire_into_a_dead_letter_exchange(tmp_path: Path) -> No
         assert drain(channel, "letters", COUNT) == [body_of(number) for number in range(COUNT)]
 
 
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+def test_what_left_a_queue_before_its_delete_becomes_a_dead_letter_though_it_was_paged(
+    tmp_path: Path, delivery_mode: int
+) -> None:
+    arguments = {
+        "x-max-length": COUNT // 2,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "letters",
+    }
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("letters", durable=True)
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        queue = queue_actor(broker, "q")
+        fill(channel, "q", range(COUNT), delivery_mode=delivery_mode)
+        # As a rule many of those that were pushed out still wait to be read.
+        channel.queue_delete("q")
+        assert not queue.is_alive()
+        dropped = COUNT // 2
+        assert drain(channel, "letters", dropped) == [body_of(number) for number in range(dropped)]
+        wait_until(lambda: not context_of(broker).last_letters)
+        assert channel.queue_declare("letters", passive=True).method.message_count == 0
+        # Nothing stays of the queue.
+        wait_until(lambda: not list((tmp_path / "data" / "spill").iterdir()))
+
+
+def test_a_stop_waits_for_the_dead_letters_of_a_deleted_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = {
+        "x-max-length": 20,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "letters",
+    }
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("letters", durable=True)
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        fill(channel, "q", range(20))
+    is_stopping = Event()
+    read = JournalReader.read
+
+    def held_read(reader: JournalReader, plan: ReadPlan, joins: bool) -> PageRead:
+        assert is_stopping.wait(TIMEOUT_SECONDS)
+        return read(reader, plan, joins)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalReader, "read", held_read)
+        with started(tmp_path) as broker:
+            with opened(broker) as channel:
+                # They push those out that are paged since the start.
+                fill(channel, "q", range(20, 40))
+                channel.queue_delete("q")
+            assert context_of(broker).last_letters
+            stop = Thread(target=broker.stop)
+            stop.start()
+            wait_until(lambda: context_of(broker).is_stopping)
+            is_stopping.set()
+            stop.join()
+    with started(tmp_path) as broker, opened(broker) as channel:
+        assert drain(channel, "letters", 20) == [body_of(number) for number in range(20)]
+
+
 def test_a_stop_while_dropped_messages_are_read_leaves_no_dead_letter_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
