@@ -48,6 +48,7 @@ from leveret.amqp_frames.methods import (
 from leveret.amqp_frames.properties import Properties, encode_properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.configuration import Configuration
+from leveret.logs.events import JOURNAL_COMPACTED
 from leveret.machine import Machine
 from leveret.node import Node
 from leveret.storage.errors import StorageError
@@ -58,6 +59,7 @@ GRAVES: Final = "graves"
 LATER: Final = "later"
 NAMES: Final = ("q0", "q1", "q2")
 SEGMENT_ENDING: Final = ".journal"
+INDEX_ENDING: Final = ".index"
 DIRECTORY: Final = Path("/node")
 # Log lines that report what damage has cost.
 REPORTS: Final = frozenset(
@@ -72,15 +74,14 @@ _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 @cache
 def configuration(
-    segment_bytes_max: int, window_bytes_max: int, budget_bytes: int
+    segment_bytes_max: int, window_bytes_max: int, budget_bytes: int, live_percent_max: int
 ) -> Configuration:
     made = Configuration(
         data_dir=DIRECTORY,
         disk_reserve_bytes=16_384,
         disk_free_bytes_min=0,
         password_hash_cost=10,
-        # Indexes of segments and the check of these are not simulated: it wakes all the time.
-        journal_verification="start",
+        compaction_live_percent_max=live_percent_max,
     )
     # Less than a person may ask for, so that it is reached by a few messages.
     for name, value in (
@@ -121,9 +122,10 @@ class NodeSimulation:
         self.files = CrashingFiles()
         self._catalog = CatalogModel()
         self._configuration = configuration(
-            random.choice((1_500, 6_000, 40_000)),
+            random.choice((1_500, 1_500, 6_000, 40_000)),
             random.choice((600, 1 << 20)),
-            random.choice((2_000, 20_000, 64 << 20)),
+            random.choice((500, 2_000, 20_000, 64 << 20)),
+            random.choice((25, 60)),
         )
         self._fatal: tuple[str, BaseException] | None = None
         # The fault that ends the node, if it meets it.
@@ -166,10 +168,14 @@ class NodeSimulation:
         finally:
             self._read_log()
         self.checker.seen["starts"] += 1
+        self.checker.seen["indexes read at a start"] += self.world.segments_unread
 
     def _read_log(self) -> None:
         for level, event, about in self.world.log.lines:
-            if event in REPORTS:
+            if event == JOURNAL_COMPACTED:
+                self.checker.seen["compactions"] += 1
+                self.note(f"log: {event} {about['segment']}")
+            elif event in REPORTS:
                 self.checker.damage_reported = True
                 self.note(f"log: {event} {about.get('report')}")
             elif event == "actor.failed" and not self._is_fault_expected:
@@ -696,6 +702,21 @@ class NodeSimulation:
             self.checker.seen["flipped bits"] += 1
         self._restart()
 
+    def flip_index(self, random: Random) -> None:
+        """The same with a bit of an index, which costs nothing."""
+        names = sorted(each for each in self.files.names if each.endswith(INDEX_ENDING))
+        if not names:
+            return
+        self._crash(random, loses_written=False)
+        name = random.choice(names)
+        size = self.files.size(name)
+        if size:
+            offset = random.randrange(size)
+            self.note(f"the node is killed, and bit {offset * 8} of {name} flips")
+            self.files.flip(name, offset, 1 << random.randrange(8))
+            self.checker.seen["flipped bits of indexes"] += 1
+        self._restart()
+
     def fill(self, random: Random) -> None:
         """The disk is nearly full for a while."""
         if self.files.capacity_bytes is None:
@@ -804,6 +825,7 @@ class NodeSimulation:
             idle_ms += DRAIN_STEP_MS
             self._advance(DRAIN_STEP_MS)
         self.checker.check_end(self._graves)
+        self.checker.seen.update(self.world.done)
 
 
 Operation = Callable[[NodeSimulation, Random], None]
@@ -823,6 +845,7 @@ _DRAWN: Final[dict[Operation, float]] = {
     NodeSimulation.repeat: 4,
     NodeSimulation.pause: 0.5,
     NodeSimulation.flip: 0.03,
+    NodeSimulation.flip_index: 0.05,
     NodeSimulation.fill: 0.3,
     NodeSimulation.kill: 0.15,
     NodeSimulation.cut_power: 0.15,

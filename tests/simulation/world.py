@@ -8,7 +8,7 @@ keep their order. Time stands still but for `advance`.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from itertools import count
@@ -16,6 +16,9 @@ from random import Random
 from typing import Any, Final, Protocol, Self
 from zlib import crc32
 
+from leveret.actors.disk.maintenance import Maintenance
+from leveret.actors.disk.page_reader import ReadPage
+from leveret.actors.messages import ReadSpilled, SpillEntries
 from leveret.actors.runtime.out_of_memory import OnFatal
 from leveret.actors.runtime.runtime import LoopActor, Runtime
 from leveret.actors.runtime.thread_actor import ThreadActor
@@ -24,6 +27,12 @@ from leveret.actors.runtime.wall_clock import WallClock
 # More steps than this without a change of the clock, and they never end.
 STEPS_MAX: Final = 10_000
 START_MS: Final = 1_700_000_000_000
+# Messages that are counted, and what each is a sign of.
+COUNTED: Final[dict[type, str]] = {
+    ReadPage: "pages read from the journal",
+    ReadSpilled: "pages read from the spill",
+    SpillEntries: "pages written to the spill",
+}
 
 
 class EndlessError(Exception):
@@ -92,6 +101,8 @@ class World:
         self.wall_ms = START_MS
         # Of all bytes that have moved, in their order.
         self.checksum = 0
+        # How often thread actors were asked for what.
+        self.done: Counter[str] = Counter()
         self.restart()
 
     def restart(self) -> None:
@@ -99,6 +110,8 @@ class World:
         self.log = SimulatedLog()
         self.movers: list[Mover] = []
         self.threads: list[ThreadActor] = []
+        # The start has read indexes in place of so many segments.
+        self.segments_unread = 0
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
@@ -133,6 +146,21 @@ class World:
     # Threads.
 
     def start(self, actor: ThreadActor) -> None:
+        handle = actor.on_gathered
+
+        def count_and_handle(messages: list[object]) -> None:
+            for each in messages:
+                what = COUNTED.get(type(each))
+                if what is not None:
+                    self.done[what] += 1
+            handle(messages)
+
+        actor.on_gathered = count_and_handle  # type: ignore[method-assign]
+        if isinstance(actor, Maintenance):
+            # private: nobody but the actor has them, and no message asks for their number.
+            checks = actor._checks
+            assert checks is not None
+            self.segments_unread = checks.check.unverified
         if actor.step():
             self.threads.append(actor)
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
 
 from leveret.storage.files import Buffer, FileLockedError
 
+_numbers = count()
 # What is free where nothing is said of it.
 FREE_BYTES = 1 << 40
 
@@ -26,6 +28,8 @@ class PowerCut(BaseException):
 
 class _File:
     def __init__(self) -> None:
+        # An id of an object may come again.
+        self.number = next(_numbers)
         self.content = bytearray()
         self.synced = b""
 
@@ -220,7 +224,7 @@ class CrashingFiles:
     def identity(self, path: str) -> tuple[int, int]:
         if path in self.directories:
             return 1, 0
-        return 1, id(self._file(path))
+        return 1, self._file(path).number
 
     def free_bytes(self, _directory: str) -> int:
         if self.capacity_bytes is None:
