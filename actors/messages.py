@@ -489,6 +489,7 @@ class ConsumerRemoved(NamedTuple):
 class ConsumerCancelled(NamedTuple):
     """Queue -> Channel: the queue is gone, and the consumer with it."""
 
+    queue: QueueDefinition
     consumer_tag: bytes
 
 

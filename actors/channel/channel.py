@@ -199,7 +199,7 @@ class Channel(LoopActor):
             elif isinstance(message, Woken):
                 self.consuming.deliveries.check_timeouts()
             elif isinstance(message, ConsumerCancelled):
-                self.consuming.cancelled_by_queue(message.consumer_tag)
+                self.consuming.cancelled_by_queue(message)
             elif isinstance(message, OutletOpened):
                 self._commands.outlet_opened()
                 self._handle_held_back()

@@ -43,6 +43,7 @@ from ..messages import (
     AddConsumer,
     ChannelDown,
     ConsumerAdded,
+    ConsumerCancelled,
     ConsumerRemoved,
     Get,
     GetAnswer,
@@ -181,6 +182,11 @@ class Consuming:
             question = RemoveConsumer(self._channel, encode_short_string(method.consumer_tag))
             if self._questions.could_ask(method, queue, question):
                 return
+            # The queue's own word of its end is on its way, and comes too late.
+            self._forget_consumer(method.consumer_tag)
+            self._tracing.consumer_removed(
+                queue.name, method.consumer_tag, "cancelled by the client"
+            )
         # Cancelling a missing consumer is no error.
         self._client.answer(method, BasicCancelOk(method.consumer_tag))
 
@@ -205,12 +211,13 @@ class Consuming:
         """A queue has answered the basic.get that was awaited."""
         self.deliveries.answer_get(message, self._get_no_ack)
 
-    def cancelled_by_queue(self, consumer_tag: bytes) -> None:
+    def cancelled_by_queue(self, message: ConsumerCancelled) -> None:
         """The queue is gone: tell clients that understand it."""
-        tag = _tag_text(consumer_tag)
-        queue = self._forget_consumer(tag)
-        if queue is not None:
-            self._tracing.consumer_removed(queue.name, tag, "its queue is gone")
+        tag = _tag_text(message.consumer_tag)
+        # A client that has cancelled it may use its tag for another by now.
+        if self._consumers.queue_of(tag) is message.queue:
+            self._forget_consumer(tag)
+            self._tracing.consumer_removed(message.queue.name, tag, "its queue is gone")
             if self._hears_cancels:
                 self._client.write(BasicCancel(tag, True))
 

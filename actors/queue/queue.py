@@ -874,7 +874,8 @@ class Queue(LoopActor):
         answers.send()
         self._tracing.ended(self._messages, self._is_deleted)
         for consumer in self._messages.consumers.all():
-            tell(consumer.channel, ConsumerCancelled(consumer.consumer_tag))  # type: ignore[arg-type]
+            cancelled = ConsumerCancelled(self._definition, consumer.consumer_tag)
+            tell(consumer.channel, cancelled)  # type: ignore[arg-type]
         self._messages.consumers.clear()
 
 

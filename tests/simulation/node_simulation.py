@@ -303,11 +303,15 @@ class NodeSimulation:
 
     # Clients
 
+    def connect(self, client: Client) -> None:
+        """Open a connection to the node; the handshake goes on by itself."""
+        self._ports += 1
+        client.connect(self.world, self._listener, self._ports)
+
     def _client(self, random: Random) -> Client:
         client = random.choice(self.clients)
         if not client.is_connected:
-            self._ports += 1
-            client.connect(self.world, self._listener, self._ports)
+            self.connect(client)
             self.note(f"{client.name} connects")
         return client
 
@@ -802,8 +806,7 @@ class NodeSimulation:
             self._advance(DRAIN_STEP_MS)
             self.rest()
         client = self.clients[0]
-        self._ports += 1
-        client.connect(self.world, self._listener, self._ports)
+        self.connect(client)
         self.rest()
         channel = client.open_channel(1, "")
         for queue in list(self.queues.values()):
