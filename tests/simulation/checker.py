@@ -109,6 +109,7 @@ class Copy:
         "excuse",
         "hold",
         "is_gone",
+        "may_be_missing",
         "message",
         "requeuer",
         "settle_stage",
@@ -135,6 +136,8 @@ class Copy:
         self.excuse = ""
         # It must not be there any more.
         self.is_gone = False
+        # Perhaps it never entered, for its queue was coming or going, or damage has cost it.
+        self.may_be_missing = False
         self.was_returned = False
 
 
@@ -263,6 +266,7 @@ class Checker:
         self._deferring: list[tuple[QueueBook, Copy]] = []
         # A persistent message was published and confirmed since the node was at rest.
         self._has_synced = False
+        self._is_stopping = False
         self._rests = 0
         # Returned messages that were ready when the node was at rest, and who overtook them.
         self._waiting: dict[tuple[QueueBook, object, int], dict[int, Copy]] = {}
@@ -307,8 +311,9 @@ class Checker:
                 if copy.settle_stage is not None:
                     copy.settle_stage = LOST
             copy.excuse = "published again"
-            # What a queue has refused, it does not remember.
-            copy.is_gone = copy.is_gone and message.is_certain
+            # What a queue has refused, never had or lost to damage it does not remember.
+            is_remembered = message.is_certain and not copy.may_be_missing
+            copy.is_gone = copy.is_gone and is_remembered
             if copy.settle_stage is None:
                 copy.delivery_stage = LOST
             if queue not in message.queues:
@@ -335,6 +340,7 @@ class Checker:
             copy = queue.copy_of(message)
             if queue.is_uncertain:
                 copy.excuse = "its queue was coming or going"
+                copy.may_be_missing = True
             elif queue.purgers:
                 copy.excuse = "purged"
 
@@ -345,7 +351,9 @@ class Checker:
         for message in self._recent:
             if routes(message) and queue not in message.queues:
                 message.queues.append(queue)
-                queue.copy_of(message).excuse = "its queue came"
+                copy = queue.copy_of(message)
+                copy.excuse = "its queue came"
+                copy.may_be_missing = True
 
     def returned(self, channel: ClientChannel, body: bytes) -> None:
         message = self._message_of(body)
@@ -434,7 +442,9 @@ class Checker:
         timeout_ms = queue.timeout_ms if consumer.timeout_ms is None else consumer.timeout_ms
         link = channel.client.link
         is_slow = link is None or link.clean_ms < self.now_ms
-        if channel.is_leaving or (timeout_ms is not None and is_slow):
+        until = NEVER if timeout_ms is None else self.rest_ms + timeout_ms
+        is_slow = timeout_ms is not None and (is_slow or self.now_ms >= until)
+        if channel.is_leaving or self._is_stopping or is_slow:
             # It may have come back meanwhile, and gone to another, who has read it before.
             self.seen["late deliveries"] += 1
             self._is_late(channel, queue, copy, consumer, tag)
@@ -454,9 +464,6 @@ class Checker:
             copy.settle_stage = SAID
             copy.settler = channel
             return
-        until = NEVER
-        if timeout_ms is not None:
-            until = self.rest_ms + timeout_ms
         hold = Hold(channel, consumer, copy, tag, until)
         copy.hold = hold
         demand(tag not in channel.unacked, "a delivery tag twice:", where)
@@ -468,6 +475,8 @@ class Checker:
     ) -> None:
         copy.deliveries += 1
         copy.delivery_stage = LOST
+        self._overtaken.pop(copy, None)
+        self._waiting_of(queue, copy.message).pop(copy.message.order, None)
         queue.has_lost_deliveries = True
         if consumer.no_ack:
             copy.settle_stage = LOST
@@ -628,7 +637,11 @@ class Checker:
         demand(is_gone, "the node closes a channel:", channel.name, code, text)
 
     def stopping(self) -> None:
-        """The node is about to close all channels: what they hold may come back at once."""
+        """The node is about to close all channels: what they hold may come back at once.
+
+        It goes on to deliver to those that it has not closed yet.
+        """
+        self._is_stopping = True
         for channel in self._channels:
             self.leaving(channel)
             # Who closes a connection reads no more of it than the answer (AMQP 0-9-1, 4.2.2).
@@ -760,6 +773,8 @@ class Checker:
                 if copy.was_returned and not copy.excuse and copy.hold is None:
                     message = copy.message
                     is_ready = copy.due_ms <= message.due_ms and copy.settle_stage is None
+                    # One that got a nack does not come back from whoever had it.
+                    is_ready = is_ready and message.is_certain
                     if is_ready and message.expires_ms == NEVER and not copy.was_deferred:
                         self._waiting_of(queue, message)[message.order] = copy
 
@@ -819,6 +834,7 @@ class Checker:
             for copy in queue.copies.values():
                 copy.delivery_stage = LOST
                 copy.is_gone = False
+                copy.may_be_missing = True
                 if copy.settle_stage is not None:
                     copy.settle_stage = LOST
 
@@ -839,7 +855,7 @@ class Checker:
                     copy.settle_stage = SYNCED
         self._said = []
         self._deferring = []
-        self._has_synced = False
+        self._has_synced = self._is_stopping = False
         self._overtaken.clear()
         self._waiting.clear()
         self._channels.clear()
