@@ -42,8 +42,11 @@ class Machine:
     random_bytes: Callable[[int], bytes] = os.urandom
     # Of background work, in seconds.
     pause: Callable[[float], None] = time.sleep
-    # Seconds, for a wait of the whole start: the event loop's clock may stand still in a callback.
+    # Seconds, for a wait of the whole start and for background work: the event loop's clock may
+    # stand still in a callback.
     monotonic: Callable[[], float] = time.monotonic
+    # Seconds that the calling thread has had a processor.
+    thread_time: Callable[[], float] = time.thread_time
     new_runtime: Callable[[Scheduler, FilteringBoundLogger, OnFatal], Runtime] = machine_runtime
 
     def other_files(self) -> Files:

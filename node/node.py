@@ -195,7 +195,7 @@ class Node:
         journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max, rules)
         self.open_files.add("the journal", journal.close)
         recovered = stores.recovered
-        log_recovery(self._log, recovered, journal)
+        log_recovery(self._log, recovered, journal, stores.unverified_count)
         self.open_files.add("the trace", self.trace.close)
         start_trace(self.trace, disk, configuration, self._log, self._on_fatal)
         runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
@@ -226,6 +226,8 @@ class Node:
                 configuration.maintenance_bytes_per_second_max,
                 configuration.maintenance_busy_percent_max,
                 machine.pause,
+                machine.monotonic,
+                machine.thread_time,
             ),
             partial(disk.reserve.release_step, Purpose.COMPACTION),
             self._checks(stores, scheduler, context.ticker),

@@ -34,10 +34,20 @@ class ReadingLog:
             self._log.info(JOURNAL_READING, bytes_read=bytes_read, bytes_in_all=bytes_in_all)
 
 
-def log_recovery(log: FilteringBoundLogger, recovered: Recovered, journal: Journal) -> None:
-    """A warning for each finding, then how much there is."""
+def log_recovery(
+    log: FilteringBoundLogger, recovered: Recovered, journal: Journal, unverified_count: int
+) -> None:
+    """A warning for each finding, then how much there is.
+
+    `unverified_count`: so many segments were recovered by their index.
+    """
     log_findings(log, recovered.report)
     for undiscarded in journal.undiscarded:
         log.warning(JOURNAL_UNDISCARDED, file=undiscarded.name, error=str(undiscarded.error))
     messages = sum(entries.entries for entries in recovered.queues.values())
-    log.info(JOURNAL_RECOVERED, queues=len(recovered.queues), messages=messages)
+    log.info(
+        JOURNAL_RECOVERED,
+        queues=len(recovered.queues),
+        messages=messages,
+        unverified_segments=unverified_count,
+    )

@@ -90,6 +90,11 @@ class Stores:
         """That of the journal's directory and its catalog."""
         return self._claims.directory_id
 
+    @property
+    def unverified_count(self) -> int:
+        """How many segments were recovered by their index, and are verified later."""
+        return len(self._recovery.unverified)
+
     def background_check(self, files: Files) -> BackgroundCheck:
         """The check of closed segments, once the journal is begun; `files` are for its thread."""
         return self._recovery.background_check(files)

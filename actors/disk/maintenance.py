@@ -78,14 +78,21 @@ class Compacted(NamedTuple):
 
 
 class Pace:
-    """How fast background work may go."""
+    """How fast background work may go.
+
+    `clock` and `busy_clock` are in seconds; the second one goes while the thread has a processor.
+    """
 
     def __init__(
         self,
         bytes_per_second_max: int,
         busy_percent_max: int,
         pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        busy_clock: Callable[[], float] = time.thread_time,
     ) -> None:
+        self.clock = clock
+        self.busy_clock = busy_clock
         self._bytes_per_second_max = bytes_per_second_max
         self._idle_per_busy = 100 / busy_percent_max - 1
         self._pause = pause
@@ -177,15 +184,16 @@ class Maintenance(ThreadActor):
     def _work(self) -> None:
         """The next piece, unless there is no work, or it waits for the journal."""
         while self._waiting:
-            begin, busy_before = time.monotonic(), time.thread_time()
+            pace = self._pace
+            begin, busy_before = pace.clock(), pace.busy_clock()
             try:
                 moved = next(self._waiting[0])
             except StopIteration:
                 self._waiting.popleft()
                 continue
             if moved is not None:
-                busy_seconds = time.thread_time() - busy_before
-                self._pace.pause_after(busy_seconds, time.monotonic() - begin, moved)
+                busy_seconds = pace.busy_clock() - busy_before
+                pace.pause_after(busy_seconds, pace.clock() - begin, moved)
                 tell(self.actor_ref, _GoOn())
             return
 

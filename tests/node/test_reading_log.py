@@ -42,6 +42,8 @@ def lines_of_start(
     asyncio.run(start_and_stop())
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert {line["event"] for line in lines} >= {"journal.recovered", "broker.stopped"}
+    (recovered,) = [line for line in lines if line["event"] == "journal.recovered"]
+    assert recovered["unverified_segments"] == 0
     return [
         (line["bytes_read"], line["bytes_in_all"])
         for line in lines

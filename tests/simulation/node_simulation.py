@@ -48,7 +48,7 @@ from leveret.amqp_frames.methods import (
 from leveret.amqp_frames.properties import Properties, encode_properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.configuration import Configuration
-from leveret.logs.events import JOURNAL_COMPACTED
+from leveret.logs.events import JOURNAL_COMPACTED, JOURNAL_RECOVERED
 from leveret.machine import Machine
 from leveret.node import Node
 from leveret.storage.errors import StorageError
@@ -161,6 +161,7 @@ class NodeSimulation:
             new_runtime=self.world.new_runtime,
             pause=lambda _seconds: None,
             monotonic=self.world.time,
+            thread_time=self.world.time,
         )
         self.node = Node(self._configuration, self.world.log, self._on_fatal, machine)  # type: ignore[arg-type]
         try:
@@ -168,13 +169,14 @@ class NodeSimulation:
         finally:
             self._read_log()
         self.checker.seen["starts"] += 1
-        self.checker.seen["indexes read at a start"] += self.world.segments_unread
 
     def _read_log(self) -> None:
         for level, event, about in self.world.log.lines:
             if event == JOURNAL_COMPACTED:
                 self.checker.seen["compactions"] += 1
                 self.note(f"log: {event} {about['segment']}")
+            elif event == JOURNAL_RECOVERED:
+                self.checker.seen["indexes read at a start"] += about["unverified_segments"]
             elif event in REPORTS:
                 self.checker.damage_reported = True
                 self.note(f"log: {event} {about.get('report')}")

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any, Final, Protocol, Self
 from zlib import crc32
 
-from leveret.actors.disk.maintenance import Maintenance
 from leveret.actors.disk.page_reader import ReadPage
 from leveret.actors.messages import ReadSpilled, SpillEntries
 from leveret.actors.runtime.out_of_memory import OnFatal
@@ -110,8 +109,6 @@ class World:
         self.log = SimulatedLog()
         self.movers: list[Mover] = []
         self.threads: list[ThreadActor] = []
-        # The start has read indexes in place of so many segments.
-        self.segments_unread = 0
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
@@ -156,11 +153,6 @@ class World:
             handle(messages)
 
         actor.on_gathered = count_and_handle  # type: ignore[method-assign]
-        if isinstance(actor, Maintenance):
-            # private: nobody but the actor has them, and no message asks for their number.
-            checks = actor._checks
-            assert checks is not None
-            self.segments_unread = checks.check.unverified
         if actor.step():
             self.threads.append(actor)
 
