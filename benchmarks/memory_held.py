@@ -14,6 +14,7 @@ to rest, and so is the peak since it was empty:
 - `ten-million`: as `bulk`;
 - `deferred`: as `bulk`, through a delayed exchange, for an hour;
 - `in-flight`: as `bulk`, then delivered to a consumer without a prefetch that acks nothing;
+- `transient-in-flight`: the same of transient messages;
 - `priorities`: as `bulk`, in a queue of ten priorities, with priorities in turn;
 - `queues`: 10,000 queues, one message each, published 50 a write and delivered to a consumer each.
 
@@ -57,10 +58,16 @@ class Row(NamedTuple):
     bytes_max: int
 
 
-def publish(routing_key: str, flags: int = 0, properties: bytes = b"", exchange: str = "") -> bytes:
-    """Encode a persistent publish, with HEADERS or a PRIORITY if `flags` say so."""
+def publish(
+    routing_key: str,
+    flags: int = 0,
+    properties: bytes = b"",
+    exchange: str = "",
+    delivery_mode: int = wire.PERSISTENT,
+) -> bytes:
+    """Encode a publish, with HEADERS or a PRIORITY if `flags` say so."""
     names = b"\0\0" + wire.shortstr(exchange) + wire.shortstr(routing_key) + b"\0"
-    mode = bytes([wire.PERSISTENT])
+    mode = bytes([delivery_mode])
     # Properties stand in the order of their flags.
     ordered = mode + properties if flags == PRIORITY else properties + mode
     header = struct.pack(">HHQH", 60, 0, len(BODY), 0x1000 | flags) + ordered
@@ -73,11 +80,12 @@ def integer_table(name: str, value: int) -> bytes:
     return struct.pack(">I", len(entry)) + entry
 
 
-def fill_bulk(broker: Broker, count: int) -> list[Client]:
+def fill_bulk(broker: Broker, count: int, delivery_mode: int = wire.PERSISTENT) -> list[Client]:
     """One connection, blocks of 50."""
     client = connected(broker)
     client.declare_queue(1, QUEUE)
-    Filler(client, [publish(QUEUE) * BLOCK], BLOCK).fill(count)
+    message = publish(QUEUE, delivery_mode=delivery_mode)
+    Filler(client, [message * BLOCK], BLOCK).fill(count)
     return [client]
 
 
@@ -120,13 +128,20 @@ def fill_deferred(broker: Broker, count: int) -> list[Client]:
     return [client]
 
 
-def fill_in_flight(broker: Broker, count: int) -> list[Client]:
+def fill_in_flight(
+    broker: Broker, count: int, delivery_mode: int = wire.PERSISTENT
+) -> list[Client]:
     """Delivered to a consumer that acks nothing."""
-    clients = fill_bulk(broker, count)
+    clients = fill_bulk(broker, count, delivery_mode)
     consumer = connected(broker)
     consumer.consume(1, QUEUE, 0)
     drain(consumer, count)
     return [*clients, consumer]
+
+
+def fill_transient_in_flight(broker: Broker, count: int) -> list[Client]:
+    """The same of transient messages."""
+    return fill_in_flight(broker, count, wire.TRANSIENT)
 
 
 def fill_priorities(broker: Broker, count: int) -> list[Client]:
@@ -165,6 +180,7 @@ ROWS = [
     Row("keys", fill_keys, 1_000_000, 120 * MB),
     Row("deferred", fill_deferred, 1_000_000, 150 * MB),
     Row("in-flight", fill_in_flight, 1_000_000, 150 * MB),
+    Row("transient-in-flight", fill_transient_in_flight, 1_000_000, 150 * MB),
     Row("priorities", fill_priorities, 1_000_000, 150 * MB),
     Row("queues", fill_queues, 10_000, 200 * MB),
     Row("ten-million", fill_bulk, 10_000_000, 200 * MB),

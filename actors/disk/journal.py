@@ -317,7 +317,7 @@ class JournalActor(ThreadActor):
             tell(self._page_reader, ReadPage(self.actor_ref, self.actor_ref, plan))
 
     def _end_search(self, read: EntriesRead) -> None:
-        """Some were read: those that are lost leave their queue at once."""
+        """Some were read: lost ones leave their queue at once."""
         queue_id, ranges = self._sought.popleft()
         if read.lost and self._listener is not None:
             tell(self._listener, EntriesLost(queue_id, read.lost))

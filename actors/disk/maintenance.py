@@ -9,7 +9,7 @@ entries it asks by a message, and the journal installs what it has made.
 The work there is: segments rewritten without their dead entries (`storage/journal/compaction.py`);
 segments that get an index, or that are verified because the start has read their index only
 (`storage/journal/background_check.py`). Damage of these is a warning in the log, and the journal,
-which is told of the segment, has its messages read: those that are lost leave their queues.
+which is told of the segment, has its messages read: lost ones leave their queues.
 """
 
 from __future__ import annotations

@@ -176,11 +176,10 @@ class InFlight:
         for channel in self._by_channel:
             yield from self.parts_of(channel)
 
-    def page_out(self, paged: Callable[[Span], PagedSpan | None]) -> None:
-        """Page whole deliveries that clients were sent, except those for which `paged` is None.
+    def page_out(self, paged: Callable[[Delivery], PagedSpan | None]) -> None:
+        """Page deliveries that clients were sent, except those for which `paged` is None.
 
-        From the newest on, because older ones are paged as a rule. Of a delivery that is answered
-        in part little is kept in memory as it is (batch_sweep.py).
+        From the newest on, because older ones are paged as a rule.
         """
         for held in self._by_channel.values():
             paged_count = 0
@@ -189,9 +188,9 @@ class InFlight:
                     paged_count += 1
                     if paged_count > PAGED_ROWS_SEEN_MAX:
                         break
-                elif delivery.first_tag and delivery.remaining == [(0, len(delivery.span))]:
+                elif delivery.first_tag:
                     # One that the channel has not encoded yet has no tag.
-                    span = paged(delivery.span)
+                    span = paged(delivery)
                     delivery.span = delivery.span if span is None else span
 
     def remove_channel(self, channel: object) -> Iterable[Delivery]:

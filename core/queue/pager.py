@@ -10,13 +10,16 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Final
 
 from .columns import are_persistent, priorities_of, sizes_of
 from .expiry import deadline_of
-from .paging import OnDisk
+from .in_flight import Delivery
+from .paging import SPILLED_BYTES_MAX, OnDisk
 from .span import EntryRange, PagedSpan, Span
 
 _first = itemgetter(0)
+_ON_DISK: Final = frozenset((OnDisk.JOURNAL, OnDisk.SPILL))
 
 
 class Pager:
@@ -28,6 +31,7 @@ class Pager:
         "_priority_max",
         "_spilled",
         "_synced_below",
+        "_unspilled",
         "freed_bytes",
         "used",
     )
@@ -51,6 +55,8 @@ class Pager:
         self._keeps_sizes = keeps_sizes
         self._priority_max = priority_max
         self._note_traced = note_traced
+        # Rows behind which nothing waits, the newest of each place first.
+        self._unspilled: list[Span] = []
         self.freed_bytes = 0
         self.used: list[EntryRange] = []
 
@@ -69,9 +75,15 @@ class Pager:
         """The paged row of one whose bytes are in the spill, or in the journal."""
         if self._note_traced is not None and span.batch.traced is not None:
             self._note_traced(span)
+        self._note_paged(span, is_spilled)
+        return self._paged_row(span, is_spilled)
+
+    def _note_paged(self, span: Span, is_spilled: bool) -> None:
         if is_spilled:
             self.used.append((span.first_entry_id, span.first_entry_id + len(span) - 1))
         self.freed_bytes += span.held_bytes
+
+    def _paged_row(self, span: Span, is_spilled: bool) -> PagedSpan:
         priority_max = self._priority_max
         return PagedSpan(
             span.first_entry_id,
@@ -84,13 +96,42 @@ class Pager:
             array("I", sizes_of(span)) if self._keeps_sizes else None,
         )
 
-    def page_if_synced(self, span: Span) -> PagedSpan | None:
-        """The paged row of one in the journal; None for others."""
-        return self.page(span, False) if self.on_disk(span) is OnDisk.JOURNAL else None
+    def page_if_on_disk(self, span: Span) -> PagedSpan | None:
+        """The paged row of one on the disk; None for others, which `unspilled` may name."""
+        place = self.on_disk(span)
+        if place is OnDisk.NOWHERE:
+            self._unspilled.append(span)
+        return self.page(span, place is OnDisk.SPILL) if place in _ON_DISK else None
 
-    def page_in_flight(self, span: Span) -> PagedSpan | None:
-        """The same of a row in flight; None if messages are traced.
+    def page_in_flight(self, delivery: Delivery) -> PagedSpan | None:
+        """The same of a row in flight, if its messages that are not answered are on the disk.
 
-        The trace will tell of the answer to a traced one.
+        None if messages are traced: the trace will tell of the answer to a traced one.
         """
-        return None if span.batch.traced is not None else self.page_if_synced(span)
+        span = delivery.span
+        if span.batch.traced is not None:
+            return None
+        parts = [span.part(low, high) for low, high in delivery.remaining]
+        places = {self.on_disk(part) for part in parts}
+        if places == {OnDisk.NOWHERE}:
+            self._unspilled += reversed(parts)
+        if len(places) > 1 or not places & _ON_DISK:
+            return None
+        is_spilled = OnDisk.SPILL in places
+        for part in parts:
+            self._note_paged(part, is_spilled)
+        return self._paged_row(span, is_spilled)
+
+    def unspilled(self) -> list[Span]:
+        """Rows in memory only, up to SPILLED_BYTES_MAX.
+
+        The oldest: who looks for more begins with the newest, and ends at rows that are paged.
+        """
+        rows: list[Span] = []
+        size = 0
+        for span in reversed(self._unspilled):
+            if size > SPILLED_BYTES_MAX:
+                break
+            rows.append(span)
+            size += span.wire_bytes()
+        return rows

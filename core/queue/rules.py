@@ -29,6 +29,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
@@ -1111,25 +1112,28 @@ class MessageQueue:
 
         The journal has synced all stored entries with ids below `synced_below`. The spill has the
         entries in `spilled`, which ascend. `note_traced` is called with rows that have traced
-        messages. Returns rows to be spilled, all of one priority, up to `SPILLED_BYTES_MAX`: until
-        they are, rows behind them stay resident. And the entries in `spilled` that were paged: the
-        others have left, or are wanted soon.
+        messages. Returns rows to be spilled, in the order of their entry ids: new ones of one
+        priority, up to `SPILLED_BYTES_MAX`, which keep rows behind them resident until they are,
+        and as many that came back, are deferred or in flight. And the entries in `spilled` that
+        were paged: the others have left, or are wanted soon.
         """
         keeps_sizes = self._keeps_sizes()
         pager = Pager(synced_below, spilled, keeps_sizes, self.ready.priority_max, note_traced)
         unspilled = self.ready.page_out(kept_bytes, pager.on_disk, pager.page, keeps_sizes)
-        self.ready.page_returned(pager.page_if_synced)
+        self.ready.page_returned(pager.page_if_on_disk)
         if self.deferral is not None:
-            self.deferral.page_out(pager.page_if_synced)
+            self.deferral.page_out(pager.page_if_on_disk)
         self.in_flight.page_out(pager.page_in_flight)
         self.held_bytes -= pager.freed_bytes
+        unspilled = [*unspilled, *pager.unspilled()]
+        unspilled.sort(key=attrgetter("first_entry_id"))
         return unspilled, pager.used
 
     def lose(self, ranges: Sequence[EntryRange], effects: Effects) -> None:
         """The journal does not have these entries any more, whose ranges ascend.
 
-        Those that are paged leave: ready and deferred ones now, those in flight and dead letters
-        when they are to be read.
+        Paged ones leave: ready and deferred ones now, those in flight and dead letters when they
+        are to be read.
         """
         gone = [
             (span.first_entry_id + low, span.first_entry_id + high - 1)
@@ -1193,7 +1197,7 @@ class MessageQueue:
         for span in missing:
             self._settle(span, 0, len(span), effects)
         if reading.is_spilled and found:
-            # Not all that was asked for: rows that expired meanwhile are to be read again.
+            # Rows that were asked for, and expired meanwhile, are to be read again.
             resident = [
                 (span.first_entry_id, span.first_entry_id + len(span) - 1) for span in found
             ]

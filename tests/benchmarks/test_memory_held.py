@@ -29,6 +29,7 @@ ONE_QUEUE = {
     "single": (COUNT, 0, 0),
     "deferred": (0, 0, COUNT),
     "in-flight": (0, COUNT, 0),
+    "transient-in-flight": (0, COUNT, 0),
     "priorities": (COUNT, 0, 0),
     "ten-million": (COUNT, 0, 0),
 }

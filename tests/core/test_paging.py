@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -14,7 +14,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue, refill_paged
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.paging import PagedRows, matched
+from leveret.core.queue.paging import SPILLED_BYTES_MAX, PagedRows, matched
 from leveret.core.queue.rules import READ_COUNT_MAX, Effects, MessageQueue
 from leveret.core.queue.span import PagedSpan, Span, positions_in
 from wire import publish
@@ -335,6 +335,94 @@ def test_a_delivery_in_flight_is_paged_and_comes_back_so() -> None:
     assert entries(effects) == [2, 3, 4]
     [(_, [delivery])] = effects.delivered
     assert delivery.attempts == 2
+
+
+def spilled_to_the_end(queue: MessageQueue) -> list[tuple[int, int]]:
+    """Page as the queue's actor does; returns what went to the spill."""
+    spilled: list[tuple[int, int]] = []
+    now: list[tuple[int, int]] = []
+    while True:
+        unspilled, used = queue.page_out(0, queue.next_entry_id, now)
+        assert sorted(used) == now
+        if not unspilled:
+            return sorted(spilled)
+        now = [(each.first_entry_id, each.first_entry_id + len(each) - 1) for each in unspilled]
+        assert now == sorted(now)
+        spilled += now
+
+
+def test_transient_rows_that_came_back_are_deferred_or_in_flight_are_spilled() -> None:
+    queue = queue_of()
+    consumer = consumer_of(queue, prefetch=6)
+    batch = transient(2)
+    deliveries = [enter(queue, batch).delivered[0][1][0] for _ in range(3)]
+    for tag, delivery in enumerate(deliveries):
+        delivery.first_tag = 1 + 2 * tag
+    consumer.channel_credit.release(6)
+    queue.requeue("channel", [(deliveries[0], 0, 2)], Effects(), delay_ms=60_000)
+    queue.pause()
+    queue.requeue("channel", [(deliveries[1], 0, 2)], Effects())
+    assert spilled_to_the_end(queue) == [(1, 2), (3, 4), (5, 6)]
+    assert queue.held_bytes == 0
+    effects = Effects()
+    queue.settle("channel", [(deliveries[2], 0, 1)], effects)
+    assert effects.unspilled_entries == [(5, 5)]
+    queue.requeue("channel", [(deliveries[2], 1, 2)], Effects())
+    queue.resume(Effects())
+    wanted = queue.wanted(1 << 20)
+    assert wanted is not None
+    assert (wanted.ranges, wanted.is_spilled) == ([(3, 4), (6, 6)], True)
+    effects = Effects()
+    queue.read([Read(batch, range(2), 3), Read(batch, range(1, 2), 6)], 6, effects)
+    assert effects.unspilled_entries == [(3, 4), (6, 6)]
+    queue.dispatch(effects)
+    assert entries(effects) == [3, 4, 6]
+    effects = Effects()
+    assert queue.purge(effects) == 2
+    assert effects.unspilled_entries == [(1, 2)]
+
+
+@pytest.mark.parametrize("batch_made_by", [persistent, transient])
+def test_a_delivery_that_is_answered_in_part_is_paged(
+    batch_made_by: Callable[[int], Batch],
+) -> None:
+    queue = queue_of()
+    consumer = consumer_of(queue, prefetch=10)
+    batch = batch_made_by(10)
+    [(_, [delivery])] = enter(queue, batch).delivered
+    delivery.first_tag = 1
+    consumer.channel_credit.release(10)
+    queue.settle("channel", [(delivery, 0, 2), (delivery, 5, 6)], Effects())
+    spilled = spilled_to_the_end(queue)
+    assert spilled == ([] if batch_made_by is persistent else [(3, 5), (7, 10)])
+    assert delivery.span.is_paged
+    assert queue.held_bytes == 0
+    effects = Effects()
+    queue.settle("channel", [(delivery, 2, 5)], effects)
+    assert effects.settled_entries == ([(3, 5)] if batch_made_by is persistent else [])
+    assert effects.unspilled_entries == (None if batch_made_by is persistent else [(3, 5)])
+    queue.channel_down("channel", Effects())
+    assert [(span.first_entry_id, len(span)) for span in queue.ready] == [(7, 4)]
+    assert queue.held_bytes == 0
+
+
+@pytest.mark.parametrize("delay_ms", [None, 60_000])
+def test_more_transient_rows_than_are_spilled_at_once_are_spilled_in_the_end(
+    delay_ms: int | None,
+) -> None:
+    queue = queue_of()
+    consumer_of(queue)
+    batch = batch_of(publish("q", bytes(5_000), Properties(delivery_mode=1)))
+    batch.durable = range(0)
+    count = 2 * SPILLED_BYTES_MAX // 5_000
+    for tag in range(1, count + 1):
+        effects = Effects()
+        queue.publish(batch, range(1), effects, delays_ms=delay_ms or 0)
+        for _, deliveries in effects.delivered:
+            deliveries[0].first_tag = tag
+    assert queue.counts()[2] == (0 if delay_ms else count)
+    assert len(spilled_to_the_end(queue)) == count
+    assert queue.held_bytes == 0
 
 
 def test_a_queue_with_a_limit_by_bytes_knows_the_sizes_of_paged_messages() -> None:
