@@ -55,7 +55,7 @@ from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
 from .machine import Machine
 from .open_accounts import new_password_hash, open_accounts
-from .recovery_log import ReadingLog, log_recovery
+from .recovery_log import ReadingLog, log_losses, log_recovery
 from .stopping import OpenFiles, StopClock
 from .storage.data_directory import SPILL_DIRECTORY, DataDirectory
 from .storage.files import Files
@@ -260,6 +260,7 @@ class Node:
         # Before the queues: what these hold at their start may be too much.
         context.memory_watch = MemoryWatch.start_on(runtime, context, self._listener)
         broker.restore(recovered)
+        log_losses(self._log, recovered)
         disk.watch(context, self._listener)
         return listener
 

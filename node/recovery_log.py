@@ -34,6 +34,11 @@ class ReadingLog:
             self._log.info(JOURNAL_READING, bytes_read=bytes_read, bytes_in_all=bytes_in_all)
 
 
+def log_losses(log: FilteringBoundLogger, recovered: Recovered) -> None:
+    """A warning for each finding in the messages that queues had read at their start."""
+    log_findings(log, recovered.losses.report.lines())
+
+
 def log_recovery(
     log: FilteringBoundLogger, recovered: Recovered, journal: Journal, unverified_count: int
 ) -> None:

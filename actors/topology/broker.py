@@ -42,6 +42,7 @@ from ..messages import (
     QueueFailed,
     QueuesDeleted,
     QueueUnused,
+    RecordDeliveries,
     Ref,
     Refused,
     RenewLease,
@@ -112,6 +113,9 @@ class BrokerActor(LoopActor):
             refill(messages, (run,))
             if messages.held_bytes > _REFILLED_BYTES_MAX and not trace.is_on:
                 messages.page_out(0, synced_below=run.first_entry_id + len(run.indexes))
+        for queue_id, ranges in recovered.losses.entries.items():
+            # As of entries that are lost later, nothing of them stays.
+            tell(context.journal, RecordDeliveries(queue_id, (), ranges))
         for queue_id, (queue, messages) in made.items():
             if queue_id in read:
                 messages.sweep_all()

@@ -5,14 +5,23 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .ledger import Block, Deadlines, EntryIds, LiveEntries, ranges_in
+from .ledger import (
+    Block,
+    Deadlines,
+    EntryIds,
+    EntryRange,
+    LiveEntries,
+    joined,
+    ranges_in,
+    ranges_without,
+)
 from .records import BodyRecord, EntriesRecord
 from .replay import JournalPlace, QueueValues, Replay
-from .report import Report
+from .report import Report, described, entries_words
 from .segment_reader import SegmentReader
 
 Decode = Callable[[bytes], Batch]
@@ -36,6 +45,15 @@ class MessageRun(NamedTuple):
     attempts: int
     deadlines: Deadlines = 0
     due_times: Deadlines = 0
+
+
+class Losses:
+    """The findings of all loading since the start."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+        # By queue id the live entries of which no message was found.
+        self.entries: dict[int, list[EntryRange]] = {}
 
 
 class _Values:
@@ -66,22 +84,35 @@ class Loading:
     """Reads segments for the messages of live entries."""
 
     def __init__(
-        self, replay: Replay, open_reader: OpenSegmentReader, decode: Decode, report: Report
+        self,
+        replay: Replay,
+        open_reader: OpenSegmentReader,
+        decode: Decode,
+        losses: Losses,
+        name_of: Callable[[int], str],
     ) -> None:
+        """`name_of` is how a report calls a queue."""
+        self._losses = losses
+        self._report = losses.report
+        self._name_of = name_of
         self._replay = replay
         self._open_reader = open_reader
         self._decode = decode
-        self._report = report
         # By batch number: where bodies lie, of one segment and of the one before it.
         self._bodies: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
         self._bodies_before: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
         self._decoded: OrderedDict[int, Batch] = OrderedDict()
         self._decoded_bytes = 0
+        # By queue id: the entries of which the message was found. By queue id and batch number:
+        # those of which only the entries record was.
+        self._found: dict[int, list[EntryRange]] = {}
+        self._bodiless: dict[tuple[int, int], list[EntryRange]] = {}
 
     def runs(self, queue_ids: Set[int]) -> Iterator[tuple[int, MessageRun]]:
         """The entries of these queues; those of each queue ascend by entry id.
 
-        Entries whose body does not verify any more, or makes no sense, are left out.
+        Entries whose records do not verify any more, or make no sense, are left out; at the end
+        they are among the losses.
         """
         queues = self._replay.ledger.queues
         wanted = {queue_id: queues[queue_id] for queue_id in queue_ids if queue_id in queues}
@@ -105,7 +136,33 @@ class Loading:
                 elif isinstance(record, EntriesRecord) and record.queue_id in wanted:
                     queue_id = record.queue_id
                     for run in self._runs_of(record, wanted[queue_id], values[queue_id]):
+                        last = run.first_entry_id + len(run.indexes) - 1
+                        _extend(self._found.setdefault(queue_id, []), run.first_entry_id, last)
                         yield queue_id, run
+        for queue_id, live in wanted.items():
+            self._note_lost(
+                queue_id, [each for block in live for each in ranges_in(block.entry_ids)]
+            )
+
+    def _note_lost(self, queue_id: int, live: Sequence[EntryRange]) -> None:
+        """Report those of the live entries that were not found."""
+        missing = ranges_without(live, joined(self._found.get(queue_id, ())))
+        if not missing:
+            return
+        self._losses.entries[queue_id] = list(missing)
+        known: list[EntryRange] = []
+        for (of_queue, batch_number), ranges in self._bodiless.items():
+            if of_queue == queue_id:
+                known += ranges
+                self._note(queue_id, ranges, f"no body of batch {batch_number} that verifies")
+        if others := ranges_without(missing, joined(known)):
+            self._note(queue_id, others, "no record that verifies")
+
+    def _note(self, queue_id: int, ranges: Sequence[EntryRange], what: str) -> None:
+        count = sum(last - first + 1 for first, last in ranges)
+        ids = described(range(first, last + 1) for first, last in ranges)
+        text = f"{entries_words(count)} of {self._name_of(queue_id)}, {ids}: {what} holds them"
+        self._report.note("lost", text, count)
 
     def _add_bodies(self, number: int) -> None:
         reader = self._open_reader(number)
@@ -136,6 +193,8 @@ class Loading:
         """These entries of the record, whose ids have no gaps, divided by their attempts."""
         found = self._message_positions(record, start, end)
         if found is None:
+            bodiless = self._bodiless.setdefault((record.queue_id, record.batch_number), [])
+            _extend(bodiless, record.entry_ids[start], record.entry_ids[end - 1])
             return
         batch, positions = found
         begin = start
@@ -189,6 +248,12 @@ class Loading:
             _, oldest = self._decoded.popitem(last=False)
             self._decoded_bytes -= len(oldest.wire)
         return batch
+
+
+def _extend(known: list[EntryRange], first: int, last: int) -> None:
+    if known and known[-1][1] + 1 == first:
+        first = known.pop()[0]
+    known.append((first, last))
 
 
 def _common(ids: EntryIds, others: EntryIds) -> tuple[int, int]:

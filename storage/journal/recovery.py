@@ -31,7 +31,7 @@ from .background_check import BackgroundCheck
 from .clean_reading import CleanReading
 from .identity_runs import IdentityRun
 from .ledger import EntryIds, EntryRange, RunningLedger, ranges_in
-from .loading import Decode, Loading, MessageRun
+from .loading import Decode, Loading, Losses, MessageRun
 from .log import Position
 from .presence import Presence
 from .records import BodyRecord, CompactedRecord
@@ -68,6 +68,8 @@ class Recovered(NamedTuple):
     # reading of the journal and in bounded memory; those of each queue ascend by entry id. For as
     # long as no segment goes.
     messages_of: Callable[[Set[int]], Iterator[tuple[int, MessageRun]]]
+    # What was found to be lost by that; the report does not have it.
+    losses: Losses
 
     def messages(self, queue_id: int) -> Iterator[MessageRun]:
         """The entries of one queue with their messages, as `messages_of`."""
@@ -97,6 +99,7 @@ class Recovery:
         self._catalog = catalog
         self._decode = decode
         self._report = Report()
+        self._losses = Losses()
         self._replay = Replay(catalog.queue_ids)
         self._may_use_indexes = may_use_indexes
         self._on_progress = on_progress
@@ -171,6 +174,7 @@ class Recovery:
             self._report.lines(),
             self.ledger.remembered.lists(),
             self._messages_of,
+            self._losses,
         )
 
     @property
@@ -398,7 +402,9 @@ class Recovery:
         return found
 
     def _messages_of(self, queue_ids: Set[int]) -> Iterator[tuple[int, MessageRun]]:
-        loading = Loading(self._replay, self._reader, self._decode, self._report)
+        loading = Loading(
+            self._replay, self._reader, self._decode, self._losses, self._catalog.name_of
+        )
         return loading.runs(queue_ids)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from crashing_files import CrashingFiles
 from journals import DIRECTORY, in_three_segments, opened, records_of
 from leveret.amqp_frames.messages.publishes import decode_publishes
@@ -103,6 +104,28 @@ def test_a_loss_that_the_check_has_counted_is_named_again_by_queue_and_id_when_i
         for lines in (by_check, page.report)
     ]
     assert costs == [[1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("what", "fault"),
+    [
+        ("body", "no body of batch 2 that verifies holds them"),
+        ("entries", "no record that verifies holds them"),
+    ],
+)
+def test_messages_that_a_queue_has_read_at_its_start_and_are_not_there_are_reported(
+    what: str, fault: str
+) -> None:
+    files, _ = in_three_segments()
+    opened(files)
+    checked(read(files).background_check(files))
+    [record] = [each for each in records_of(files, 2) if each.what.startswith(what)]
+    files.flip(segment_path(DIRECTORY, 2), record.start + 50)
+    recovered = read(files).recovered
+    assert sum(len(run.indexes) for run in recovered.messages(1)) == 2
+    assert recovered.losses.entries == {1: [(2, 2)]}
+    [line] = [line for line in recovered.losses.report.lines() if line.event == "lost"]
+    assert line == ReportLine("lost", f"1 entry of queue 1, ids 2: {fault}", 1)
 
 
 def test_damage_that_a_start_has_reported_is_not_reported_again() -> None:

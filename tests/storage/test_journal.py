@@ -50,7 +50,7 @@ def restarted(files: CrashingFiles, *queue_ids: int) -> dict[int, list[tuple[int
 
 def test_a_new_journal_is_empty(files: CrashingFiles) -> None:
     _, recovered = opened(files, 1)
-    assert recovered == Recovered({}, 1, {1: 1}, [], {}, recovered.messages_of)
+    assert recovered == Recovered({}, 1, {1: 1}, [], {}, recovered.messages_of, recovered.losses)
     assert list(recovered.messages(1)) == []
 
 
