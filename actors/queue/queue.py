@@ -518,9 +518,10 @@ class Queue(LoopActor):
             self._answer_gets()
         if self._messages.ready.may_be_paged or self._messages.dying:
             self._read_wanted()
-        held_bytes = self._messages.held_bytes
-        if abs(held_bytes - self._counted_bytes) >= COUNTED_BYTES_MIN or (
-            not held_bytes and self._counted_bytes
+        held_bytes, counted_bytes = self._messages.held_bytes, self._counted_bytes
+        if held_bytes != counted_bytes and (
+            not held_bytes
+            or not -COUNTED_BYTES_MIN < held_bytes - counted_bytes < COUNTED_BYTES_MIN
         ):
             # Empty ones always: what thousands of them held no more would be missed elsewhere.
             self._count_held()

@@ -36,7 +36,7 @@ from typing import Final
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.copies import excerpt
 from .in_flight import Delivery
-from .span import Span
+from .span import Span, held_bytes
 
 # So many bytes are counted between two sweeps, or more.
 SWEEP_INTERVAL_BYTES: Final = 1 << 20
@@ -71,6 +71,7 @@ class BatchSweep:
         "_used_part",
         "arrived_bytes",
         "departed_bytes",
+        "freed_bytes",
         "interval_bytes",
         "small_bytes",
     )
@@ -86,6 +87,8 @@ class BatchSweep:
         self._used_part = used_part
         self.arrived_bytes = 0
         self.departed_bytes = 0
+        # By how much less memory the messages hold since the last sweep, as `held_bytes` counts.
+        self.freed_bytes = 0
         # Of the last sweep: how many rows there were, and what it left of the reads it looked at.
         self._row_count = 0
         self._kept_bytes = 0
@@ -116,7 +119,7 @@ class BatchSweep:
 
     def run(self, rows: Iterable[Span], deliveries: Iterable[Delivery], next_entry_id: int) -> None:
         """Look through all rows of the queue, and through its deliveries in flight."""
-        row_count = 0
+        row_count = self.freed_bytes = 0
         old_below = self._next_entry_ids[0]
         shares: dict[Batch, list[_Held]] = {}
         for span in rows:
@@ -166,6 +169,8 @@ class BatchSweep:
         made = excerpt(batch, chosen)
         place_of = {index: place for place, index in enumerate(chosen)}
         for span, parts in held:
+            count = sum(high - low for low, high in parts)
+            self.freed_bytes += held_bytes(batch, count) - held_bytes(made, count)
             span.indexes = _renumbered(span.indexes, parts, place_of)
             span.batch = made
         return used_bytes

@@ -1070,20 +1070,12 @@ class MessageQueue:
         here = self.ready.message_count + self.deferred_count
         if sweep.is_due(here + self.in_flight.message_count):
             sweep.run(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
-            self._count_held()
+            self.held_bytes -= sweep.freed_bytes
 
     def sweep_all(self) -> None:
         """Let go of all of them now: of a read the journal may have given back few messages."""
         self.sweep.run_over_all(self._rows(), self.in_flight.deliveries(), self.next_entry_id)
-        self._count_held()
-
-    def _count_held(self) -> None:
-        """Rows have other batches now."""
-        in_flight = sum(
-            held_bytes(delivery.span.batch, sum(end - first for first, end in delivery.remaining))
-            for delivery in self.in_flight.deliveries()
-        )
-        self.held_bytes = in_flight + sum(span.held_bytes for span in self._rows())
+        self.held_bytes -= self.sweep.freed_bytes
 
     def _rows(self) -> Iterable[Span]:
         return chain(self.waiting(), (span for span, _ in self.spent or ()))

@@ -488,7 +488,9 @@ class Journal:
         writer = self._writer
         writer.check()
         going = self._record_removal() if reclaim else ()
-        replacing = self._record_compaction() if reclaim else None
+        replacing = None
+        if reclaim and self._replacement is not None:
+            replacing = self._record_compaction(self._replacement)
         if not (writer.records or self._must_name_change):
             return None
         sync, self._must_sync = self._must_sync, False
@@ -698,11 +700,8 @@ class Journal:
             self._replacement = rewritten
         return self._writer.log.drop(going) if going else []
 
-    def _record_compaction(self) -> Rewritten | None:
+    def _record_compaction(self, rewritten: Rewritten) -> Rewritten:
         """Anchor the replacement, before it takes its segment's place."""
-        rewritten = self._replacement
-        if rewritten is None:
-            return None
         anchor = rewritten.anchor
         assert anchor is not None
         writer = self._writer

@@ -14,7 +14,7 @@ from leveret.core.queue.construction import make_queue
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.rules import Effects, MessageQueue
-from leveret.core.queue.span import Span
+from leveret.core.queue.span import Span, held_bytes
 from wire import publish
 
 WINDOW = 1 << 30
@@ -80,9 +80,10 @@ def kept_bytes(queue: MessageQueue) -> int:
 
 def check(queue: MessageQueue, expected: Iterable[tuple[int, int]]) -> None:
     """The queue holds these messages (read, index), and not much besides."""
-    found, used, batches = {}, 0, set()
+    found, used, held, batches = {}, 0, 0, set()
     for span, positions in spans(queue):
         batches.add(span.batch)
+        held += held_bytes(span.batch, len(positions))
         for position in positions:
             index = span.indexes[position]
             used += span.batch.ends[index] - span.batch.starts[index]
@@ -90,6 +91,7 @@ def check(queue: MessageQueue, expected: Iterable[tuple[int, int]]) -> None:
             assert b"%d of %d" % (place, number) in content
             found[span.first_entry_id + position] = number, place
     assert sorted(found.values()) == sorted(expected)
+    assert queue.held_bytes == held
     # What is young was counted between two sweeps each, with a read more.
     between = (YOUNG_SWEEPS + 1) * (max(INTERVAL, ROW_BYTES * len(spans(queue))) + 25_000)
     assert kept_bytes(queue) <= 8 * used + SMALL_BYTES * len(batches) + between

@@ -26,7 +26,7 @@ from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.dedup import STORED_KIND, RememberedRow
 from leveret.core.queue.in_flight import Delivery
 from leveret.core.queue.rules import Effects
-from leveret.core.queue.span import EntryRange, RefusedSpan, Span
+from leveret.core.queue.span import EntryRange, RefusedSpan, Span, held_bytes
 from queue_model import Arguments, Held, Message, NaiveQueue, Outcome
 from sweeping import EagerSweep
 from wire import publish
@@ -343,6 +343,10 @@ class History:
             for held in self.model.held
             if held.positions
         ]
+        spent = [(span, range(len(span))) for span, _ in self.queue.spent or ()]
+        assert self.queue.held_bytes == sum(
+            held_bytes(span.batch, len(positions)) for span, positions in (*rows, *spent)
+        )
         for span, positions in rows:
             if span.is_paged:
                 continue
