@@ -80,6 +80,8 @@ class NodeContext:
     reply_window_bytes_max: int
     # How much memory the messages of all queues may hold.
     memory_budget: MemoryBudget[Ref]
+    # So much a queue has read at once, and ahead of its consumers, at most.
+    read_ahead_bytes_max: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int
     handshake_timeout_seconds: float

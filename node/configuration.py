@@ -31,6 +31,7 @@ from .logs.configure import FORMATS, LEVELS
 from .logs.secrets import SECRETS
 from .memory_limit import default_memory_budget_bytes, memory_limit_bytes
 from .memory_watch import MEMORY_HEADROOM_BYTES
+from .storage.spill import SPILL_SEGMENT_BYTES_MAX
 
 ENVIRONMENT_PREFIX = "LEVERET_"
 # Names the file, so it is no setting itself.
@@ -127,6 +128,8 @@ class Configuration:
     memory_budget_bytes: int = 0  # 0: default_memory_budget_bytes of memory_limit_bytes
     memory_alarm_bytes: int = 0  # 0: MEMORY_ALARM_BUDGETS times the budget
     memory_headroom_bytes: int = MEMORY_HEADROOM_BYTES
+    read_ahead_bytes_max: int = 512 * 1024
+    spill_segment_bytes_max: int = SPILL_SEGMENT_BYTES_MAX
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
     dedup_window_max: int = 10_000_000
     stranded_letters_max: int = 100_000
@@ -266,6 +269,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "memory_budget_bytes": (0, 2**50),
     "memory_alarm_bytes": (0, 2**50),
     "memory_headroom_bytes": (0, 2**40),
+    "read_ahead_bytes_max": (16 * 1024, 2**30),
+    "spill_segment_bytes_max": (64 * 1024, 2**40),
     "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),
     "stranded_letters_max": (0, 2**31 - 1),

@@ -208,6 +208,7 @@ class Node:
             stores.directory_id,
             configuration.disk_free_bytes_min,
             name_of,
+            configuration.spill_segment_bytes_max,
         )
         spill.clear()
         context.page_reader = PageReader.start_on(
@@ -353,6 +354,7 @@ class Node:
             touched_timeout_ms_max=configuration.touched_timeout_ms_max,
             reply_window_bytes_max=configuration.reply_window_bytes_max,
             memory_budget=MemoryBudget(configuration.memory_budget_limit()),
+            read_ahead_bytes_max=configuration.read_ahead_bytes_max,
             stranded_letters_max=configuration.stranded_letters_max,
             stranded_letters_bytes_max=configuration.stranded_letters_bytes_max,
             handshake_timeout_seconds=configuration.handshake_timeout_ms / 1000,

@@ -70,6 +70,8 @@ class Settings(TypedDict, total=False):
     memory_budget_bytes: int
     memory_alarm_bytes: int
     memory_headroom_bytes: int
+    read_ahead_bytes_max: int
+    spill_segment_bytes_max: int
     routes_kept_bytes_max: int
     dedup_window_max: int
     stranded_letters_max: int

@@ -30,8 +30,8 @@ from .journal.records import Seal, encode_entries, encode_messages
 from .journal.segment_files import segment_numbers, segment_path
 from .journal.segment_header import SegmentHeader, encode_header
 
-# A segment is full at this size. They are smaller than the journal's, so that the room of messages
-# that are gone comes back soon.
+# A segment is full at this size, unless the setting of this name says otherwise. They are smaller
+# than the journal's, so that the room of messages that are gone comes back soon.
 SPILL_SEGMENT_BYTES_MAX: Final = 16 * 1024 * 1024
 # The size of a write: too small to go past the page cache, because nobody waits for the disk.
 PIECE_BYTES_MAX: Final = DIRECT_BYTES_MIN // 2

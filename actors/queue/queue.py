@@ -306,8 +306,8 @@ class QueueLease:
 # Less is not worth telling the budget: a queue that is consumed at once holds a message or two.
 COUNTED_BYTES_MIN: Final = 4 * 1024
 # Bytes of messages that one queue has read at once, and as many that it reads ahead of consumers:
-# one part in so many of the budget, up to this. Less, and nothing ahead, while all hold too much.
-READ_BYTES_MAX: Final = 512 * 1024
+# one part in so many of the budget, up to the setting read_ahead_bytes_max. So little, and nothing
+# ahead, while all hold too much.
 READ_PART: Final = 64
 READ_BYTES_MIN: Final = 16 * 1024
 
@@ -582,7 +582,7 @@ class Queue(LoopActor):
             self._has_paged = False
         bytes_max = READ_BYTES_MIN
         if not is_short:
-            bytes_max = min(READ_BYTES_MAX, budget.budget_bytes // READ_PART)
+            bytes_max = min(self._context.read_ahead_bytes_max, budget.budget_bytes // READ_PART)
         wanted = self._messages.wanted(0 if is_short or self._has_paged else bytes_max)
         if wanted is None:
             return

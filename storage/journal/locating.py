@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from .ledger import PLACES_STRIDE_BYTES, PLACES_WIDTH, Block, EntryRange, LiveEntries, ranges_in
 from .log import Position
 
-# A plan has no more places, so that making it does not hold up the journal.
+# A plan has no more places, so that making it does not hold up the journal: no setting, because a
+# read of few places is followed by the next one.
 PLACES_MAX: Final = 64
 # A place with one entry costs about so much to read; of many, the bytes before the next.
 ENTRY_READ_BYTES: Final = 64 * 1024

@@ -48,13 +48,14 @@ from .records import (
 from .report import ReportLine, described, entries_words
 from .scanning import Gap, RawRecord, ReadLog, Scan, Sealing
 
-# Small bodies are joined up to about this size. A delivery holds its whole batch.
+# Small bodies are joined up to about this size: beyond it, a batch costs no less for each message.
+# A delivery holds its whole batch.
 JOINED_BYTES: Final = 256 * 1024
 # Bodies and entries records no farther apart are read on one way. A body of one large read of a
 # socket lies between them.
 TOGETHER_BYTES_MAX: Final = 1024 * 1024
 # One read goes on to further places until it has read so many bytes of segments, whatever it found
-# there: others wait for theirs.
+# there: others wait for theirs. How much of it is wanted, settings say.
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 # Where the messages lie in bodies that several queues share is remembered in so many bytes, four
 # for each message.

@@ -68,7 +68,7 @@ class Recovered(NamedTuple):
     # reading of the journal and in bounded memory; those of each queue ascend by entry id. For as
     # long as no segment goes.
     messages_of: Callable[[Set[int]], Iterator[tuple[int, MessageRun]]]
-    # What was found to be lost by that; the report does not have it.
+    # The findings of that; the report does not have them.
     losses: Losses
 
     def messages(self, queue_id: int) -> Iterator[MessageRun]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
+from typing import Any
 
 import leveret
 import pika
@@ -42,15 +43,16 @@ def body_of(number: int) -> bytes:
 
 
 @contextmanager
-def started(tmp_path: Path, files: Files | None = None) -> Iterator[leveret.Broker]:
-    with leveret.Broker(
-        files=files,
-        data_dir=tmp_path / "data",
-        port=0,
-        memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN,
-        segment_bytes_max=1024 * 1024,
-        log_level="warning",
-    ) as broker:
+def started(
+    tmp_path: Path, files: Files | None = None, **settings: int
+) -> Iterator[leveret.Broker]:
+    about: dict[str, Any] = {
+        "memory_budget_bytes": MEMORY_BUDGET_BYTES_MIN,
+        "segment_bytes_max": 1024 * 1024,
+        "log_level": "warning",
+    }
+    path = tmp_path / "data"
+    with leveret.Broker(files=files, data_dir=path, port=0, **(about | settings)) as broker:
         yield broker
 
 
@@ -115,6 +117,33 @@ def test_transient_messages_are_paged_in_order_with_persistent_ones(tmp_path: Pa
             fill(channel, "q", range(at, at + count), delivery_mode=random.choice((1, 2)))
             at += count
         assert drain(channel, "q", at) == [body_of(number) for number in range(at)]
+
+
+def test_spill_files_have_the_size_of_their_setting(tmp_path: Path) -> None:
+    with started(tmp_path, spill_segment_bytes_max=65_536) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT), delivery_mode=1)
+        sizes = [path.stat().st_size for path in (tmp_path / "data" / "spill").iterdir()]
+    # Some 3 MB; a record of messages that are joined is not divided.
+    assert len(sizes) > 5
+    assert max(sizes) < 65_536 + 2 * 256 * 1024
+
+
+def test_as_much_is_read_ahead_as_the_setting_says(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        fill(channel, "q", range(COUNT))
+    held = []
+    for ahead_bytes in (16_384, 131_072):
+        budget = {"memory_budget_bytes": 16 * 1024 * 1024, "read_ahead_bytes_max": ahead_bytes}
+        with started(tmp_path, **budget) as broker, opened(broker) as channel:
+            channel.basic_qos(prefetch_count=1)
+            _, _, body = next(channel.consume("q"))
+            assert body == body_of(0)
+            wait_until(lambda: held_bytes(broker) >= ahead_bytes)  # noqa: B023 (at once)
+            held.append(held_bytes(broker))
+    # What one read brings, and one more before that is used up.
+    assert held[0] < 4 * 16_384 < 131_072 <= held[1] < 4 * 131_072
 
 
 def test_basic_get_waits_for_the_disk(tmp_path: Path) -> None:
