@@ -30,7 +30,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
@@ -238,9 +238,13 @@ class LiveEntries(Generic[BlockType]):
 
     def within(self, first: int, last: int) -> Iterator[BlockType]:
         """The blocks that have entries within first and last, both inclusive; nothing is cut."""
-        number, place = self._find(first)
-        for blocks in islice(self._lists, number, None):
-            for block in islice(blocks, place, None):
+        lists = self._lists
+        start, place = self._find(first)
+        # By position, because an iterator would count its way to the place.
+        for number in range(start, len(lists)):
+            blocks = lists[number]
+            for at in range(place, len(blocks)):
+                block = blocks[at]
                 ids = block.entry_ids
                 if ids[0] > last:
                     return

@@ -86,9 +86,9 @@ class QueueValues:
             (self.deadlines, queue.deadlines),
             (self.due_times, queue.due_times),
         ):
-            if own.lasts and own.lasts[-1] >= first:
+            if own.last_id >= first:
                 # An id that was lost in a hole is given again.
-                own.clear(first, own.lasts[-1])
+                own.clear(first, own.last_id)
             for start, end, value in values:
                 if value:
                     own.assign(start, end, value)

@@ -321,9 +321,8 @@ def _queue_columns(facts: SegmentFacts) -> list[bytes]:
         queues.extend((queue_id, queue.last_entry_id, queue.first_own))
         for values in _values_of(queue):
             queues.append(len(values))
-            rows += values.firsts
-            rows += values.lasts
-            rows += values.values
+            for column in values.columns():
+                rows.extend(column)
         queues.extend((len(queue.blocks), len(queue.identities)))
         # Blocks that were split share their places.
         places_at: dict[int, int] = {}
@@ -408,9 +407,11 @@ def _read_queues(facts: SegmentFacts, columns: _Columns) -> None:
         queue = facts.queues[queue_id] = QueueFacts()
         queue.last_entry_id, queue.first_own = last_entry_id, first_own
         for values, count in zip(_values_of(queue), lengths, strict=True):
-            values.firsts = rows[rows_at : rows_at + count]
-            values.lasts = rows[rows_at + count : rows_at + 2 * count]
-            values.values = rows[rows_at + 2 * count : rows_at + 3 * count]
+            values.replace(
+                rows[rows_at : rows_at + count],
+                rows[rows_at + count : rows_at + 2 * count],
+                rows[rows_at + 2 * count : rows_at + 3 * count],
+            )
             rows_at += 3 * count
         own: list[Block] = []
         shared: dict[int, array[int]] = {}
@@ -453,8 +454,7 @@ def _check(facts: SegmentFacts) -> None:
     for queue_id, queue in facts.queues.items():
         check_numbers(queue_id, queue.last_entry_id)
         for values in _values_of(queue):
-            _demand(len(values.firsts) == len(values.lasts) == len(values.values))
-            bounds = chain.from_iterable(zip(values.firsts, values.lasts, strict=True))
+            bounds = chain.from_iterable((first, last) for first, last, _ in values)
             _demand(all(low <= high for low, high in pairwise(bounds)))
         last = -1
         for block in queue.blocks:
