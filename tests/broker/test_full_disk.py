@@ -182,6 +182,64 @@ def test_what_finds_no_room_is_nacked_and_nothing_else_is_lost_and_publishers_go
     assert broker.failure is None
 
 
+def test_compaction_makes_room_on_a_full_disk_where_every_segment_has_messages_that_stay(
+    disk: SmallDisk, start: Callable[..., leveret.Broker]
+) -> None:
+    # No alarm comes first, and the pace does not matter here.
+    settings = {
+        "disk_free_bytes_min": 0,
+        "segment_bytes_max": MIB,
+        "compaction_segment_bytes_min": 4096,
+        "maintenance_busy_percent_max": 100,
+        "disk_check_interval_ms": 50,
+    }
+    with start(**settings) as broker, connected(broker) as client:
+        client.declare("q", durable=True)
+        client.declare("stays", durable=True)
+        publisher = Publisher(client)
+        stays = connected(broker)
+        disk.fill(12 * MIB)
+        staying = 0
+
+        def publish_one_that_stays() -> bool:
+            nonlocal staying
+            if not publisher.nacked and not publisher.is_blocked:
+                stays.send(publish("stays", b"%d" % staying, PERSISTENT))
+                staying += 1
+            return bool(publisher.nacked)
+
+        publisher.publish_until(publish_one_that_stays)
+        while publisher.open_numbers() and not publisher.is_blocked:
+            publisher.read_answers()
+        context = context_of(broker)
+        wait_until(lambda: context.is_disk_full)
+        journal = disk.path / "data" / "journal"
+        before = set(journal.glob("*.journal"))
+        with connected(broker) as consumer:
+            kept = consumer.counts("stays")[0]
+            assert kept >= 8
+            drain(consumer, consumer.counts("q")[0])
+            # Each segment has some of what stays: only what is written anew makes room.
+            wait_until(lambda: disk.free_bytes() > 7 * MIB)
+            while publisher.is_blocked or publisher.open_numbers():
+                publisher.read_answers()
+            wait_until(lambda: not context.alarms.reason)
+            nacked = set(publisher.nacked)
+            for _ in range(5):
+                publisher.send()
+                while publisher.open_numbers():
+                    publisher.read_answers()
+            assert publisher.nacked == nacked
+        assert before & set(journal.glob("*.journal"))
+    with start(**settings) as broker, connected(broker) as client:
+        bodies = []
+        while (got := client.get("stays", no_ack=True)) is not None:
+            bodies.append(int(got.body))
+        assert len(bodies) == kept
+        assert bodies == sorted(set(bodies))
+    assert broker.failure is None
+
+
 def test_the_trace_stops_before_publishers_are_blocked_and_goes_on_behind_that(
     disk: SmallDisk, start: Callable[..., leveret.Broker]
 ) -> None:
