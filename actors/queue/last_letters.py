@@ -34,7 +34,7 @@ READ_COUNT_MAX: Final = 8_192
 
 
 class LastLetters(LoopActor):
-    """Reads what is in `rows`, of which there is at least one. Nobody waits for it but a stop."""
+    """Reads the messages of `rows`, of which there is one at least. Only a stop waits for it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LastLetters(LoopActor):
         self._rows = rows
         self._tracing = tracing
         self._has_spilled = has_spilled
-        # What is being read.
+        # The entries that are being read.
         self._wanted: Wanted | None = None
 
     def on_start(self) -> None:
@@ -60,7 +60,7 @@ class LastLetters(LoopActor):
         self._read()
 
     def on_receive(self, message: object) -> None:
-        """Publish what was read, and go on until nothing is left."""
+        """Publish the messages read, and go on until nothing is left."""
         assert isinstance(message, EntriesRead)
         assert self._wanted is not None
         letters, missing = self._rows.fill(self._wanted.read_through(message.through), message.rows)

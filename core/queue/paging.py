@@ -76,7 +76,7 @@ class Wanted(NamedTuple):
     is_dying: bool = False
 
     def read_through(self, entry_id: int) -> list[EntryRange]:
-        """Those that have been read when all up to this id have."""
+        """The ranges that are read when all up to this id have been."""
         return [(first, min(last, entry_id)) for first, last in self.ranges if first <= entry_id]
 
 

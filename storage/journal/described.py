@@ -10,19 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...amqp_frames.messages.batch import Batch
+from . import records
 from .ledger import Deadlines
-from .records import (
-    SETTLE,
-    BodyRecord,
-    CommitRecord,
-    CompactedRecord,
-    DeferredRecord,
-    EntriesRecord,
-    IdentitiesRecord,
-    RangesRecord,
-    Record,
-    RemovedRecord,
-)
 
 # Further ranges of a record are counted.
 RANGES_SHOWN_MAX: Final = 20
@@ -32,10 +21,10 @@ BODY_BYTES_SHOWN_MAX: Final = 200
 Facts = dict[str, Any]
 
 
-def facts_of(record: Record) -> Facts:
+def facts_of(record: records.Record) -> Facts:
     """The kind of a record, and what it says."""
     match record:
-        case BodyRecord():
+        case records.BodyRecord():
             wire_bytes = record.wire_end - record.wire_start
             return {
                 "kind": "body",
@@ -43,12 +32,12 @@ def facts_of(record: Record) -> Facts:
                 "messages": len(record.indexes),
                 "bytes": wire_bytes,
             }
-        case EntriesRecord():
+        case records.EntriesRecord():
             return _entries(record)
-        case RangesRecord(kind, queue_id, ranges):
-            name = "settle" if kind == SETTLE else "delivered"
+        case records.RangesRecord(kind, queue_id, ranges):
+            name = "settle" if kind == records.SETTLE else "delivered"
             return {"kind": name, "queue_id": queue_id, **_ranges("ids", ranges)}
-        case DeferredRecord(queue_id, deferred):
+        case records.DeferredRecord(queue_id, deferred):
             ids = [(first, last) for first, last, _ in deferred]
             due = [due_ms for _, _, due_ms in deferred]
             return {
@@ -57,10 +46,10 @@ def facts_of(record: Record) -> Facts:
                 **_ranges("ids", ids),
                 "due_ms": due[0] if len(set(due)) == 1 else due[:RANGES_SHOWN_MAX],
             }
-        case IdentitiesRecord(queue_id, runs):
+        case records.IdentitiesRecord(queue_id, runs):
             ids = [(run.first_entry_id, run.last_entry_id) for run in runs]
             return {"kind": "identities", "queue_id": queue_id, **_ranges("ids", ids)}
-        case CommitRecord():
+        case records.CommitRecord():
             return {
                 "kind": "commit",
                 "synced_segment": record.segment,
@@ -68,13 +57,13 @@ def facts_of(record: Record) -> Facts:
                 "entries_so_far": record.entries,
                 "catalog_change": record.catalog_change,
             }
-        case RemovedRecord(segments):
+        case records.RemovedRecord(segments):
             return {"kind": "removed", **_ranges("segments", segments)}
-        case CompactedRecord():
+        case records.CompactedRecord():
             return {"kind": "compacted", **record._asdict()}
 
 
-def _entries(record: EntriesRecord) -> Facts:
+def _entries(record: records.EntriesRecord) -> Facts:
     ids = record.entry_ids
     facts: Facts = {
         "kind": "entries",

@@ -19,6 +19,7 @@ from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.report import ReportLine
 from leveret.storage.journal.segment_facts import read_facts
 from leveret.storage.journal.segment_index import encode_index, index_path, write_index
+from leveret.storage.journal.segment_reader import SegmentReader
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
 
@@ -336,6 +337,15 @@ def write_indexes(path: Path) -> list[Path]:
     return written
 
 
+def first_indexed(path: Path) -> tuple[Path, int, SegmentReader]:
+    """The index of the first segment, its number, and a reader of it."""
+    first, *_ = write_indexes(path)
+    with inspected(path) as inspection:
+        segment, *_ = inspection.segments()
+        assert first == Path(index_path(str(path / "journal"), segment.number))
+        return first, segment.number, inspection.open(segment)
+
+
 def test_indexes_that_hold_are_no_finding_and_those_that_do_not_are_said_to_be_ignored(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -356,11 +366,8 @@ def test_indexes_that_hold_are_no_finding_and_those_that_do_not_are_said_to_be_i
 def test_an_index_that_verifies_and_says_something_else_is_damage(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, *_ = write_indexes(data)
-    number = int(first.name.partition(".")[0])
-    with inspected(data) as inspection:
-        segment = next(each for each in inspection.segments() if each.number == number)
-        facts = read_facts(inspection.open(segment))
+    first, number, reader = first_indexed(data)
+    facts = read_facts(reader)
     facts.entries_read += 1
     first.write_bytes(encode_index(facts))
     code, out, _ = run(capsys, "check", data)
@@ -371,11 +378,8 @@ def test_an_index_that_verifies_and_says_something_else_is_damage(
 def test_damage_of_a_segment_is_not_reported_of_its_index_as_well(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, *_ = write_indexes(data)
-    number = int(first.name.partition(".")[0])
-    with inspected(data) as inspection:
-        segment = next(each for each in inspection.segments() if each.number == number)
-        place = next(offset for offset, _ in inspection.open(segment).records()) + 30
+    first, number, reader = first_indexed(data)
+    place = next(offset for offset, _ in reader.records()) + 30
     file = first.with_suffix(".journal")
     octets = bytearray(file.read_bytes())
     octets[place] ^= 4
