@@ -49,7 +49,10 @@ for queue_id, runs in recovered.queues.items():
             deadline = deadlines if isinstance(deadlines, int) else deadlines[position]
             wire = bytes(run.batch.wire[run.batch.starts[index] : run.batch.ends[index]])
             digest = hashlib.sha256(wire).hexdigest()[:16]
-            entries.append([run.first_entry_id + position, run.attempts, deadline, digest])
+            due_times = getattr(run, "due_times", 0)
+            due = due_times if isinstance(due_times, int) else due_times[position]
+            entry = [run.first_entry_id + position, run.attempts, deadline, digest]
+            entries.append(entry + [due] * (due > 0))
 identities = {
     names[queue_id]: [
         [run.first_entry_id, run.last_entry_id, run.until_ms, bytes(run.identities).hex()]

@@ -62,6 +62,7 @@ class Filling:
     def __init__(self, format_version: int) -> None:
         self.has_expiry = format_version >= 2
         self.has_dedup = format_version >= 3
+        self.has_deferral = format_version >= 5
 
     def first_run(self, host: str, port: int) -> None:
         """Topology, and the messages that are settled, dead-lettered or delivered later."""
@@ -133,8 +134,31 @@ class Filling:
             client.expect_acks(range(next_number, next_number + 4))
             # Its message is gone, and it is remembered all the same.
             assert client.get("once", no_ack=True).body == b"id 1"  # type: ignore[union-attr]
+            next_number += 4
+        if self.has_deferral:
+            self._defer_some(client, next_number)
         self._deliver_some(host, port)
         return client
+
+    def _defer_some(self, client: Client, next_number: int) -> None:
+        """One message is delayed, another comes back and waits."""
+        delayed = table_of({"x-delayed-type": "direct"})
+        declare = ExchangeDeclare(
+            exchange="delays", type="x-delayed-message", durable=True, arguments=delayed
+        )
+        assert client.ask(1, declare) == ExchangeDeclareOk()
+        _queue(client, "later", x_requeue_delay=TTL_MS)
+        _bind(client, "later", "delays", "later")
+        late = Properties(delivery_mode=2, headers=table_of({"x-delay": TTL_MS}))
+        client.send(
+            publish("later", b"delayed", late, exchange="delays"),
+            publish("later", b"came back", PERSISTENT),
+        )
+        client.expect_acks(range(next_number, next_number + 2))
+        answer = client.ask(1, BasicGet(queue="later"))
+        assert isinstance(answer, BasicGetOk)
+        assert client.read_content(1).body == b"came back"
+        client.send_methods(1, BasicNack(answer.delivery_tag, requeue=True))
 
     def _deliver_some(self, host: str, port: int) -> None:
         """Of orders, one comes back and three stay with the consumer: their attempts count."""
@@ -186,6 +210,10 @@ def check(host: str, port: int, format_version: int, *, was_killed: bool = False
     assert found == ORDERS
     assert [body for body, _ in _all_of(client, "audit")] == AUDIT
     assert [body for body, _ in _all_of(client, "urgent")] == URGENT
+    if filling.has_deferral:
+        # They are due since, and have their old places.
+        wait_until(lambda: client.counts("later")[0] == 2)
+        assert [body for body, _ in _all_of(client, "later")] == [b"delayed", b"came back"]
     # Expired messages are read from the disk before they come here, at a pace of their own.
     dead_count = 3 + (2 if filling.has_expiry else 0)
     wait_until(lambda: client.counts("graveyard")[0] >= dead_count)

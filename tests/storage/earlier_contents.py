@@ -29,7 +29,10 @@ def described(recovered: Recovered, names: dict[int, str]) -> dict[str, Any]:
                 deadline = several if isinstance(several, int) else several[position]
                 digest = hashlib.sha256(message(run.batch, index)).hexdigest()[:16]
                 entry_id = run.first_entry_id + position
-                entries.append([entry_id, run.attempts, deadline, digest])
+                times = run.due_times
+                due = times if isinstance(times, int) else times[position]
+                # Earlier formats have none.
+                entries.append([entry_id, run.attempts, deadline, digest] + [due] * (due > 0))
     identities = {
         names[queue_id]: [
             [run.first_entry_id, run.last_entry_id, run.until_ms, bytes(run.identities).hex()]
