@@ -578,6 +578,9 @@ class Checker:
         if copy.hold is not hold:
             # It was delivered to another meanwhile.
             self.seen["late answers"] += 1
+            if not hold.until_ms:
+                # Or this delivery is the later one, and its answer counts.
+                copy.excuse = copy.excuse or "answered late"
             return False
         if self.now_ms >= hold.until_ms:
             self.seen["late answers"] += 1
