@@ -13,7 +13,8 @@
 #                 nothing else, BENCH='--only real --brokers leveret' without RabbitMQ. Two commits:
 #                 python -m benchmarks.compare DIR_A DIR_B
 #   make simulate whole nodes on one thread each, with simulated clients, crashes, disk and clock,
-#                 from SEEDS=1000 seeds, or those from FIRST=4001 on; SEED=7: one, with its history
+#                 from SEEDS=1000 seeds, or those from FIRST=4001 on, in PROCESSES=2, by default one
+#                 for each processor; SEED=7: one, with its history
 #   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
 #                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
@@ -65,7 +66,7 @@ bench: $(INSTALLED)
 	exit $$status
 
 simulate: $(INSTALLED)
-	@$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
+	@$(BIN)/python tests/simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST) $(if $(PROCESSES),--processes $(PROCESSES)))
 
 # Atheris is installed if it can be had: it has wheels for CPython on Linux. Else Hypothesis draws.
 fuzz: $(INSTALLED)

@@ -1,6 +1,6 @@
 """Runs many seeds of the whole node, and says how many in a second; or one, with its history.
 
-    python tests/simulation --seeds 20000 [--first 1]
+    python tests/simulation --seeds 20000 [--first 1] [--processes 2]
     python tests/simulation --seed 4711
 
 `make simulate` calls it. The first seed that fails is printed with the shortest history that
@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from multiprocessing import Pool
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "storage"), str(HERE.parent / "live")]
@@ -24,13 +25,39 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "storage"), str(HERE.parent / "live
 from checker import ViolationError  # noqa: E402 - found only now
 from node_simulation import shortest, simulate  # noqa: E402
 
+# What goes wrong on purpose, as the checker counts it.
+FAULTS = (
+    "kills",
+    "power cuts",
+    "stops",
+    "failed writes and syncs",
+    "full disks",
+    "flipped bits",
+    "flipped bits of indexes",
+)
 
-def outcome(seed: int) -> tuple[ViolationError | None, Counter[str]]:
-    """None if the seed keeps to all promises, else the violation; and how often what happened."""
+
+class Outcome(NamedTuple):
+    """Of a seed: None if it keeps to all promises; how often what was drawn, and what happened."""
+
+    violation: ViolationError | None
+    drawn: Counter[str]
+    seen: Counter[str]
+
+
+def outcome(seed: int) -> Outcome:
+    """Run it."""
     try:
-        return None, simulate(seed).checker.seen
+        simulation = simulate(seed)
     except ViolationError as violation:
-        return violation, Counter()
+        return Outcome(violation, Counter(), Counter())
+    return Outcome(None, simulation.drawn, simulation.checker.seen)
+
+
+def counts(what: str, counted: Counter[str]) -> str:
+    """A line of all counts and their sum."""
+    each = ", ".join(f"{count:,} {name}" for name, count in counted.most_common())
+    return f"{what}: {counted.total():,}: {each}"
 
 
 def report(seed: int, violation: ViolationError) -> str:
@@ -48,7 +75,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.seed is not None:
-        found, _ = outcome(asked.seed)
+        found = outcome(asked.seed).violation
         print(report(asked.seed, found) if found else "\n".join(simulate(asked.seed).history))
         print(f"seed {asked.seed}: {'a violation' if found else 'no violation'}")
         return 1 if found else 0
@@ -56,24 +83,30 @@ def main() -> int:
         parser.error("at least 1 of --seeds is needed, or --seed")
     begun = time.perf_counter()
     failed = 0
+    drawn: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     seeds = range(asked.first, asked.first + asked.seeds)
     with Pool(asked.processes) as pool:
         outcomes = pool.imap(outcome, seeds, chunksize=5)
-        for seed, (found, events) in zip(seeds, outcomes, strict=True):
+        for seed, (found, operations, events) in zip(seeds, outcomes, strict=True):
+            drawn += operations
             seen += events
             if found is not None:
                 failed += 1
                 if failed == 1:
-                    print(report(seed, found))
+                    print(report(seed, found), flush=True)
                 else:
-                    print(f"seed {seed}: {found}")
+                    print(f"seed {seed}: {found}", flush=True)
     seconds = time.perf_counter() - begun
     print(
         f"{asked.seeds} seeds from {asked.first} on: {failed} with a violation; {seconds:.1f} s, "
-        f"{asked.seeds / seconds:.0f} seeds a second with {asked.processes} processes"
+        f"{asked.seeds / seconds:.1f} seeds a second with {asked.processes} processes, "
+        f"{asked.seeds / seconds / asked.processes:.1f} for each"
     )
-    print(", ".join(f"{count} {what}" for what, count in seen.most_common()))
+    faults = Counter({each: seen.pop(each, 0) for each in FAULTS})
+    print(counts("operations", drawn))
+    print(counts("crashes and faults", faults))
+    print(counts("what happened", seen))
     return 1 if failed else 0
 
 

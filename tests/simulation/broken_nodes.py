@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 from leveret.actors.messages import ReadRow
 from leveret.amqp_frames.messages.batch import Batch
@@ -16,11 +18,24 @@ from leveret.core.queue.ready import Ready
 from leveret.core.queue.rules import Effects, MessageQueue
 from leveret.core.queue.span import Span
 from leveret.storage.files import Files
-from leveret.storage.journal import segment_log
+from leveret.storage.journal import recovery, segment_log
+from leveret.storage.journal.compaction import Compaction, LiveRange
+from leveret.storage.journal.discarding import Discarding
 from leveret.storage.journal.journal import Journal
 from leveret.storage.journal.pins import Pins
 from leveret.storage.journal.recovery import Recovery
+from leveret.storage.journal.segment_facts import SegmentFacts
+from leveret.storage.journal.segment_header import SegmentHeader
+from leveret.storage.journal.segment_index import decode_bound, decode_index, index_path
 from leveret.storage.journal.segment_log import SegmentLog
+
+
+class Replaced(NamedTuple):
+    """In `owner`, `name` is replaced."""
+
+    owner: Any
+    name: str
+    replacement: Callable[..., Any]
 
 
 class Fault(NamedTuple):
@@ -30,6 +45,16 @@ class Fault(NamedTuple):
     name: str
     replacement: Callable[..., Any]
     seed: int
+    # Replaced as well: alone it does no harm.
+    also: Replaced | None = None
+
+    @contextmanager
+    def there(self) -> Iterator[None]:
+        """All nodes have it."""
+        with ExitStack() as stack:
+            for each in filter(None, (self, self.also)):
+                stack.enter_context(patch.object(each.owner, each.name, each.replacement))
+            yield
 
 
 class _OtherFiles:
@@ -144,6 +169,41 @@ def _get_some_back(consumer: Consumer, count: int) -> None:
     consumer.in_flight -= count - (count > 1)
 
 
+_answer = Compaction.answer
+
+
+def _answer_less(compaction: Compaction, queue_id: int, live: Sequence[LiveRange]) -> None:
+    """Compaction drops a live record: it does not learn of the last live range."""
+    _answer(compaction, queue_id, live[:-1])
+
+
+def _read_any_index(
+    files: Files, directory: str, _path: str, _size: int, header: SegmentHeader | None
+) -> SegmentFacts | None:
+    """Stale index believed: it need not be of the segment as it is now."""
+    if header is None:
+        return None
+    own = index_path(directory, header.number)
+    try:
+        data = files.read(own, 0, files.size(own))
+    except OSError:
+        return None
+    bound = decode_bound(data)
+    if bound is None:
+        return None
+    as_it_was = header._replace(
+        directory_id=bound.directory_id, epoch=bound.epoch, checksum=bound.header_checksum
+    )
+    facts = decode_index(data, as_it_was)
+    if facts is not None:
+        facts.header = header
+    return facts
+
+
+def _leave_index(_discarding: Discarding, _number: int) -> None:
+    """The index of a segment that was rewritten stays, as if it could not be removed."""
+
+
 FAULTS: Final = {
     "confirm before sync": Fault(SegmentLog, "sync", _unsynced, 7),
     "confirm before return": Fault(publisher, "encode_returned", _acks_first, 1),
@@ -157,4 +217,12 @@ FAULTS: Final = {
     "deferred message due too early": Fault(Deferral, "due", _due_early, 1),
     "live segment dropped": Fault(Pins, "keep", _dropped, 1),
     "credit leaked": Fault(Consumer, "get_back", _get_some_back, 5),
+    "compaction drops a live record": Fault(Compaction, "answer", _answer_less, 17),
+    "stale index believed": Fault(
+        recovery,
+        "read_index",
+        _read_any_index,
+        440,
+        also=Replaced(Discarding, "discard_index", _leave_index),
+    ),
 }

@@ -11,6 +11,7 @@ consumed, and the checker looks whether anything is missing.
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -116,6 +117,8 @@ class NodeSimulation:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self.history: list[str] = []
+        # How often which operation was drawn.
+        self.drawn: Counter[str] = Counter()
         random = self._random = Random(seed)
         self.world = World(random)
         self.checker = Checker()
@@ -301,6 +304,7 @@ class NodeSimulation:
 
     def _operate(self, random: Random) -> None:
         chosen = random.choices(_OPERATIONS, _WEIGHTS)[0]
+        self.drawn[chosen.__name__] += 1
         chosen(self, random)
 
     # Clients

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import pytest
 from broken_nodes import FAULTS
 from checker import ViolationError
@@ -16,7 +14,7 @@ SEEDS_MAX = 12
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(name: str) -> None:
     fault = FAULTS[name]
-    with patch.object(fault.owner, fault.name, fault.replacement):
+    with fault.there():
         for seed in range(fault.seed, fault.seed + SEEDS_MAX):
             try:
                 simulate(seed)
