@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from random import Random
@@ -112,10 +113,11 @@ def test_a_check_of_damage_says_what_a_start_says_and_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = 0
+    filled(tmp_path / "killed").kill()
+    filled(tmp_path / "stopped").stop()
     for seed in SEEDS:
         random, path = Random(seed), tmp_path / f"{seed}"
-        started = filled(path)
-        started.stop() if seed % 2 else started.kill()
+        shutil.copytree(tmp_path / ("stopped" if seed % 2 else "killed"), path)
         done = [random.choice(DAMAGES)(path, random) for _ in range(random.choice((1, 2)))]
         before = traces(path)
         code, out, _ = run(capsys, "check", path)
