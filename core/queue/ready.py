@@ -170,7 +170,8 @@ class Ready:
             behind: deque[Span] = deque()
             fresh = self._fresh
             at = 0
-            while at < len(fresh) and kept_bytes > 0:
+            # Not even the first if it alone holds more: there may be one such in each queue.
+            while at < len(fresh) and fresh[at].held_bytes <= kept_bytes:
                 kept_bytes -= fresh[at].held_bytes
                 at += 1
             while len(fresh) > at:

@@ -107,6 +107,38 @@ def test_a_long_queue_holds_no_more_than_the_budget_and_comes_back_in_order(
         wait_until(lambda: held_bytes(broker) == 0)
 
 
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+def test_a_message_larger_than_all_may_hold_stops_no_publisher_for_good(
+    tmp_path: Path, delivery_mode: int
+) -> None:
+    bodies = [b"%d" % number + bytes(4 * MEMORY_BUDGET_BYTES_MIN) for number in range(3)]
+    properties = pika.BasicProperties(delivery_mode=delivery_mode)
+    with started(tmp_path) as broker, opened(broker) as channel:
+        for number, body in enumerate(bodies):
+            channel.queue_declare(f"q{number}", durable=True)
+            fill_one = channel.connection.channel()
+            fill_one.confirm_delivery()
+            # Confirmed, though publishers are not read while the one before is held.
+            fill_one.basic_publish("", f"q{number}", body, properties)
+        for number, body in enumerate(bodies):
+            assert channel.basic_get(f"q{number}", auto_ack=True)[2] == body
+
+
+def test_many_queues_with_one_large_message_each_page(tmp_path: Path) -> None:
+    # Together several times what stops publishers, and each but a part of the budget.
+    names = [f"q{number}" for number in range(60)]
+    body = bytes(MEMORY_BUDGET_BYTES_MIN // 5)
+    with started(tmp_path) as broker, opened(broker) as channel:
+        for name in names:
+            channel.queue_declare(name, durable=True)
+        channel.confirm_delivery()
+        for name in names:
+            channel.basic_publish("", name, body, pika.BasicProperties(delivery_mode=2))
+        assert context_of(broker).memory_budget.used_bytes < 3 * MEMORY_BUDGET_BYTES_MIN
+        for name in names:
+            assert channel.basic_get(name, auto_ack=True)[2] == body
+
+
 def test_transient_messages_are_paged_in_order_with_persistent_ones(tmp_path: Path) -> None:
     random = Random(7)
     with started(tmp_path) as broker, opened(broker) as channel:
