@@ -25,6 +25,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "storage"), str(HERE.parent / "live
 from checker import ViolationError  # noqa: E402 - found only now
 from node_simulation import shortest, simulate  # noqa: E402
 
+# A long run says how far it is.
+SHOWN_EVERY = 1_000
 # What goes wrong on purpose, as the checker counts it.
 FAULTS = (
     "kills",
@@ -97,6 +99,10 @@ def main() -> int:
                     print(report(seed, found), flush=True)
                 else:
                     print(f"seed {seed}: {found}", flush=True)
+            done = seed + 1 - asked.first
+            if done % SHOWN_EVERY == 0:
+                passed = time.perf_counter() - begun
+                print(f"{done} seeds, {failed} with a violation, {passed:.0f} s", file=sys.stderr)
     seconds = time.perf_counter() - begun
     print(
         f"{asked.seeds} seeds from {asked.first} on: {failed} with a violation; {seconds:.1f} s, "
