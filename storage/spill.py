@@ -102,11 +102,11 @@ class Spill:
         False: they are in no file, because there is no room, or the disk fails. `joins`: messages
         of several rows may come back in one batch.
         """
-        size = sum(_row_bytes(row) for row in rows)
+        sizes = [_row_bytes(row) for row in rows]
         try:
-            if self._files.free_bytes(self._directory) < self._free_bytes_min + size:
+            if self._files.free_bytes(self._directory) < self._free_bytes_min + sum(sizes):
                 return False
-            for together in _joined(rows) if joins else ([row] for row in rows):
+            for together in _joined(rows, sizes) if joins else ([row] for row in rows):
                 self._add(queue_id, together)
             self._flush()
         except (NoSpaceError, OSError):
@@ -225,19 +225,20 @@ def _row_bytes(row: ReadRow) -> int:
     return sum(batch.ends[index] - batch.starts[index] for index in indexes)
 
 
-def _joined(rows: Sequence[ReadRow]) -> Iterator[list[ReadRow]]:
-    """Rows whose ids follow each other, up to JOINED_BYTES together; and each other one."""
+def _joined(rows: Sequence[ReadRow], sizes: Sequence[int]) -> Iterator[list[ReadRow]]:
+    """Rows whose ids follow each other, up to JOINED_BYTES together; and each other one.
+
+    `sizes` are those of the rows, in bytes.
+    """
     together: list[ReadRow] = []
-    size = 0
-    for row in rows:
-        row_bytes = _row_bytes(row)
-        if together and (
-            _ids_of(together[-1]).stop != row.first_entry_id or size + row_bytes > JOINED_BYTES
-        ):
+    size = next_id = 0
+    for row, row_bytes in zip(rows, sizes, strict=True):
+        if together and (next_id != row.first_entry_id or size + row_bytes > JOINED_BYTES):
             yield together
             together, size = [], 0
         together.append(row)
         size += row_bytes
+        next_id = row.first_entry_id + len(row.indexes)
     if together:
         yield together
 

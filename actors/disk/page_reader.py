@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...storage.journal.ledger import joined
 from ...storage.journal.locating import ReadPlan
 from ...storage.journal.reading import JournalReader, PageRead
 from ...storage.journal.report import ReportLine
@@ -76,7 +77,10 @@ class PageReader(ThreadActor):
                 self._answer(each.queue, page)
             elif isinstance(each, SpillEntries):
                 failed = not self._spill.write(each.queue_id, each.rows, self._joins())
-                ranges = [(first, first + len(indexes) - 1) for _, indexes, first in each.rows]
+                # Mostly they are one range, and the queue looks each of its rows up in them.
+                ranges = joined(
+                    [(first, first + len(indexes) - 1) for _, indexes, first in each.rows]
+                )
                 tell(each.queue, EntriesSpilled(ranges, failed))
             elif isinstance(each, DropSpilled):
                 self._spill.drop(each.queue_id, each.ranges)

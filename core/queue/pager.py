@@ -16,7 +16,7 @@ from .columns import are_persistent, priorities_of, sizes_of
 from .expiry import deadline_of
 from .in_flight import Delivery
 from .paging import SPILLED_BYTES_MAX, OnDisk
-from .span import EntryRange, PagedSpan, Span
+from .span import EntryRange, PagedSpan, Span, held_bytes
 
 _first = itemgetter(0)
 _ON_DISK: Final = frozenset((OnDisk.JOURNAL, OnDisk.SPILL))
@@ -62,7 +62,8 @@ class Pager:
 
     def on_disk(self, span: Span) -> OnDisk:
         """Where the row's bytes are besides."""
-        first, last = span.first_entry_id, span.first_entry_id + len(span) - 1
+        first = span.first_entry_id
+        last = first + len(span.indexes) - 1
         if span.stored and last >= self._synced_below:
             return OnDisk.UNSYNCED
         at = bisect_right(self._spilled, first, key=_first)
@@ -79,9 +80,14 @@ class Pager:
         return self._paged_row(span, is_spilled)
 
     def _note_paged(self, span: Span, is_spilled: bool) -> None:
+        count = len(span.indexes)
         if is_spilled:
-            self.used.append((span.first_entry_id, span.first_entry_id + len(span) - 1))
-        self.freed_bytes += span.held_bytes
+            used, first = self.used, span.first_entry_id
+            if used and used[-1][1] == first - 1:
+                used[-1] = used[-1][0], first + count - 1
+            else:
+                used.append((first, first + count - 1))
+        self.freed_bytes += held_bytes(span.batch, count)
 
     def _paged_row(self, span: Span, is_spilled: bool) -> PagedSpan:
         priority_max = self._priority_max
