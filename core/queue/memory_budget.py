@@ -36,8 +36,8 @@ class MemoryBudget(Generic[Holder]):
             self._held[holder] = held_bytes
         else:
             self._held.pop(holder, None)
-        # It goes down with what is held: behind a peak the next try would never come while an alarm
-        # stops publishers.
+        # It goes down with the held bytes: behind a peak the next try would never come while an
+        # alarm stops publishers.
         retry_bytes = self.used_bytes + self.budget_bytes // RETRY_PART
         if retry_bytes < self.relief_bytes:
             self.relief_bytes = max(self.budget_bytes, retry_bytes)

@@ -67,7 +67,7 @@ class _Rows:
         self.values.append(value)
 
     def change(self, first: int, last: int, change: Callable[[int], int], has_gaps: bool) -> None:
-        """Give the ids from first to last other numbers; `has_gaps`: not those that have no row."""
+        """Give the ids from first to last other numbers; `has_gaps`: but for ids without a row."""
         firsts, lasts, values = self.firsts, self.lasts, self.values
         start = bisect_left(lasts, first)
         end = bisect_right(firsts, last, start)
