@@ -101,7 +101,9 @@ class Loading:
         # By batch number: where bodies lie, of one segment and of the one before it.
         self._bodies: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
         self._bodies_before: dict[int, tuple[SegmentReader, BodyRecord, int]] = {}
-        self._decoded: OrderedDict[int, Batch] = OrderedDict()
+        # By segment and offset of the body: a batch may have several, and a rewritten one has
+        # other messages than the rest.
+        self._decoded: OrderedDict[tuple[int, int], Batch] = OrderedDict()
         self._decoded_bytes = 0
         # By queue id: the entries of which the message was found. By queue id and batch number:
         # those of which only the entries record was.
@@ -221,7 +223,7 @@ class Loading:
         if found is None:
             return None
         reader, body, offset = found
-        batch = self._decoded.get(number)
+        batch = self._decoded.get((reader.number, offset))
         if batch is None:
             batch = self._decode_body(reader, body, offset)
             if batch is None:
@@ -242,7 +244,7 @@ class Loading:
         batch.journal_place = JournalPlace(
             reader.number, body.wire_start, body.wire_end, received, offset
         )
-        self._decoded[number] = batch
+        self._decoded[reader.number, offset] = batch
         self._decoded_bytes += len(batch.wire)
         while self._decoded_bytes > DECODED_BYTES_MAX and len(self._decoded) > 1:
             _, oldest = self._decoded.popitem(last=False)

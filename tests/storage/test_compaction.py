@@ -106,6 +106,35 @@ def test_a_later_segment_may_refer_to_a_body_that_has_only_its_live_messages() -
     }
 
 
+def test_queues_that_are_read_together_have_each_the_body_that_their_records_refer_to() -> None:
+    files = CrashingFiles()
+    journal, _ = opened(files, 8 * 1024)
+    batch = batch_of([b"%d" % index * 500 for index in range(10)], 1)
+    journal.append(2, batch, range(10), range(1, 11))
+    journal.commit()
+    for number in (2, 3):
+        journal.append(3, batch_of([b"x" * 6_000], number), range(1), range(number, number + 1))
+        journal.commit()
+    # Its body is written once more, for the first lies too far back.
+    journal.append(1, batch, range(10), range(1, 11))
+    journal.commit()
+    journal.append(3, batch_of([b"y" * 6_000], 4), range(1), range(4, 5))
+    journal.commit()
+    journal.settle(2, [(1, 5), (7, 10)])
+    journal.commit()
+    assert compact_all(journal) == 1
+    files.kill()
+    _, recovered = opened(files)
+    found = {
+        (queue_id, run.first_entry_id + position): message(run.batch, index)
+        for queue_id, run in recovered.messages_of({1, 2})
+        for position, index in enumerate(run.indexes)
+    }
+    expected = {(1, index + 1): message(batch, index) for index in range(10)}
+    assert found == {**expected, (2, 6): message(batch, 5)}
+    assert recovered.losses.report.lines() == []
+
+
 def mostly_dead() -> tuple[CrashingFiles, Journal]:
     """Segment 1 has a live message here and there, with all that a message may have."""
     files = CrashingFiles()
