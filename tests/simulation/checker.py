@@ -482,8 +482,17 @@ class Checker:
             copy.settle_stage = LOST
         else:
             hold = channel.unacked[tag] = Hold(channel, consumer, copy, tag, 0)
+            self._channels[channel] = None
             if copy.hold is None:
                 copy.hold = hold
+
+    def _late_hold(self, copy: Copy) -> Hold | None:
+        """Another delivery of it, read late: it may be the one that counts."""
+        for channel in self._channels:
+            for hold in channel.unacked.values():
+                if hold.copy is copy and not hold.until_ms:
+                    return hold
+        return None
 
     def _check_state(self, copy: Copy, redelivered: bool, queue: QueueBook, where: str) -> None:
         hold = copy.hold
@@ -606,7 +615,7 @@ class Checker:
             hold.queue.has_lost_deliveries = True
             copy = hold.copy
             if copy.hold is hold:
-                copy.hold = None
+                copy.hold = self._late_hold(copy)
                 self._came_back(hold.queue, copy)
         self._may_be_unread(channel)
         for queue in channel.asked_without_ack:
