@@ -225,6 +225,8 @@ class QueueBook:
         self.is_pause_answered = True
         # Channels whose purge has no answer: it may come behind what others publish later.
         self.purgers: set[ClientChannel] = set()
+        # A receiver without acks has gone, and the node may not know: it may send it more.
+        self.has_lost_unacked = False
         self.is_single = "x-single-active-consumer" in arguments
         self.has_lost_deliveries = False
         # It gets dead letters: their number, and their order, are not known.
@@ -341,8 +343,8 @@ class Checker:
             if queue.is_uncertain:
                 copy.excuse = "its queue was coming or going"
                 copy.may_be_missing = True
-            elif queue.purgers:
-                copy.excuse = "purged"
+            else:
+                self._is_ready(queue, copy)
 
     def declared(self, queue: QueueBook, routes: Callable[[Message], bool]) -> None:
         """A queue is about to be declared, for messages that are on their way, too."""
@@ -571,8 +573,16 @@ class Checker:
             self._came_back(queue, copy)
             self.seen["requeued"] += 1
 
+    def _is_ready(self, queue: QueueBook, copy: Copy) -> None:
+        """It is, or is about to be, and may go at once."""
+        if queue.purgers:
+            copy.excuse = "purged"
+        elif queue.has_lost_unacked:
+            copy.excuse = "delivered without acks"
+
     def _came_back(self, queue: QueueBook, copy: Copy) -> None:
         copy.was_returned = True
+        self._is_ready(queue, copy)
         if queue.limit is not None and not copy.excuse:
             copy.excuse = "delivery limit"
 
@@ -619,11 +629,13 @@ class Checker:
                 self._came_back(hold.queue, copy)
         self._may_be_unread(channel)
         for queue in channel.asked_without_ack:
+            queue.has_lost_unacked = True
             for copy in queue.copies.values():
                 copy.excuse = "got without ack"
         for consumer in channel.consumers.values():
             consumer.queue.has_lost_deliveries = True
             if consumer.no_ack:
+                consumer.queue.has_lost_unacked = True
                 # Also of what others hold: it may come back and go the same way.
                 for copy in consumer.queue.copies.values():
                     copy.excuse = "delivered without acks"
@@ -637,8 +649,10 @@ class Checker:
         for copy in queue.copies.values():
             is_held = copy.hold is not None and self.now_ms < copy.hold.until_ms
             if not is_held and copy.settle_stage is None:
-                # Also of one that was to leave as a dead letter: it may have gone before.
-                copy.excuse = why
+                # One that may have gone before, as a dead letter for one, may come back: a purge
+                # that finds nothing is not synced.
+                is_there = copy.excuse in ("", why)
+                copy.excuse = why if is_there else f"{why}, or had left"
 
     def channel_refused(self, channel: ClientChannel, code: int, text: str) -> None:
         """The node closes a channel: only where a queue is not there any more."""
@@ -684,6 +698,8 @@ class Checker:
     def deleting(self, queue: QueueBook) -> None:
         """A delete is on its way."""
         queue.is_uncertain = True
+        # Declared again it is another one, which is not paused, unless the delete is lost.
+        queue.wants_pause = queue.is_paused = queue.is_pause_answered = False
         for copy in queue.copies.values():
             copy.excuse = "deleted"
 
@@ -743,6 +759,7 @@ class Checker:
         for queue in self.queues:
             # It was read before its channel ended, or never.
             queue.purgers = {each for each in queue.purgers if each.is_open}
+            queue.has_lost_unacked = False
         for queue, copy in deferring:
             if copy.requeuer is not None and not _is_read(copy.requeuer):
                 self._deferring.append((queue, copy))
@@ -873,6 +890,7 @@ class Checker:
         self._channels.clear()
         for queue in self.queues:
             queue.purgers.clear()
+            queue.has_lost_unacked = False
             if not queue.is_pause_answered or not queue.durable:
                 queue.wants_pause = queue.is_paused = False
             queue.has_lost_deliveries = queue.has_lost_deliveries or queue.has_had_receivers
