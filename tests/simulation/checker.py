@@ -257,6 +257,8 @@ class Checker:
         self.has_damage = False
         self._numbers = 0
         self._channels: dict[Any, None] = {}
+        # Channels that the node must have closed, and their clients have not read that: why.
+        self._to_be_closed: dict[Any, str] = {}
         # Settles and deliveries by how much of them is on the disk.
         self._said: list[Copy] = []
         self._written: list[Copy] = []
@@ -499,7 +501,8 @@ class Checker:
     def _check_state(self, copy: Copy, redelivered: bool, queue: QueueBook, where: str) -> None:
         hold = copy.hold
         if hold is not None and not hold.is_answered and self.now_ms < hold.until_ms:
-            raise ViolationError(f"delivered, and {hold.channel.name} holds it: {where}")
+            what = f"delivered, and {hold.channel.name} holds it: {where}"
+            self._demand_close(hold.channel, what)
         demand(not queue.is_paused, "delivered, and its queue is paused:", where)
         demand(not copy.is_gone, "delivered, and it was purged or dropped:", where)
         if copy.settle_stage is not None:
@@ -512,6 +515,12 @@ class Checker:
         elif copy.deliveries:
             demand(copy.delivery_stage == LOST, "delivered twice without redelivered:", where)
             self.seen["deliveries forgotten in a crash"] += 1
+
+    def _demand_close(self, channel: ClientChannel, what: str) -> None:
+        """It is so only if the node closes the channel, because a queue has gone."""
+        may_close = any(each.is_uncertain or each.is_deleted for each in self.queues)
+        demand(may_close, what)
+        self._to_be_closed.setdefault(channel, what)
 
     def _check_order(self, copy: Copy, redelivered: bool, consumer: Consumer, where: str) -> None:
         queue, message = consumer.queue, copy.message
@@ -620,6 +629,7 @@ class Checker:
     def channel_ended(self, channel: ClientChannel) -> None:
         """What it held comes back; what it published and nobody answered is open."""
         self._channels.pop(channel, None)
+        self._to_be_closed.pop(channel, None)
         for hold in list(channel.unacked.values()):
             hold.is_answered = True
             hold.queue.has_lost_deliveries = True
@@ -791,6 +801,7 @@ class Checker:
                 )
         self._overtaken.clear()
         self._waiting.clear()
+        demand(not self._to_be_closed, *self._to_be_closed.values())
         for channel in self._channels:
             self._check_rest(channel)
         self._check_consumers()
@@ -888,6 +899,7 @@ class Checker:
         self._overtaken.clear()
         self._waiting.clear()
         self._channels.clear()
+        self._to_be_closed.clear()
         for queue in self.queues:
             queue.purgers.clear()
             queue.has_lost_unacked = False
