@@ -88,7 +88,8 @@ types: $(INSTALLED)
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --target build/typed .
 	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret -p pyspark_leveret -p benchmarks
 
-$(INSTALLED): pyproject.toml
+# The compiled form of the codec is built where there is a compiler, and left out where there is none.
+$(INSTALLED): pyproject.toml setup.py $(wildcard amqp_frames/compiled/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.11'; exit 1; }
 	@[ '$(TOOLS)' = no ] || PYTHON='$(PYTHON)' .ci/tools venv
@@ -105,4 +106,4 @@ tools: $(INSTALLED)
 	@[ '$(TOOLS)' = no ] || .ci/tools clients celery node spark pykka
 
 clean:
-	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info amqp_frames/compiled/*.so

@@ -24,6 +24,7 @@ from array import array
 from struct import Struct
 from typing import Final, NamedTuple
 
+from .compiled import codec
 from .constants import (
     COMMAND_INVALID,
     CONTENT_HEADER_BYTES,
@@ -41,7 +42,7 @@ from .constants import (
 from .errors import HardError
 from .messages.assembly import Assembly, UnfinishedPublishes
 from .messages.batch import Batch
-from .messages.publishes import INCOMPLETE, PUBLISH_IDS, PublishRun
+from .messages.publishes import INCOMPLETE, PUBLISH_IDS, publish_run
 from .methods import BasicAck, Method, decode_method
 
 
@@ -168,6 +169,14 @@ def is_whole_ack(data: bytes, position: int) -> bool:
 
 def decode_acks(acks: Acks, data: bytes, position: int) -> int:
     """Take the whole basic.ack at `position` and those of its channel behind it; return the end."""
+    if codec is not None:
+        end, found, bits = codec.acks(data, position)
+        if acks.tags:
+            acks.tags += found
+            acks.multiples += bits
+        else:
+            acks.tags, acks.multiples = found, bits
+        return end
     size = len(data)
     prefix = data[position : position + 11]
     end = position + _ACK_FRAME_BYTES
@@ -239,7 +248,7 @@ class Decoder:
     def set_frame_max(self, frame_max_bytes: int) -> None:
         """Take the maximum that tune-ok settled on; 0 is no limit."""
         self._frame_max_bytes = frame_max_bytes or 0xFFFFFFFF
-        self._run = PublishRun(self._frame_max_bytes, self._unfinished.message_size_max_bytes)
+        self._run = publish_run(self._frame_max_bytes, self._unfinished.message_size_max_bytes)
 
     def channel_closed(self, channel_number: int) -> None:
         """Forget what a closed channel had begun to publish.

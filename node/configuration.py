@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
+from .amqp_frames.compiled import FORM_VARIABLE
 from .core.definitions import EXPIRY_MS_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
@@ -38,7 +39,7 @@ ENVIRONMENT_PREFIX = "LEVERET_"
 CONFIG_VARIABLE = "LEVERET_CONFIG"
 # What `leveret trace --url` logs in with; no setting of a broker.
 PASSWORD_VARIABLE = "LEVERET_PASSWORD"
-_NO_SETTINGS = {CONFIG_VARIABLE, PASSWORD_VARIABLE}
+_NO_SETTINGS = {CONFIG_VARIABLE, PASSWORD_VARIABLE, FORM_VARIABLE}
 
 # For each service of its namespace Kubernetes sets such variables, named after the service; one
 # named `leveret` sets LEVERET_PORT=tcp://10.0.0.1:5672 and LEVERET_PORT_5672_TCP_ADDR.

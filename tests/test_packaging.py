@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -18,6 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 # Folders whose name is not that of their package.
 BARE = sorted(folder for package, folder in FOLDERS.items() if package != folder)
+COMPILED = "leveret/amqp_frames/compiled"
+BINARIES = (".so", ".pyd")
 VERSION: str = PROJECT["project"]["version"]
 
 
@@ -38,15 +42,42 @@ def python(*arguments: str, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: a build finds the files that an earlier one left behind."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    # Not what brokers have traced into logs/traces/.
-    ignored = shutil.ignore_patterns("__pycache__", "*.jsonl", "*.gz", "*.ring")
+    copy_source(source)
+    return build_wheel(source)
+
+
+def copy_source(directory: Path) -> None:
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, directory)
+    # Not what brokers have traced into logs/traces/, nor what is compiled in place.
+    ignored = shutil.ignore_patterns("__pycache__", "*.jsonl", "*.gz", "*.ring", "*.so")
     for folder in FOLDERS.values():
-        shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
-    python("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", ".", cwd=source)
+        shutil.copytree(ROOT / folder, directory / folder, ignore=ignored)
+
+
+def build_wheel(source: Path, **environment: str) -> Path:
+    command = ("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", ".")
+    python(*command, cwd=source, **environment)
     [built] = source.glob("*.whl")
     return built
+
+
+def can_compile(directory: Path) -> bool:
+    """Are a compiler and Python's headers there?"""
+    program = directory / "program.c"
+    program.write_text("#include <Python.h>\n")
+    compiler = sysconfig.get_config_var("CC") or "cc"
+    include = f"-I{sysconfig.get_path('include')}"
+    command = [*compiler.split(), include, "-fsyntax-only", str(program)]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def has_compiler(tmp_path_factory: pytest.TempPathFactory) -> bool:
+    return can_compile(tmp_path_factory.mktemp("compiler"))
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +96,67 @@ def test_the_wheel_holds_leveret_and_what_pyspark_finds_and_nothing_else(wheel: 
 
 
 def test_the_wheel_holds_every_module_and_what_is_no_module(wheel: Path) -> None:
-    expected = {"leveret/py.typed", "leveret/leveret.toml"}
+    expected = {"leveret/py.typed", "leveret/leveret.toml", f"{COMPILED}/_codec.pyi"}
     for package, folder in FOLDERS.items():
         for file in (ROOT / folder).rglob("*.py"):
             expected.add(f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder)}")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name for name in names if ".dist-info/" not in name} == expected
+    there = {name for name in names if ".dist-info/" not in name}
+    assert {name for name in there if not name.endswith(BINARIES)} == expected
+
+
+def test_the_wheel_holds_the_compiled_codec_for_every_later_python(
+    wheel: Path, has_compiler: bool
+) -> None:
+    if not has_compiler:
+        pytest.skip("no compiler, or no Python.h: there is no compiled codec")
+    names = zipfile.ZipFile(wheel).namelist()
+    binaries = [name for name in names if name.endswith(BINARIES)]
+    # `abi3`, the stable ABI, is in the names of both.
+    assert binaries == [f"{COMPILED}/_codec.abi3.so"]
+    assert wheel.name.startswith(f"leveret-{VERSION}-cp311-abi3-")
+
+
+def test_the_installed_wheel_has_the_form_that_was_built_and_python_s_if_asked(
+    site: Path, has_compiler: bool
+) -> None:
+    program = "from leveret.amqp_frames.compiled import FORM; print(FORM)"
+    form = "compiled" if has_compiler else "pure Python"
+    assert python("-c", program, cwd=site, PYTHONPATH=str(site)) == f"{form}\n"
+    asked = {"PYTHONPATH": str(site), "LEVERET_COMPILED": "no"}
+    assert python("-c", program, cwd=site, **asked) == "pure Python\n"
+
+
+def test_without_a_compiler_a_wheel_is_built_that_works(tmp_path: Path) -> None:
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    copy_source(source)
+    wheel = build_wheel(source, CC="/bin/false")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(BINARIES)]
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    program = (
+        "from leveret.amqp_frames.compiled import FORM\n"
+        "from leveret.amqp_frames.messages.publishes import decode_publishes\n"
+        "print(FORM, len(decode_publishes(b'')))\n"
+    )
+    assert python("-c", program, cwd=site, PYTHONPATH=str(site)) == "pure Python 0\n"
+
+
+def test_the_sdist_holds_the_sources_of_what_is_compiled(tmp_path: Path) -> None:
+    copy_source(tmp_path)
+    program = (
+        "from setuptools import build_meta\n"
+        "import sys\n"
+        "print(build_meta.build_sdist(sys.argv[1]))\n"
+    )
+    python("-c", program, str(tmp_path), cwd=tmp_path)
+    [sdist] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    compiled = FOLDERS["leveret.amqp_frames"] + "/compiled"
+    sources = {f"{compiled}/_codec.c", f"{compiled}/frames.h", f"{compiled}/_codec.pyi", "setup.py"}
+    assert sources <= names
 
 
 def test_the_installed_command_prints_the_documented_settings(site: Path, tmp_path: Path) -> None:

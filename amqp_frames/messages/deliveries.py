@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final
 
+from ..compiled import codec
 from ..constants import CLASS_BASIC, FRAME_END, FRAME_METHOD, NO_ROUTE
 from ..methods import BasicAck, BasicDeliver, BasicGetOk, BasicNack, BasicReturn
 from .batch import Batch
@@ -44,6 +45,20 @@ def encode_deliveries(
 
     `consumer_tag` is a short string as on the wire; `frame_max_bytes` 0 means no limit.
     """
+    if codec is not None and fits(batch, frame_max_bytes):
+        return codec.deliveries(
+            batch.wire,
+            batch.headers,
+            batch.ends,
+            batch.keys,
+            batch.distinct,
+            indexes,
+            channel_number,
+            batch.channel_number != channel_number,
+            BasicDeliver.prefix + consumer_tag,
+            first_delivery_tag,
+            redelivered,
+        )
     # What stands before and behind the delivery tag, by number of key.
     around: dict[int, tuple[bytes, bytes]] = {}
     for number in _keys_used(batch, indexes):
@@ -136,6 +151,19 @@ def encode_returns(
     the same write. `first_seq_no` is the number of the batch's first message, or 0 outside
     confirm mode: then no acks.
     """
+    if codec is not None and fits(batch, frame_max_bytes):
+        return codec.returns(
+            batch.wire,
+            batch.headers,
+            batch.ends,
+            batch.keys,
+            batch.distinct,
+            indexes,
+            channel_number,
+            batch.channel_number != channel_number,
+            _RETURN,
+            first_seq_no,
+        )
     methods = {
         number: _return_method(batch, number, channel_number)
         for number in _keys_used(batch, indexes)
@@ -197,8 +225,10 @@ def encode_answers(
     `cumulative`, if not 0, goes first with multiple=true; `singles` are ranges of tags answered
     one by one. A nack has the requeue bit set, as RabbitMQ's has: publishers must ignore it.
     """
-    answers: list[tuple[int, int]] = []
     bits = 0 if method_id == BASIC_ACK else _REQUEUE
+    if codec is not None:
+        return codec.answers(channel_number, method_id, bits, cumulative, singles)
+    answers: list[tuple[int, int]] = []
     if cumulative:
         answers.append((cumulative, bits | _MULTIPLE))
     for first, last in singles:

@@ -1,8 +1,9 @@
 """Runs of whole publishes of one channel: the hot loop of decoding.
 
-Kept apart, small and over bytes and ints only, so that it can be compiled. It takes well-formed
-publishes that lie whole in the buffer and stops, without judging, at anything else: the frame by
-frame way (`amqp_frames/decoder.py`, `assembly.py`) is the one authority on errors.
+It takes well-formed publishes that lie whole in the buffer and stops, without judging, at anything
+else: the frame by frame way (`amqp_frames/decoder.py`, `assembly.py`) is the one authority on
+errors. `publish_run` makes a run in the form that the process has: `CompiledRun`, whose loop is in
+C, or `PublishRun`, its specification in Python. The rest is of the latter.
 
 Publishers repeat themselves, so the decoder checks a shape once and then looks it up. A shape is
 everything of a publish up to the bytes of its body: names, properties, sizes. A publish with the
@@ -19,6 +20,7 @@ from array import array
 from struct import Struct
 from typing import Final
 
+from ..compiled import codec
 from ..constants import CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from ..errors import AmqpError
 from ..methods import BasicPublish, decode_method
@@ -337,6 +339,59 @@ def _is_key(data: bytes, start: int, end: int) -> bool:
     return True
 
 
+class CompiledRun:
+    """The same in C: every octet is checked anew, which costs less than to look up a shape."""
+
+    __slots__ = ("_frame_max_bytes", "_message_size_max_bytes", "ended", "needed_bytes")
+
+    def __init__(self, frame_max_bytes: int, message_size_max_bytes: int) -> None:
+        """Take no frame with a larger payload and no message with a larger body."""
+        self._frame_max_bytes = frame_max_bytes
+        self._message_size_max_bytes = message_size_max_bytes
+        self.ended = ANOTHER_FRAME
+        self.needed_bytes = 0
+
+    def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
+        """As PublishRun.decode_run."""
+        run = codec.publishes(
+            batch.wire,
+            position,
+            batch.channel_number,
+            self._frame_max_bytes,
+            self._message_size_max_bytes,
+            numbers,
+            batch.distinct,
+        )
+        self.ended, self.needed_bytes = (INCOMPLETE if run[1] else ANOTHER_FRAME), run[1]
+        if len(run) == 2:
+            return position
+        end, _, starts, headers, ends, keys, persistent, flagged, largest = run
+        batch.wire_bytes += end - position
+        if largest > batch.frame_bytes_max:
+            batch.frame_bytes_max = largest
+        count = len(batch.starts)
+        if not count:
+            batch.starts, batch.headers, batch.ends, batch.keys = starts, headers, ends, keys
+            batch.persistent, batch.flagged = persistent, flagged
+            return end
+        if batch.ends[-1] != position:
+            batch.contiguous = False
+        batch.starts += starts
+        batch.headers += headers
+        batch.ends += ends
+        batch.keys += keys
+        batch.persistent += persistent
+        if flagged is not None:
+            batch.flagged = [*(batch.flagged or ()), *(count + index for index in flagged)]
+        return end
+
+
+def publish_run(frame_max_bytes: int, message_size_max_bytes: int) -> PublishRun | CompiledRun:
+    """A run in the form that this process has."""
+    form = PublishRun if codec is None else CompiledRun
+    return form(frame_max_bytes, message_size_max_bytes)
+
+
 def decode_publishes(wire: bytes) -> Batch:
     """Read back wire bytes that the journal kept: whole publishes, one behind the other.
 
@@ -345,7 +400,7 @@ def decode_publishes(wire: bytes) -> Batch:
     """
     first = int.from_bytes(wire[1:3], "big")
     batch = Batch(wire, first)
-    run = PublishRun(0xFFFFFFFF, 0xFFFFFFFF)
+    run = publish_run(0xFFFFFFFF, 0xFFFFFFFF)
     numbers: dict[bytes, int] = {}
     is_mixed = False
     position = 0

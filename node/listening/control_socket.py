@@ -17,6 +17,7 @@ from typing import Any
 
 from ..actors.control.control import Control, ControlConnection, ControlLimits
 from ..actors.node_context import NodeContext
+from ..amqp_frames.compiled import FORM
 from ..configuration import Configuration
 from ..errors import StartError
 from ..version import VERSION
@@ -96,6 +97,7 @@ async def open_control(
     tls_port = listening.tls_port
     about: dict[str, object] = {
         "version": VERSION,
+        "codec": FORM,
         "pid": os.getpid(),
         "data_dir": str(directory.absolute()),
         "address": f"{listening.host}:{listening.port}",

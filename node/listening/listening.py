@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from ..actors.connection.listener import Connection, Listener
+from ..amqp_frames.compiled import FORM
 from ..configuration import Configuration
 from ..errors import StartError, listening_fault
 from ..logs.events import BROKER_LISTENING, CERTIFICATES_REFUSED, CERTIFICATES_RENEWED
@@ -67,7 +68,7 @@ class Listening:
             raise _start_error(error, setting, host, port) from error
         if http_address:
             addresses["http_address"] = http_address
-        self._log.info(BROKER_LISTENING, **addresses)
+        self._log.info(BROKER_LISTENING, **addresses, codec=FORM)
 
     def _new_tls_server(self, listener: Listener, tls: ssl.SSLContext) -> TlsServer:
         return TlsServer(

@@ -1,0 +1,561 @@
+/* The Python module over frames.h: takes bytes and columns, returns bytes and columns.
+
+   _codec.pyi says what each function promises, and which Python is its specification. The stable
+   ABI of Python 3.11 is all that is used, so one file serves it and every later version. */
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_GIL_DISABLED
+#define Py_LIMITED_API 0x030b0000
+#endif
+#include <Python.h>
+
+#include "frames.h"
+
+/* A lone publish or delivery needs no more working memory than this, and so no allocation. */
+enum { SMALL_BYTES = 4096 };
+
+/* What merge() asks of a batch. */
+enum { WIRE, STARTS, HEADERS, ENDS, KEYS, DISTINCT, PERSISTENT, CHANNEL, FRAME_MAX, FLAGGED, TTLS, DURABLE, NAMES };
+static const char *const NAMED[NAMES] = {
+    "wire", "starts", "headers", "ends", "keys", "distinct", "persistent", "channel_number",
+    "frame_bytes_max", "flagged", "ttls_ms", "durable"};
+
+typedef struct {
+    Seed seed;
+    /* Arrays of one 0: "I" and "Q". Repeating one is the quickest way to an array of a size. */
+    PyObject *short_column, *long_column;
+    PyObject *names[NAMES];
+} State;
+
+static State *state_of(PyObject *module) { return PyModule_GetState(module); }
+
+/* --- From and to Python */
+
+static int read_octets(PyObject *object, Octets *octets) {
+    char *at;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(object, &at, &size) < 0) return 0;
+    if ((uint64_t)size > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "more octets than 32 bits can count");
+        return 0;
+    }
+    octets->at = (const uint8_t *)at;
+    octets->left = (size_t)size;
+    return 1;
+}
+
+static int read_position(PyObject *object, Octets octets, size_t *position) {
+    const Py_ssize_t value = PyLong_AsSsize_t(object);
+    if (value == -1 && PyErr_Occurred()) return 0;
+    if (value < 0 || (size_t)value > octets.left) {
+        PyErr_SetString(PyExc_ValueError, "a position outside the octets");
+        return 0;
+    }
+    *position = (size_t)value;
+    return 1;
+}
+
+static int read_number(PyObject *object, uint64_t most, uint64_t *number) {
+    *number = PyLong_AsUnsignedLongLong(object);
+    if (*number == UINT64_MAX && PyErr_Occurred()) return 0;
+    if (*number > most) {
+        PyErr_SetString(PyExc_OverflowError, "a number larger than its place");
+        return 0;
+    }
+    return 1;
+}
+
+static int read_channel(PyObject *object, uint16_t *channel) {
+    uint64_t number;
+    if (!read_number(object, UINT16_MAX, &number)) return 0;
+    *channel = (uint16_t)number;
+    return 1;
+}
+
+static int has_arguments(Py_ssize_t count, Py_ssize_t expected) {
+    if (count != expected) PyErr_Format(PyExc_TypeError, "%zd arguments, not %zd", expected, count);
+    return count == expected;
+}
+
+/* A column of 32-bit numbers: array("I"), or whatever else has such a buffer. */
+typedef struct {
+    Py_buffer view;
+    const uint32_t *values;
+    size_t count;
+} Column;
+
+static int open_column(PyObject *object, Column *column) {
+    if (PyObject_GetBuffer(object, &column->view, PyBUF_SIMPLE) < 0) {
+        column->view.obj = NULL;
+        return 0;
+    }
+    column->values = column->view.buf;
+    column->count = (size_t)column->view.len / sizeof(uint32_t);
+    if ((size_t)column->view.len % sizeof(uint32_t)) {
+        PyErr_SetString(PyExc_ValueError, "no column of 32-bit numbers");
+        return 0;
+    }
+    return 1;
+}
+
+static void close_column(Column *column) {
+    if (column->view.obj != NULL) PyBuffer_Release(&column->view);
+}
+
+/* A new array of so many items, a repeated `zero`, and a view of its memory, which the caller
+   closes before anybody else sees the array. */
+static PyObject *new_column(PyObject *zero, size_t count, Py_buffer *view) {
+    PyObject *made = PySequence_Repeat(zero, (Py_ssize_t)count);
+    if (made != NULL && PyObject_GetBuffer(made, view, PyBUF_WRITABLE) < 0) Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *column_of(PyObject *zero, const void *values, size_t count) {
+    Py_buffer view;
+    PyObject *made = new_column(zero, count, &view);
+    if (made == NULL) return NULL;
+    if (count) memcpy(view.buf, values, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return made;
+}
+
+/* Working memory: a piece of the stack if it is enough. */
+typedef struct {
+    uint64_t small[SMALL_BYTES / 8];
+    void *large;
+} Memory;
+
+static void *reserve(Memory *memory, size_t bytes) {
+    memory->large = NULL;
+    if (bytes <= SMALL_BYTES) return memory->small;
+    memory->large = PyMem_Malloc(bytes);
+    if (memory->large == NULL) PyErr_NoMemory();
+    return memory->large;
+}
+
+static void release(Memory *memory) {
+    if (memory->large != NULL) PyMem_Free(memory->large);
+}
+
+/* --- publishes(wire, position, channel, frame_max, body_max, numbers, distinct) */
+
+/* The run's keys by their numbers in the batch: new ones are added to `numbers` and `distinct`.
+   `numbers_of` has room for them; are any numbered otherwise than in the run? -1: an exception. */
+static int number_keys(const Run *run, PyObject *numbers, PyObject *distinct, uint32_t *numbers_of) {
+    int differ = 0;
+    for (uint32_t i = 0; i < run->keys.count; i++) {
+        const Octets key = run->keys.octets[i];
+        PyObject *octets = PyBytes_FromStringAndSize((const char *)key.at, (Py_ssize_t)key.left);
+        if (octets == NULL) return -1;
+        PyObject *known = PyDict_GetItemWithError(numbers, octets);
+        uint64_t number = 0;
+        int is_sound = 0;
+        if (known != NULL) {
+            is_sound = read_number(known, UINT32_MAX, &number);
+        } else if (!PyErr_Occurred()) {
+            const Py_ssize_t count = PyDict_Size(numbers);
+            PyObject *added = count < 0 ? NULL : PyLong_FromSsize_t(count);
+            is_sound = added != NULL && PyDict_SetItem(numbers, octets, added) == 0 &&
+                       PyList_Append(distinct, octets) == 0;
+            Py_XDECREF(added);
+            number = (uint64_t)count;
+        }
+        Py_DECREF(octets);
+        if (!is_sound) return -1;
+        numbers_of[i] = (uint32_t)number;
+        differ |= number != i;
+    }
+    return differ;
+}
+
+static PyObject *flagged_of(const Run *run) {
+    if (!run->flagged_count) Py_RETURN_NONE;
+    PyObject *list = PyList_New((Py_ssize_t)run->flagged_count);
+    for (size_t i = 0; list != NULL && i < run->flagged_count; i++) {
+        PyObject *index = PyLong_FromSize_t(run->flagged[i]);
+        if (index == NULL || PyList_SetItem(list, (Py_ssize_t)i, index) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *run_found(State *state, Run *run, size_t end, PyObject *numbers, PyObject *distinct) {
+    /* Nothing else needs this column any more: keys are numbered below `count`. */
+    PyObject *needed = NULL, *result = NULL, *made[7] = {NULL};
+    uint32_t *numbers_of = run->keys.slots;
+    const int differ = number_keys(run, numbers, distinct, numbers_of);
+    if (differ < 0) return NULL;
+    if (differ) {
+        for (size_t i = 0; i < run->count; i++) run->numbers[i] = numbers_of[run->numbers[i]];
+    }
+    needed = PyLong_FromUnsignedLongLong(run->needed_bytes);
+    made[0] = column_of(state->short_column, run->starts, run->count);
+    made[1] = column_of(state->short_column, run->headers, run->count);
+    made[2] = column_of(state->short_column, run->ends, run->count);
+    made[3] = column_of(state->short_column, run->numbers, run->count);
+    made[4] = PyByteArray_FromStringAndSize((const char *)run->persistent, (Py_ssize_t)run->count);
+    made[5] = flagged_of(run);
+    made[6] = PyLong_FromUnsignedLong(run->largest);
+    PyObject *after = PyLong_FromSize_t(end);
+    if (needed && after && made[0] && made[1] && made[2] && made[3] && made[4] && made[5] && made[6]) {
+        result = PyTuple_Pack(9, after, needed, made[0], made[1], made[2], made[3], made[4], made[5], made[6]);
+    }
+    Py_XDECREF(needed);
+    Py_XDECREF(after);
+    for (size_t i = 0; i < 7; i++) Py_XDECREF(made[i]);
+    return result;
+}
+
+static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    State *state = state_of(module);
+    Run run = {{NULL, 0}};
+    size_t position, slots = 4;
+    uint64_t frame_max;
+    if (!has_arguments(count, 7)) return NULL;
+    if (!read_octets(args[0], &run.wire) || !read_position(args[1], run.wire, &position)) return NULL;
+    if (!read_channel(args[2], &run.channel)) return NULL;
+    if (!read_number(args[3], UINT32_MAX, &frame_max)) return NULL;
+    if (!read_number(args[4], UINT64_MAX, &run.body_bytes_max)) return NULL;
+    if (!PyDict_Check(args[5]) || !PyList_Check(args[6])) {
+        PyErr_SetString(PyExc_TypeError, "numbers must be a dict and distinct a list");
+        return NULL;
+    }
+    run.frame_max_bytes = (uint32_t)frame_max;
+    run.room = (run.wire.left - position) / PUBLISH_BYTES_MIN;
+    while (slots < 2 * run.room) slots *= 2;
+    const size_t slots_bytes = slots * sizeof(uint32_t);
+    const size_t bytes = run.room * (sizeof(Octets) + 5 * sizeof(uint32_t) + 1) + slots_bytes;
+    Memory memory;
+    /* Columns in the order of their items' sizes, so that each is aligned. */
+    Octets *keys = reserve(&memory, bytes);
+    if (keys == NULL) return NULL;
+    run.keys.octets = keys;
+    run.keys.slots = (uint32_t *)(keys + run.room);
+    run.keys.slot_mask = slots - 1;
+    run.keys.seed = state->seed;
+    run.starts = run.keys.slots + slots;
+    run.headers = run.starts + run.room;
+    run.ends = run.headers + run.room;
+    run.numbers = run.ends + run.room;
+    run.flagged = run.numbers + run.room;
+    run.persistent = (uint8_t *)(run.flagged + run.room);
+    memset(run.keys.slots, 0, slots_bytes);
+    const size_t end = scan_publishes(&run, position);
+    PyObject *result;
+    if (run.count) {
+        result = run_found(state, &run, end, args[5], args[6]);
+    } else {
+        result = Py_BuildValue("nK", (Py_ssize_t)end, (unsigned long long)run.needed_bytes);
+    }
+    release(&memory);
+    return result;
+}
+
+/* --- acks(data, position) */
+
+static PyObject *acks(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Octets data;
+    size_t position;
+    if (!has_arguments(count, 2)) return NULL;
+    if (!read_octets(args[0], &data) || !read_position(args[1], data, &position)) return NULL;
+    const size_t found = count_acks(data, position);
+    Py_buffer view;
+    PyObject *tags = new_column(state_of(module)->long_column, found, &view), *result = NULL;
+    if (tags == NULL) return NULL;
+    PyObject *multiples = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)found);
+    int is_read = 0;
+    if (multiples != NULL) {
+        uint8_t *bits = (uint8_t *)PyByteArray_AsString(multiples);
+        is_read = read_acks(data, position, found, view.buf, bits);
+        if (!is_read) PyErr_SetString(PyExc_ValueError, "no acks");
+    }
+    PyBuffer_Release(&view);
+    if (is_read) {
+        const size_t end = position + found * ACK_FRAME_BYTES;
+        result = Py_BuildValue("nOO", (Py_ssize_t)end, tags, multiples);
+    }
+    Py_DECREF(tags);
+    Py_XDECREF(multiples);
+    return result;
+}
+
+/* --- deliveries(...) and returns(...) */
+
+/* The columns of a batch and the messages chosen among them: `values` holds their numbers. */
+typedef struct {
+    Octets wire;
+    Column headers, ends, keys;
+    PyObject *distinct;
+} Messages;
+
+static void close_messages(Messages *messages) {
+    close_column(&messages->headers);
+    close_column(&messages->ends);
+    close_column(&messages->keys);
+}
+
+/* args: wire, headers, ends, keys, distinct */
+static int open_messages(PyObject *const *args, Messages *messages) {
+    messages->headers.view.obj = messages->ends.view.obj = messages->keys.view.obj = NULL;
+    if (!read_octets(args[0], &messages->wire)) return 0;
+    if (!PyList_Check(args[4])) {
+        PyErr_SetString(PyExc_TypeError, "distinct must be a list");
+        return 0;
+    }
+    messages->distinct = args[4];
+    return open_column(args[1], &messages->headers) && open_column(args[2], &messages->ends) &&
+           open_column(args[3], &messages->keys);
+}
+
+/* The numbers that a sequence holds. */
+static int read_indexes(PyObject *indexes, uint32_t *found, size_t count) {
+    if (PyObject_CheckBuffer(indexes)) {
+        Column column;
+        int is_read = open_column(indexes, &column) && column.count == count;
+        if (is_read) memcpy(found, column.values, count * sizeof(uint32_t));
+        else if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no column of 32-bit numbers");
+        close_column(&column);
+        return is_read;
+    }
+    for (size_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(indexes, (Py_ssize_t)i);
+        uint64_t index;
+        const int is_read = item != NULL && read_number(item, UINT32_MAX, &index);
+        Py_XDECREF(item);
+        if (!is_read) return 0;
+        found[i] = (uint32_t)index;
+        /* A range with a step of 1 has its last where the first says. */
+        if (i == 0 && count > 2 && Py_IS_TYPE(indexes, &PyRange_Type)) {
+            uint64_t last;
+            item = PySequence_GetItem(indexes, (Py_ssize_t)count - 1);
+            const int is_last = item != NULL && read_number(item, UINT32_MAX, &last);
+            Py_XDECREF(item);
+            if (!is_last) return 0;
+            if (last == index + count - 1) {
+                for (i = 1; i < count; i++) found[i] = (uint32_t)(index + i);
+            }
+        }
+    }
+    return 1;
+}
+
+/* The frames of these messages. `acked_from`: the ack behind message i has the tag acked_from + i;
+   0: no acks. */
+static PyObject *outgoing(const Messages *messages, PyObject *indexes, Outgoing *out, uint64_t acked_from) {
+    const Py_ssize_t size = PySequence_Size(indexes);
+    if (size < 0) return NULL;
+    if (!size) return PyBytes_FromStringAndSize(NULL, 0);
+    const size_t count = (size_t)size;
+    if (count > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "more messages than 32 bits can count");
+        return NULL;
+    }
+    PyObject *frames = NULL;
+    Memory memory;
+    Octets *keys = reserve(&memory, count * (sizeof(Octets) + sizeof(uint64_t) + 3 * sizeof(uint32_t)));
+    if (keys == NULL) return NULL;
+    uint64_t *acked = (uint64_t *)(keys + count);
+    uint32_t *chosen = (uint32_t *)(acked + count), *headers = chosen + count, *ends = headers + count;
+    if (!read_indexes(indexes, chosen, count)) goto done;
+    uint32_t number = 0;
+    Octets key = {NULL, 0};
+    for (size_t i = 0; i < count; i++) {
+        const size_t index = chosen[i];
+        if (index >= messages->headers.count || index >= messages->ends.count || index >= messages->keys.count) {
+            PyErr_SetString(PyExc_IndexError, "no message of the batch");
+            goto done;
+        }
+        if (key.at == NULL || messages->keys.values[index] != number) {
+            number = messages->keys.values[index];
+            PyObject *octets = PyList_GetItem(messages->distinct, (Py_ssize_t)number);
+            if (octets == NULL || !read_octets(octets, &key)) goto done;
+        }
+        headers[i] = messages->headers.values[index];
+        ends[i] = messages->ends.values[index];
+        keys[i] = key;
+        acked[i] = acked_from + index;
+    }
+    out->acked = acked_from ? acked : NULL;
+    const Contents contents = {messages->wire, count, headers, ends, keys};
+    const size_t bytes = outgoing_bytes(out, &contents);
+    if (!bytes || bytes > (size_t)PY_SSIZE_T_MAX) {
+        PyErr_SetString(PyExc_ValueError, "columns that lie outside the wire");
+        goto done;
+    }
+    frames = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (frames == NULL) goto done;
+    Room room = {(uint8_t *)PyBytes_AsString(frames), bytes};
+    if (!put_outgoing(&room, out, &contents)) {
+        Py_CLEAR(frames);
+        PyErr_SetString(PyExc_ValueError, "contents that are no row of frames");
+    }
+done:
+    release(&memory);
+    return frames;
+}
+
+/* args: wire, headers, ends, keys, distinct, indexes, channel, other channel, begin, tag, redelivered */
+static PyObject *deliveries(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Messages messages;
+    Outgoing out = {0};
+    if (!has_arguments(count, 11)) return NULL;
+    if (!read_channel(args[6], &out.channel) || !read_octets(args[8], &out.begin)) return NULL;
+    out.has_other_channel = PyObject_IsTrue(args[7]);
+    out.is_redelivered = PyObject_IsTrue(args[10]);
+    if (out.has_other_channel < 0 || out.is_redelivered < 0) return NULL;
+    if (!read_number(args[9], UINT64_MAX, &out.first_tag)) return NULL;
+    out.has_tag = 1;
+    PyObject *frames = NULL;
+    if (open_messages(args, &messages)) frames = outgoing(&messages, args[5], &out, 0);
+    close_messages(&messages);
+    return frames;
+}
+
+/* args: wire, headers, ends, keys, distinct, indexes, channel, other channel, begin, first number */
+static PyObject *returns(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Messages messages;
+    Outgoing out = {0};
+    uint64_t first;
+    if (!has_arguments(count, 10)) return NULL;
+    if (!read_channel(args[6], &out.channel) || !read_octets(args[8], &out.begin)) return NULL;
+    out.has_other_channel = PyObject_IsTrue(args[7]);
+    if (out.has_other_channel < 0 || !read_number(args[9], UINT64_MAX, &first)) return NULL;
+    PyObject *frames = NULL;
+    if (open_messages(args, &messages)) frames = outgoing(&messages, args[5], &out, first);
+    close_messages(&messages);
+    return frames;
+}
+
+/* --- answers(channel, method_id, bits, cumulative, singles) */
+
+static PyObject *answers(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    uint16_t channel, method;
+    uint64_t bits, cumulative;
+    if (!has_arguments(count, 5)) return NULL;
+    if (!read_channel(args[0], &channel) || !read_channel(args[1], &method)) return NULL;
+    if (!read_number(args[2], UINT8_MAX, &bits) || !read_number(args[3], UINT64_MAX, &cumulative)) return NULL;
+    PyObject *ranges = PySequence_Tuple(args[4]), *frames = NULL;
+    if (ranges == NULL) return NULL;
+    const size_t ranges_count = (size_t)PyTuple_Size(ranges);
+    Memory memory;
+    uint64_t *tags = reserve(&memory, 2 * sizeof(uint64_t) * ranges_count);
+    if (tags == NULL) goto done;
+    uint64_t total = cumulative ? 1 : 0;
+    for (size_t i = 0; i < ranges_count; i++) {
+        PyObject *range = PyTuple_GetItem(ranges, (Py_ssize_t)i), *first, *last;
+        if (!PyTuple_Check(range) || PyTuple_Size(range) != 2) {
+            PyErr_SetString(PyExc_TypeError, "a range is a pair of tags");
+            goto done;
+        }
+        first = PyTuple_GetItem(range, 0);
+        last = PyTuple_GetItem(range, 1);
+        if (!read_number(first, UINT64_MAX - 1, tags + 2 * i)) goto done;
+        if (!read_number(last, UINT64_MAX - 1, tags + 2 * i + 1)) goto done;
+        if (tags[2 * i] > tags[2 * i + 1]) tags[2 * i + 1] = tags[2 * i] - 1;
+        if (tags[2 * i + 1] + 1 - tags[2 * i] > UINT32_MAX || total > UINT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "more answers than 32 bits can count");
+            goto done;
+        }
+        total += tags[2 * i + 1] + 1 - tags[2 * i];
+    }
+    const size_t bytes = (size_t)total * ACK_FRAME_BYTES;
+    frames = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    if (frames == NULL) goto done;
+    Room room = {(uint8_t *)PyBytes_AsString(frames), bytes};
+    int is_written = !cumulative || put_answer(&room, channel, method, cumulative, (unsigned)bits | 1);
+    for (size_t i = 0; is_written && i < ranges_count; i++) {
+        for (uint64_t tag = tags[2 * i]; is_written && tag < tags[2 * i + 1] + 1; tag++) {
+            is_written = put_answer(&room, channel, method, tag, (unsigned)bits);
+        }
+    }
+    if (!is_written) {
+        Py_CLEAR(frames);
+        PyErr_SetString(PyExc_ValueError, "answers that do not fit their room");
+    }
+done:
+    if (tags != NULL) release(&memory);
+    Py_DECREF(ranges);
+    return frames;
+}
+
+/* --- The module */
+
+static PyMethodDef METHODS[] = {
+    {"publishes", (PyCFunction)(void (*)(void))publishes, METH_FASTCALL, NULL},
+    {"acks", (PyCFunction)(void (*)(void))acks, METH_FASTCALL, NULL},
+    {"deliveries", (PyCFunction)(void (*)(void))deliveries, METH_FASTCALL, NULL},
+    {"returns", (PyCFunction)(void (*)(void))returns, METH_FASTCALL, NULL},
+    {"answers", (PyCFunction)(void (*)(void))answers, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL}};
+
+/* An array of one 0; its items must have so many bytes. */
+static PyObject *zero_of(PyObject *array, const char *kind, Py_ssize_t bytes) {
+    PyObject *made = PyObject_CallMethod(array, "array", "s(i)", kind, 0);
+    Py_buffer view;
+    if (made == NULL) return NULL;
+    if (PyObject_GetBuffer(made, &view, PyBUF_SIMPLE) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    if (view.len != bytes) {
+        PyErr_SetString(PyExc_ImportError, "items of arrays have other sizes than expected");
+        Py_CLEAR(made);
+    }
+    PyBuffer_Release(&view);
+    return made;
+}
+
+static int prepare(PyObject *module) {
+    State *state = state_of(module);
+    PyObject *array = PyImport_ImportModule("array");
+    if (array == NULL) return -1;
+    state->short_column = zero_of(array, "I", 4);
+    state->long_column = zero_of(array, "Q", 8);
+    Py_DECREF(array);
+    if (state->short_column == NULL || state->long_column == NULL) return -1;
+    for (size_t i = 0; i < NAMES; i++) {
+        state->names[i] = PyUnicode_InternFromString(NAMED[i]);
+        if (state->names[i] == NULL) return -1;
+    }
+    PyObject *os = PyImport_ImportModule("os");
+    if (os == NULL) return -1;
+    PyObject *seed = PyObject_CallMethod(os, "urandom", "n", (Py_ssize_t)sizeof(Seed));
+    Py_DECREF(os);
+    Octets octets;
+    if (seed == NULL || !read_octets(seed, &octets)) {
+        Py_XDECREF(seed);
+        return -1;
+    }
+    if (octets.left == sizeof(Seed)) memcpy(&state->seed, octets.at, sizeof(Seed));
+    Py_DECREF(seed);
+    return 0;
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg) {
+    State *state = state_of(module);
+    Py_VISIT(state->short_column);
+    Py_VISIT(state->long_column);
+    return 0;
+}
+
+static int clear_state(PyObject *module) {
+    State *state = state_of(module);
+    Py_CLEAR(state->short_column);
+    Py_CLEAR(state->long_column);
+    for (size_t i = 0; i < NAMES; i++) Py_CLEAR(state->names[i]);
+    return 0;
+}
+
+static PyModuleDef_Slot SLOTS[] = {
+    {Py_mod_exec, prepare},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL}};
+
+static PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, .m_name = "_codec", .m_size = sizeof(State), .m_methods = METHODS,
+    .m_slots = SLOTS, .m_traverse = visit_state, .m_clear = clear_state};
+
+PyMODINIT_FUNC PyInit__codec(void) { return PyModuleDef_Init(&MODULE); }

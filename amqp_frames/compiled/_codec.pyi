@@ -1,0 +1,64 @@
+from array import array
+from collections.abc import Iterable, Sequence
+
+_Column = array[int]
+
+# The end of the run and the bytes that it needs; where it has publishes, their columns: starts,
+# headers, ends, keys, persistent, flagged, and the largest frame's bytes. PublishRun.decode_run.
+def publishes(
+    wire: bytes,
+    position: int,
+    channel_number: int,
+    frame_max_bytes: int,
+    body_bytes_max: int,
+    numbers: dict[bytes, int],
+    distinct: list[bytes],
+    /,
+) -> (
+    tuple[int, int]
+    | tuple[int, int, _Column, _Column, _Column, _Column, bytearray, list[int] | None, int]
+): ...
+
+# The end of the run, its tags and bits: decode_acks in amqp_frames/decoder.py.
+def acks(data: bytes, position: int, /) -> tuple[int, _Column, bytearray]: ...
+
+# `begin` is the methods' payload up to the tag: encode_deliveries.
+def deliveries(
+    wire: bytes,
+    headers: _Column,
+    ends: _Column,
+    keys: _Column,
+    distinct: list[bytes],
+    indexes: Sequence[int],
+    channel_number: int,
+    has_other_channel: bool,
+    begin: bytes,
+    first_delivery_tag: int,
+    redelivered: bool,
+    /,
+) -> bytes: ...
+
+# `begin` is the methods' payload up to the names: encode_returns.
+def returns(
+    wire: bytes,
+    headers: _Column,
+    ends: _Column,
+    keys: _Column,
+    distinct: list[bytes],
+    indexes: Sequence[int],
+    channel_number: int,
+    has_other_channel: bool,
+    begin: bytes,
+    first_seq_no: int,
+    /,
+) -> bytes: ...
+
+# encode_answers.
+def answers(
+    channel_number: int,
+    method_id: int,
+    bits: int,
+    cumulative: int,
+    singles: Iterable[tuple[int, int]],
+    /,
+) -> bytes: ...
