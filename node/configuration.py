@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
 from .amqp_frames.compiled import FORM_VARIABLE
+from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
 from .core.definitions import EXPIRY_MS_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX

@@ -8,22 +8,24 @@
 #endif
 #include <Python.h>
 
+#include <limits.h>
+
 #include "frames.h"
 
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
 
 /* What merge() asks of a batch. */
-enum { WIRE, STARTS, HEADERS, ENDS, KEYS, DISTINCT, PERSISTENT, CHANNEL, FRAME_MAX, FLAGGED, TTLS, DURABLE, NAMES };
-static const char *const NAMED[NAMES] = {
-    "wire", "starts", "headers", "ends", "keys", "distinct", "persistent", "channel_number",
-    "frame_bytes_max", "flagged", "ttls_ms", "durable"};
+enum { STARTS, HEADERS, ENDS, KEYS, WIRE, DISTINCT, PERSISTENT, BYTES, CHANNEL, LARGEST, ASKED };
+static const char *const ASKED_NAMES[ASKED] = {
+    "starts", "headers", "ends", "keys", "wire", "distinct", "persistent", "wire_bytes",
+    "channel_number", "frame_bytes_max"};
 
 typedef struct {
     Seed seed;
     /* Arrays of one 0: "I" and "Q". Repeating one is the quickest way to an array of a size. */
     PyObject *short_column, *long_column;
-    PyObject *names[NAMES];
+    PyObject *names[ASKED];
 } State;
 
 static State *state_of(PyObject *module) { return PyModule_GetState(module); }
@@ -206,7 +208,8 @@ static PyObject *run_found(State *state, Run *run, size_t end, PyObject *numbers
 
 static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     State *state = state_of(module);
-    Run run = {{NULL, 0}};
+    Run run;
+    memset(&run, 0, sizeof run);
     size_t position, slots = 4;
     uint64_t frame_max;
     if (!has_arguments(count, 7)) return NULL;
@@ -219,7 +222,8 @@ static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t c
         return NULL;
     }
     run.frame_max_bytes = (uint32_t)frame_max;
-    run.room = (run.wire.left - position) / PUBLISH_BYTES_MIN;
+    /* One more, so that a look is had at the publish that is not whole. */
+    run.room = (run.wire.left - position) / PUBLISH_BYTES_MIN + 1;
     while (slots < 2 * run.room) slots *= 2;
     const size_t slots_bytes = slots * sizeof(uint32_t);
     const size_t bytes = run.room * (sizeof(Octets) + 5 * sizeof(uint32_t) + 1) + slots_bytes;
@@ -479,6 +483,171 @@ done:
     return frames;
 }
 
+/* --- merge(batches) */
+
+enum { COLUMNS = KEYS + 1 };
+
+/* What has been merged so far, and room for the rest. */
+typedef struct {
+    size_t count, position;
+    Room room;
+    Py_buffer columns[COLUMNS];
+    uint8_t *persistent;
+    PyObject *numbers, *distinct;
+    long channel;
+    uint64_t largest;
+} Merged;
+
+/* Sums up messages and bytes of the batches. */
+static int measure_batches(State *state, PyObject *batches, size_t *messages, size_t *bytes) {
+    const Py_ssize_t count = PyTuple_Size(batches);
+    *messages = *bytes = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *batch = PyTuple_GetItem(batches, i);
+        PyObject *starts = PyObject_GetAttr(batch, state->names[STARTS]);
+        PyObject *wire_bytes = PyObject_GetAttr(batch, state->names[BYTES]);
+        const Py_ssize_t size = starts == NULL ? -1 : PyObject_Size(starts);
+        uint64_t octets = 0;
+        const int is_read = size >= 0 && wire_bytes != NULL && read_number(wire_bytes, UINT32_MAX, &octets);
+        Py_XDECREF(starts);
+        Py_XDECREF(wire_bytes);
+        if (!is_read) return 0;
+        *messages += (size_t)size;
+        *bytes += octets;
+    }
+    if (*messages > UINT32_MAX || *bytes > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "more octets than 32 bits can count");
+        return 0;
+    }
+    return 1;
+}
+
+/* The part's keys by their numbers in the merged batch; new ones are appended to `distinct`. */
+static int renumber_keys(Merged *merged, PyObject *distinct, uint32_t *renumbered, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        PyObject *key = PyList_GetItem(distinct, (Py_ssize_t)i);
+        PyObject *known = key == NULL ? NULL : PyDict_GetItemWithError(merged->numbers, key);
+        uint64_t number;
+        if (known != NULL) {
+            if (!read_number(known, UINT32_MAX, &number)) return 0;
+        } else {
+            if (PyErr_Occurred()) return 0;
+            number = (uint64_t)PyDict_Size(merged->numbers);
+            PyObject *added = PyLong_FromUnsignedLongLong(number);
+            const int is_added = added != NULL && PyDict_SetItem(merged->numbers, key, added) == 0 &&
+                                 PyList_Append(merged->distinct, key) == 0;
+            Py_XDECREF(added);
+            if (!is_added) return 0;
+        }
+        renumbered[i] = (uint32_t)number;
+    }
+    return 1;
+}
+
+static int append_part(Merged *merged, const Column *columns, const Octets *wire, PyObject *distinct, PyObject *persistent) {
+    const size_t count = columns[STARTS].count, offset = merged->count;
+    for (size_t i = 0; i < COLUMNS; i++) {
+        if (columns[i].count != count || (offset + count) * sizeof(uint32_t) > (size_t)merged->columns[i].len) {
+            PyErr_SetString(PyExc_ValueError, "columns of different sizes");
+            return 0;
+        }
+    }
+    if (!PyList_Check(distinct) || !PyByteArray_Check(persistent) || (size_t)PyByteArray_Size(persistent) != count) {
+        PyErr_SetString(PyExc_TypeError, "no columns of a batch");
+        return 0;
+    }
+    const size_t keys = (size_t)PyList_Size(distinct);
+    Memory memory;
+    uint32_t *renumbered = reserve(&memory, keys * sizeof(uint32_t));
+    if (renumbered == NULL) return 0;
+    size_t end = SIZE_MAX;
+    if (renumber_keys(merged, distinct, renumbered, keys)) {
+        const Part each = {*wire, count, columns[STARTS].values, columns[HEADERS].values,
+                           columns[ENDS].values, columns[KEYS].values, renumbered, keys};
+        uint32_t *made[COLUMNS];
+        for (size_t i = 0; i < COLUMNS; i++) made[i] = (uint32_t *)merged->columns[i].buf + offset;
+        const MergedColumns places = {made[STARTS], made[HEADERS], made[ENDS], made[KEYS]};
+        end = put_merged(&merged->room, merged->position, &each, places);
+        if (end == SIZE_MAX) PyErr_SetString(PyExc_ValueError, "columns that lie outside the wire");
+    }
+    release(&memory);
+    if (end == SIZE_MAX) return 0;
+    memcpy(merged->persistent + offset, PyByteArray_AsString(persistent), count);
+    merged->position = end;
+    merged->count += count;
+    return 1;
+}
+
+static int append_batch(State *state, Merged *merged, PyObject *batch) {
+    PyObject *values[ASKED] = {NULL};
+    Column columns[COLUMNS];
+    Octets wire;
+    int is_appended = 1;
+    for (size_t i = 0; i < COLUMNS; i++) columns[i].view.obj = NULL;
+    for (size_t i = 0; is_appended && i < ASKED; i++) {
+        values[i] = PyObject_GetAttr(batch, state->names[i]);
+        is_appended = values[i] != NULL && (i >= COLUMNS || open_column(values[i], columns + i));
+    }
+    if (is_appended) {
+        uint64_t largest;
+        const long channel = PyLong_AsLong(values[CHANNEL]);
+        is_appended = !PyErr_Occurred() && read_number(values[LARGEST], UINT32_MAX, &largest) &&
+                      read_octets(values[WIRE], &wire) &&
+                      append_part(merged, columns, &wire, values[DISTINCT], values[PERSISTENT]);
+        if (is_appended && largest > merged->largest) merged->largest = largest;
+        if (is_appended && merged->channel != channel) merged->channel = merged->channel == LONG_MIN ? channel : -1;
+    }
+    for (size_t i = 0; i < COLUMNS; i++) close_column(columns + i);
+    for (size_t i = 0; i < ASKED; i++) Py_XDECREF(values[i]);
+    return is_appended;
+}
+
+static PyObject *merge(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    State *state = state_of(module);
+    size_t messages, bytes, opened = 0;
+    if (!has_arguments(count, 1)) return NULL;
+    PyObject *batches = PySequence_Tuple(args[0]), *wire = NULL, *persistent = NULL, *result = NULL;
+    PyObject *columns[COLUMNS] = {NULL};
+    if (batches == NULL) return NULL;
+    Merged merged = {0, 0, {NULL, 0}, {{0}}, NULL, PyDict_New(), PyList_New(0), LONG_MIN, 0};
+    int is_merged = merged.numbers != NULL && merged.distinct != NULL;
+    if (!is_merged || !measure_batches(state, batches, &messages, &bytes)) goto done;
+    wire = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    persistent = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)messages);
+    is_merged = wire != NULL && persistent != NULL;
+    for (; is_merged && opened < COLUMNS; opened += (size_t)is_merged) {
+        columns[opened] = new_column(state->short_column, messages, merged.columns + opened);
+        is_merged = columns[opened] != NULL;
+    }
+    if (is_merged) {
+        merged.room.at = (uint8_t *)PyBytes_AsString(wire);
+        merged.room.left = bytes;
+        merged.persistent = (uint8_t *)PyByteArray_AsString(persistent);
+    }
+    const Py_ssize_t parts = PyTuple_Size(batches);
+    for (Py_ssize_t i = 0; is_merged && i < parts; i++) {
+        is_merged = append_batch(state, &merged, PyTuple_GetItem(batches, i));
+    }
+    for (size_t i = 0; i < opened; i++) PyBuffer_Release(merged.columns + i);
+    if (is_merged && (merged.room.left || merged.count != messages)) {
+        PyErr_SetString(PyExc_ValueError, "batches that are not as large as they say");
+        is_merged = 0;
+    }
+    if (is_merged) {
+        result = Py_BuildValue(
+            "OlOOOOOOK", wire, merged.channel, columns[STARTS], columns[HEADERS], columns[ENDS],
+            columns[KEYS], merged.distinct, persistent, (unsigned long long)merged.largest);
+    }
+done:
+    for (size_t i = 0; i < COLUMNS; i++) Py_XDECREF(columns[i]);
+    Py_XDECREF(wire);
+    Py_XDECREF(persistent);
+    Py_XDECREF(merged.numbers);
+    Py_XDECREF(merged.distinct);
+    Py_DECREF(batches);
+    return result;
+}
+
 /* --- The module */
 
 static PyMethodDef METHODS[] = {
@@ -487,6 +656,7 @@ static PyMethodDef METHODS[] = {
     {"deliveries", (PyCFunction)(void (*)(void))deliveries, METH_FASTCALL, NULL},
     {"returns", (PyCFunction)(void (*)(void))returns, METH_FASTCALL, NULL},
     {"answers", (PyCFunction)(void (*)(void))answers, METH_FASTCALL, NULL},
+    {"merge", (PyCFunction)(void (*)(void))merge, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* An array of one 0; its items must have so many bytes. */
@@ -514,8 +684,8 @@ static int prepare(PyObject *module) {
     state->long_column = zero_of(array, "Q", 8);
     Py_DECREF(array);
     if (state->short_column == NULL || state->long_column == NULL) return -1;
-    for (size_t i = 0; i < NAMES; i++) {
-        state->names[i] = PyUnicode_InternFromString(NAMED[i]);
+    for (size_t i = 0; i < ASKED; i++) {
+        state->names[i] = PyUnicode_InternFromString(ASKED_NAMES[i]);
         if (state->names[i] == NULL) return -1;
     }
     PyObject *os = PyImport_ImportModule("os");
@@ -543,7 +713,7 @@ static int clear_state(PyObject *module) {
     State *state = state_of(module);
     Py_CLEAR(state->short_column);
     Py_CLEAR(state->long_column);
-    for (size_t i = 0; i < NAMES; i++) Py_CLEAR(state->names[i]);
+    for (size_t i = 0; i < ASKED; i++) Py_CLEAR(state->names[i]);
     return 0;
 }
 

@@ -1,6 +1,8 @@
 from array import array
 from collections.abc import Iterable, Sequence
 
+from ..messages.batch import Batch
+
 _Column = array[int]
 
 # The end of the run and the bytes that it needs; where it has publishes, their columns: starts,
@@ -62,3 +64,9 @@ def answers(
     singles: Iterable[tuple[int, int]],
     /,
 ) -> bytes: ...
+
+# Wire, channel number, starts, headers, ends, keys, distinct, persistent and the largest frame's
+# bytes of the merged batch: merged in amqp_frames/messages/merging.py.
+def merge(
+    batches: Sequence[Batch], /
+) -> tuple[bytes, int, _Column, _Column, _Column, _Column, list[bytes], bytearray, int]: ...

@@ -535,36 +535,27 @@ typedef struct {
     size_t distinct_count;
 } Part;
 
-/* How many bytes the messages take up; 0 if a place or a key's number is none. */
-static size_t merged_bytes(const Part *each) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < each->count; i++) {
-        const size_t start = each->starts[i], header = each->headers[i], end = each->ends[i];
-        if (start > header || header > end || end > each->wire.left) return 0;
-        if (each->keys[i] >= each->distinct_count) return 0;
-        bytes += end - start;
-    }
-    return bytes;
-}
-
 /* Columns of the merged batch, from the first of a part's messages on. */
 typedef struct {
     uint32_t *starts, *headers, *ends, *keys;
 } MergedColumns;
 
-/* Appends the part's messages, which are sound, to the wire whose next octet is at `position`. */
-static int put_merged(Room *room, size_t position, const Part *each, MergedColumns columns) {
+/* Appends the part's messages to the wire, whose next octet is at `position`; returns where they
+   end, or SIZE_MAX if a place or a key's number is none, or there is no room. */
+static size_t put_merged(Room *room, size_t position, const Part *each, MergedColumns columns) {
     for (size_t i = 0; i < each->count; i++) {
-        const size_t start = each->starts[i];
-        const Octets message = part(each->wire, start, each->ends[i] - start);
-        if (message.at == NULL || !put(room, message.at, message.left)) return 0;
+        const size_t start = each->starts[i], header = each->headers[i], end = each->ends[i];
+        if (start > header || header > end || each->keys[i] >= each->distinct_count) return SIZE_MAX;
+        const Octets message = part(each->wire, start, end - start);
+        if (message.at == NULL || end - start > UINT32_MAX - position) return SIZE_MAX;
+        if (!put(room, message.at, message.left)) return SIZE_MAX;
         columns.starts[i] = (uint32_t)position;
-        columns.headers[i] = (uint32_t)(position + each->headers[i] - start);
+        columns.headers[i] = (uint32_t)(position + header - start);
         position += message.left;
         columns.ends[i] = (uint32_t)position;
         columns.keys[i] = each->renumbered[each->keys[i]];
     }
-    return 1;
+    return position;
 }
 
 #endif

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+from ..compiled import codec
 from .batch import TTL_NONE, Batch
 
 
@@ -21,38 +22,64 @@ def merged(batches: Sequence[Batch]) -> Batch:
     `received_ns`, `journal_place`, `traced` and `excerpted` are as of a new batch: the caller
     merges neither traced messages nor excerpts, nor what the journal already has.
     """
-    made = Batch(b"", batches[0].channel_number)
-    starts, headers, ends, keys = made.starts, made.headers, made.ends, made.keys
-    numbers: dict[bytes, int] = {}
-    pieces: list[bytes] = []
-    end = 0
+    made = _in_python(batches) if codec is None else _compiled(batches)
+    first = 0
     for batch in batches:
-        wire = batch.wire
-        first = len(starts)
-        count = len(batch.starts)
-        if batch.channel_number != made.channel_number:
-            made.channel_number = -1
-        if batch.frame_bytes_max > made.frame_bytes_max:
-            made.frame_bytes_max = batch.frame_bytes_max
-        renumbered = [numbers.setdefault(key, len(numbers)) for key in batch.distinct]
-        keys.extend([renumbered[key] for key in batch.keys])
-        for index in range(count):
-            start, message_end = batch.starts[index], batch.ends[index]
-            starts.append(end)
-            headers.append(end + batch.headers[index] - start)
-            pieces.append(wire[start:message_end])
-            end += message_end - start
-            ends.append(end)
-        made.persistent += batch.persistent
         if batch.flagged is not None:
             made.flagged = [*(made.flagged or ()), *(first + index for index in batch.flagged)]
         if batch.ttls_ms is not None or made.ttls_ms is not None:
             _extend_ttls(made, first, batch)
         if batch.durable is not None or made.durable is not None:
             _extend_durable(made, first, batch)
+        first += len(batch.starts)
+    return made
+
+
+def _in_python(batches: Sequence[Batch]) -> Batch:
+    """Bytes, places, keys and persistence."""
+    made = Batch(b"", batches[0].channel_number)
+    starts, headers, ends, keys = made.starts, made.headers, made.ends, made.keys
+    numbers: dict[bytes, int] = {}
+    pieces: list[bytes] = []
+    position = 0
+    for batch in batches:
+        wire = batch.wire
+        if batch.channel_number != made.channel_number:
+            made.channel_number = -1
+        if batch.frame_bytes_max > made.frame_bytes_max:
+            made.frame_bytes_max = batch.frame_bytes_max
+        renumbered = [numbers.setdefault(key, len(numbers)) for key in batch.distinct]
+        for start, header, end, key in zip(
+            batch.starts, batch.headers, batch.ends, batch.keys, strict=True
+        ):
+            pieces.append(wire[start:end])
+            starts.append(position)
+            headers.append(position + header - start)
+            position += end - start
+            ends.append(position)
+            keys.append(renumbered[key])
+        made.persistent += batch.persistent
     made.wire = b"".join(pieces)
-    made.wire_bytes = end
+    made.wire_bytes = position
     made.distinct = list(numbers)
+    return made
+
+
+def _compiled(batches: Sequence[Batch]) -> Batch:
+    """The same."""
+    made = Batch(b"", 0)
+    (
+        made.wire,
+        made.channel_number,
+        made.starts,
+        made.headers,
+        made.ends,
+        made.keys,
+        made.distinct,
+        made.persistent,
+        made.frame_bytes_max,
+    ) = codec.merge(batches)
+    made.wire_bytes = len(made.wire)
     return made
 
 
