@@ -16,7 +16,8 @@
 #                 from SEEDS=1000 seeds, or those from FIRST=4001 on, in PROCESSES=2, by default one
 #                 for each processor; SEED=7: one, with its history
 #   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
-#                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris
+#                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris; TARGETS=compiled: the
+#                 loops in C, under sanitizers
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
 

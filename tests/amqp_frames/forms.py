@@ -234,8 +234,8 @@ def _reads(rng: random.Random, wire: bytes) -> list[bytes]:
     return [wire[at:end] for at, end in zip([0, *ends], [*ends, len(wire)], strict=True)]
 
 
-def random_stream(rng: random.Random) -> Stream:
-    """A session of a few channels, most often with some octets changed, cut into reads."""
+def random_session(rng: random.Random) -> bytes:
+    """Publishes and acks of a few channels, and now and then something else."""
     pieces: list[bytes] = []
     repeated = random_publish(rng, 1).wire()
     for _ in range(rng.choice([1, 1, 2, 5, 12])):
@@ -250,7 +250,12 @@ def random_stream(rng: random.Random) -> Stream:
             pieces += [ack(rng.getrandbits(64) >> tag, rng.random() < 0.3, channel) for tag in tags]
         elif rng.random() < 0.5:
             pieces.append(_others(rng, channel))
-    reads = _reads(rng, _mutated(rng, b"".join(pieces)))
+    return b"".join(pieces)
+
+
+def random_stream(rng: random.Random) -> Stream:
+    """A session, most often with some octets changed, cut into reads."""
+    reads = _reads(rng, _mutated(rng, random_session(rng)))
     return Stream(reads, rng.choice([0, 131_072, 131_072, 60]), rng.choice([1 << 27, 1 << 27, 30]))
 
 

@@ -7,6 +7,8 @@ many inputs there were, how many a second, and by how much the process has grown
 them; a target fails if an input raises, takes longer than SECONDS_MAX, or if the process grows by
 more than GROWTH_BYTES_MAX. The input is kept in build/fuzz; once its fault is mended it goes to
 tests/data/fuzz, and every run of the tests begins with those.
+
+The target `compiled` is a program in C with an engine of its own (compiled_program.py).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import faulthandler
 import importlib
 import importlib.util
 import os
+import random
 import subprocess
 import sys
 import time
@@ -30,6 +33,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "live")]
 import conftest  # noqa: E402, F401 - the folders that targets import from
 
 TARGETS = ("decoder", "reader", "records", "indexes", "recovery")
+COMPILED = "compiled"
+ALL = (*TARGETS, COMPILED)
 KEPT = ROOT / "tests" / "data" / "fuzz"
 FOUND = ROOT / "build" / "fuzz"
 SECONDS_MAX = 20
@@ -160,18 +165,32 @@ def fuzz_with_hypothesis(name: str, runs: int, seconds: int) -> int:
     return int(tally.report())
 
 
+def fuzz_compiled(runs: int, seconds: int, seed: int | None) -> int:
+    """The program in C; where it cannot be compiled, that is said and is no fault."""
+    from compiled_program import fuzz
+
+    chosen = random.SystemRandom().randrange(1, 2**32) if seed is None else seed
+    status = fuzz(FOUND / COMPILED, runs, seconds, chosen)
+    if status is None:
+        print("fuzz compiled: skipped, there is no compiler with sanitizers")
+    elif status:
+        print(f"fuzz compiled: broken; --seed {chosen} repeats it")
+    return status or 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(ALL))
     parser.add_argument("--runs", type=int, default=100_000, help="inputs for each")
     parser.add_argument("--seconds", type=int, default=0, help="at most, for each; 0 is no limit")
+    parser.add_argument("--seed", type=int, help="of the target `compiled`")
     parser.add_argument("--engine", choices=("atheris", "hypothesis"))
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
-    names = parsed.targets or list(TARGETS)
+    names = parsed.targets or list(ALL)
     for name in names:
-        if name not in TARGETS:
-            parser.error(f"there is no target {name!r}: {', '.join(TARGETS)}")
+        if name not in ALL:
+            parser.error(f"there is no target {name!r}: {', '.join(ALL)}")
     engine = parsed.engine or ("atheris" if has_atheris() else "hypothesis")
     if parsed.child:
         if engine == "atheris":
@@ -179,6 +198,10 @@ def main() -> int:
         return fuzz_with_hypothesis(names[0], parsed.runs, parsed.seconds)
     failed = []
     for name in names:
+        if name == COMPILED:
+            if fuzz_compiled(parsed.runs, parsed.seconds, parsed.seed):
+                failed.append(name)
+            continue
         limits = ["--runs", str(parsed.runs), "--seconds", str(parsed.seconds)]
         command = [sys.executable, str(HERE), name, "--child", "--engine", engine, *limits]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from compiled_program import fuzz
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from inputs import inputs
@@ -21,6 +23,7 @@ KEPT = HERE.parent / "data" / "fuzz"
 TARGETS = ("decoder", "reader", "records", "indexes", "recovery")
 # Inputs of each target, by how long one takes.
 EXAMPLES = {"decoder": 500, "reader": 200, "records": 2000, "indexes": 500, "recovery": 200}
+COMPILED_INPUTS = 50_000
 
 
 def target_of(name: str) -> ModuleType:
@@ -75,3 +78,16 @@ def test_the_fuzzer_fails_for_an_input_that_breaks_a_promise(tmp_path: Path) -> 
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode
     assert "records_target.py" in ended.stderr
+
+
+def test_no_input_of_the_compiled_loops_is_a_fault_of_memory(
+    tmp_path: Path, seed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = fuzz(tmp_path, examples(COMPILED_INPUTS), 0, seed + 1)
+    if status is None:
+        pytest.skip("there is no compiler with sanitizers")
+    printed = capfd.readouterr()
+    assert status == 0, printed.err
+    counted = re.search(r"(\d+) publishes, .* (\d+) acks, (\d+) written", printed.out)
+    assert counted is not None, printed.out
+    assert all(int(count) > COMPILED_INPUTS // 200 for count in counted.groups())
