@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from decoding import Publish, ack, body_frames, content_header, decoder, frame, publish_method
+from holding import parts
 from leveret.amqp_frames import decoder as decoding_module
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_HEADER, HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import ChannelInput, Event
@@ -84,8 +85,9 @@ def outcome(stream: Stream, codec: ModuleType | None) -> list[object]:
         found: list[object] = []
         for read in stream.reads:
             found.append([described(event) for event in reading.feed(read)])
-            # What it waits for is private: it decides when a later read is looked at.
-            found.append((b"".join(reading._pending), reading._needed_bytes))  # private: as said
+            # The pieces of what is not whole yet.
+            pieces = (each for each in parts(reading, list) if each and type(each[0]) is bytes)
+            found.append([b"".join(each) for each in pieces])
         error = reading.error
     if error is not None:
         found.append((error.reply_code, error.reply_text, error.class_id, error.method_id))

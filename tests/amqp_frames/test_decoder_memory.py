@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import pytest
 from decoding import Publish, decoder, frame, publish_method
+from forms import compiled, form
 from holding import object_count, octets_held, part, parts
 from leveret.amqp_frames.constants import FRAME_BODY, HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import READ_BYTES_COPIED_MAX, ChannelInput, Decoder
@@ -105,7 +107,8 @@ def test_a_message_too_large_is_not_kept_while_it_comes() -> None:
         assert octets_held(reading) < 10_000
 
 
-def test_the_decoder_s_memory_of_publishes_is_bounded() -> None:
+def many_keys_and_properties() -> Decoder:
+    """A decoder that has read publishes of many channels, each unlike the others."""
     reading = decoder()
     for channel in range(1, 100):
         for number in range(0, 300, 10):
@@ -116,11 +119,24 @@ def test_the_decoder_s_memory_of_publishes_is_bounded() -> None:
                 for key, each in zip(keys, properties, strict=True)
             )
             assert batches(reading.feed(wire)) == [10]
-    shapes = part(reading, PublishShapes)
+    return reading
+
+
+def test_the_decoder_s_memory_of_publishes_is_bounded() -> None:
+    with form(None):
+        shapes = part(many_keys_and_properties(), PublishShapes)
     assert len(shapes.by_channel) <= 16
     assert all(len(each) <= 64 for each in shapes.by_channel.values())
     # As many again for properties, each a row in one dictionary.
     assert object_count(shapes) <= 17 * 64 + 20
+
+
+def test_in_the_compiled_form_the_decoder_remembers_no_publish() -> None:
+    if compiled is None:
+        pytest.skip("the codec is not compiled here")
+    with form(compiled):
+        reading, fresh = many_keys_and_properties(), decoder()
+    assert object_count(reading) == object_count(fresh)
 
 
 def test_a_large_read_is_copied_only_as_far_as_it_completes_a_waiting_frame() -> None:
