@@ -9,6 +9,7 @@ from pathlib import Path
 
 import leveret
 import pytest
+from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetOk,
@@ -210,6 +211,7 @@ def test_a_status_says_where_the_broker_is_and_how_much_it_has(
     assert 0 < status["memory_bytes"] < status["memory_budget_bytes"]
     assert status["memory_budget_bytes"] == leveret.Configuration().memory_budget_limit()
     assert status["address"] == f"{broker.host}:{broker.port}"
+    assert status["codec"] == FORM
     assert f"pid                  {os.getpid()}\n" in shell.said("status")
 
 

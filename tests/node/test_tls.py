@@ -12,6 +12,7 @@ import leveret
 import pytest
 import trustme
 from certificates import Certificates
+from leveret.amqp_frames.compiled import FORM
 from leveret.configuration import Configuration
 from leveret.errors import StartError
 from leveret.listening.tls import tls_context
@@ -129,6 +130,7 @@ def test_the_line_that_says_listening_tells_both_ports(
     [listening] = [line for line in log.splitlines() if "broker.listening" in line]
     assert f'"address": "127.0.0.1:{found[1]}"' in listening
     assert f'"tls_address": "127.0.0.1:{found[2]}"' in listening
+    assert f'"codec": "{FORM}"' in listening
     assert process.returncode == 0
 
 
