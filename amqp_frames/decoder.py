@@ -51,9 +51,9 @@ class Acks:
 
     __slots__ = ("multiples", "tags")
 
-    def __init__(self) -> None:
-        self.tags = array("Q")
-        self.multiples = bytearray()
+    def __init__(self, tags: array[int] | None = None, multiples: bytearray | None = None) -> None:
+        self.tags = array("Q") if tags is None else tags
+        self.multiples = bytearray() if multiples is None else multiples
 
 
 class ChannelInput:
@@ -167,20 +167,14 @@ def is_whole_ack(data: bytes, position: int) -> bool:
     return end <= len(data) and data[end - 1] == FRAME_END
 
 
-def decode_acks(acks: Acks, data: bytes, position: int) -> int:
-    """Take the whole basic.ack at `position` and those of its channel behind it; return the end."""
+def decode_acks(data: bytes, position: int) -> tuple[int, array[int], bytearray]:
+    """The whole basic.ack there and those of its channel behind it: end, tags, `multiple` bits."""
     if codec is not None:
-        end, found, bits = codec.acks(data, position)
-        if acks.tags:
-            acks.tags += found
-            acks.multiples += bits
-        else:
-            acks.tags, acks.multiples = found, bits
-        return end
+        return codec.acks(data, position)
+    tags, multiples = array("Q"), bytearray()
     size = len(data)
     prefix = data[position : position + 11]
     end = position + _ACK_FRAME_BYTES
-    tags, multiples = acks.tags, acks.multiples
     while True:
         tag, multiple = _tag_and_multiple(data, position + 11)
         tags.append(tag)
@@ -188,7 +182,7 @@ def decode_acks(acks: Acks, data: bytes, position: int) -> int:
         position = end
         end += _ACK_FRAME_BYTES
         if end > size or data[end - 1] != FRAME_END or not data.startswith(prefix, position):
-            return position
+            return position, tags, multiples
 
 
 _frame_header = Struct(">BHI").unpack_from
@@ -323,7 +317,7 @@ class Decoder:
                 after = position
                 if data.startswith(PUBLISH_IDS, position + 7):
                     after = self._publishes(data, position, channel_number)
-                    if self._is_worth_waiting():
+                    if self._run.ended == INCOMPLETE and self._is_worth_waiting():
                         return after
                 elif data.startswith(ACK_SIZE_AND_IDS, position + 3):
                     after = self._acks(data, position, channel_number)
@@ -340,11 +334,11 @@ class Decoder:
         return position
 
     def _is_worth_waiting(self) -> bool:
-        """Did a run end with a publish that is best left until more of it has come?"""
-        run = self._run
-        if run.ended != INCOMPLETE or run.needed_bytes > WHOLE_PUBLISH_BYTES_MAX:
+        """Is the incomplete publish that ended a run best left until more of it has come?"""
+        needed_bytes = self._run.needed_bytes
+        if needed_bytes > WHOLE_PUBLISH_BYTES_MAX:
             return False
-        self._needed_bytes = run.needed_bytes
+        self._needed_bytes = needed_bytes
         return True
 
     def _frame_end(self, data: bytes, position: int, kind: int, payload_bytes: int) -> int:
@@ -370,22 +364,27 @@ class Decoder:
         batch = None if channel_input is None else channel_input.batch
         if batch is not None:
             return self._run.decode_run(batch, self._numbers[channel_number], position)
-        batch = Batch(data, channel_number)
         numbers: dict[bytes, int] = {}
-        after = self._run.decode_run(batch, numbers, position)
-        if after > position:
-            self._input(channel_number).batch = batch
-            self._numbers[channel_number] = numbers
-        return after
+        batch = self._run.decode_batch(data, channel_number, numbers, position)
+        if batch is None:
+            return position
+        self._input(channel_number).batch = batch
+        self._numbers[channel_number] = numbers
+        return batch.ends[-1]
 
     def _acks(self, data: bytes, position: int, channel_number: int) -> int:
         """Take a run of basic.ack; return where it ends."""
         if not is_whole_ack(data, position):
             return position
+        end, tags, multiples = decode_acks(data, position)
         channel_input = self._input(channel_number)
-        if channel_input.acks is None:
-            channel_input.acks = Acks()
-        return decode_acks(channel_input.acks, data, position)
+        acks = channel_input.acks
+        if acks is None:
+            channel_input.acks = Acks(tags, multiples)
+        else:
+            acks.tags += tags
+            acks.multiples += multiples
+        return end
 
     def _input(self, channel_number: int) -> ChannelInput:
         channel_input = self._open.get(channel_number)

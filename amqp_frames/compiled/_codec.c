@@ -179,31 +179,50 @@ static PyObject *flagged_of(const Run *run) {
     return list;
 }
 
-static PyObject *run_found(State *state, Run *run, size_t end, PyObject *numbers, PyObject *distinct) {
-    /* Nothing else needs this column any more: keys are numbered below `count`. */
-    PyObject *needed = NULL, *result = NULL, *made[7] = {NULL};
+/* Five columns in a tuple; the run's keys have their numbers in the batch. */
+static PyObject *columns_of(State *state, Run *run, PyObject *numbers, PyObject *distinct) {
+    /* The scan has done with its slots, and there are more of them than keys. */
     uint32_t *numbers_of = run->keys.slots;
     const int differ = number_keys(run, numbers, distinct, numbers_of);
     if (differ < 0) return NULL;
     if (differ) {
         for (size_t i = 0; i < run->count; i++) run->numbers[i] = numbers_of[run->numbers[i]];
     }
-    needed = PyLong_FromUnsignedLongLong(run->needed_bytes);
-    made[0] = column_of(state->short_column, run->starts, run->count);
-    made[1] = column_of(state->short_column, run->headers, run->count);
-    made[2] = column_of(state->short_column, run->ends, run->count);
-    made[3] = column_of(state->short_column, run->numbers, run->count);
-    made[4] = PyByteArray_FromStringAndSize((const char *)run->persistent, (Py_ssize_t)run->count);
-    made[5] = flagged_of(run);
-    made[6] = PyLong_FromUnsignedLong(run->largest);
-    PyObject *after = PyLong_FromSize_t(end);
-    if (needed && after && made[0] && made[1] && made[2] && made[3] && made[4] && made[5] && made[6]) {
-        result = PyTuple_Pack(9, after, needed, made[0], made[1], made[2], made[3], made[4], made[5], made[6]);
+    const uint32_t *const columns[4] = {run->starts, run->headers, run->ends, run->numbers};
+    PyObject *made = PyTuple_New(5);
+    for (size_t i = 0; made != NULL && i < 5; i++) {
+        PyObject *column =
+            i < 4 ? column_of(state->short_column, columns[i], run->count)
+                  : PyByteArray_FromStringAndSize((const char *)run->persistent, (Py_ssize_t)run->count);
+        if (column == NULL || PyTuple_SetItem(made, (Py_ssize_t)i, column) < 0) Py_CLEAR(made);
     }
-    Py_XDECREF(needed);
-    Py_XDECREF(after);
-    for (size_t i = 0; i < 7; i++) Py_XDECREF(made[i]);
-    return result;
+    return made;
+}
+
+/* End, bytes that are needed, flagged, the largest frame's bytes, columns or None. */
+static PyObject *run_found(State *state, Run *run, size_t end, PyObject *numbers, PyObject *distinct) {
+    PyObject *items[5] = {
+        PyLong_FromSize_t(end),
+        PyLong_FromUnsignedLongLong(run->needed_bytes),
+        flagged_of(run),
+        PyLong_FromUnsignedLong(run->largest),
+        NULL,
+    };
+    if (run->count) {
+        items[4] = columns_of(state, run, numbers, distinct);
+    } else {
+        items[4] = Py_NewRef(Py_None);
+    }
+    PyObject *found = PyTuple_New(5);
+    for (size_t i = 0; i < 5; i++) {
+        if (found == NULL || items[i] == NULL) {
+            Py_XDECREF(items[i]);
+            Py_CLEAR(found);
+        } else if (PyTuple_SetItem(found, (Py_ssize_t)i, items[i]) < 0) {
+            Py_CLEAR(found);
+        }
+    }
+    return found;
 }
 
 static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -243,14 +262,9 @@ static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t c
     run.persistent = (uint8_t *)(run.flagged + run.room);
     memset(run.keys.slots, 0, slots_bytes);
     const size_t end = scan_publishes(&run, position);
-    PyObject *result;
-    if (run.count) {
-        result = run_found(state, &run, end, args[5], args[6]);
-    } else {
-        result = Py_BuildValue("nK", (Py_ssize_t)end, (unsigned long long)run.needed_bytes);
-    }
+    PyObject *found = run_found(state, &run, end, args[5], args[6]);
     release(&memory);
-    return result;
+    return found;
 }
 
 /* --- acks(data, position) */

@@ -1,12 +1,12 @@
 from array import array
 from collections.abc import Iterable, Sequence
 
-from ..messages.batch import Batch
+from ..messages.batch import Batch, Columns
 
 _Column = array[int]
 
-# The end of the run and the bytes that it needs; where it has publishes, their columns: starts,
-# headers, ends, keys, persistent, flagged, and the largest frame's bytes. PublishRun.decode_run.
+# The end of the run, the bytes that it needs, the flagged, the largest frame's bytes, and columns
+# where there is a publish: decode_batch of PublishRun. New keys come to `numbers` and `distinct`.
 def publishes(
     wire: bytes,
     position: int,
@@ -16,10 +16,7 @@ def publishes(
     numbers: dict[bytes, int],
     distinct: list[bytes],
     /,
-) -> (
-    tuple[int, int]
-    | tuple[int, int, _Column, _Column, _Column, _Column, bytearray, list[int] | None, int]
-): ...
+) -> tuple[int, int, list[int] | None, int, Columns | None]: ...
 
 # The end of the run, its tags and bits: decode_acks in amqp_frames/decoder.py.
 def acks(data: bytes, position: int, /) -> tuple[int, _Column, bytearray]: ...

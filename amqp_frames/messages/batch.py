@@ -19,6 +19,7 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
 from __future__ import annotations
 
 from array import array
+from typing import TypeAlias
 
 # Ascending message numbers within one batch.
 Indexes = range | array  # type: ignore[type-arg]
@@ -26,6 +27,9 @@ Indexes = range | array  # type: ignore[type-arg]
 
 # Above every time to live: none.
 TTL_NONE = 2**64 - 1
+
+# Starts, headers, ends, keys and persistent.
+Columns: TypeAlias = "tuple[array[int], array[int], array[int], array[int], bytearray]"
 
 
 class Batch:
@@ -59,16 +63,14 @@ class Batch:
         "wire_bytes",
     )
 
-    def __init__(self, wire: bytes, channel_number: int) -> None:
+    def __init__(self, wire: bytes, channel_number: int, columns: Columns | None = None) -> None:
         self.wire = wire
         # The channel number inside the frames; recovery may mix several: then -1.
         self.channel_number = channel_number
-        self.starts = array("I")
-        self.headers = array("I")
-        self.ends = array("I")
-        self.keys = array("I")
+        if columns is None:
+            columns = (array("I"), array("I"), array("I"), array("I"), bytearray())
+        self.starts, self.headers, self.ends, self.keys, self.persistent = columns
         self.distinct: list[bytes] = []
-        self.persistent = bytearray()
         # Do the messages follow each other without a gap?
         self.contiguous = True
         # The largest frame, payload and overhead, decides whether bytes may pass through.

@@ -136,6 +136,16 @@ class PublishRun:
         # With INCOMPLETE: how many bytes from where the run ended must be there to go on.
         self.needed_bytes = 0
 
+    def decode_batch(
+        self, data: bytes, channel_number: int, numbers: dict[bytes, int], position: int
+    ) -> Batch | None:
+        """The publishes from `position` on as a new batch; None if there are none.
+
+        `numbers` is empty, and has then the keys' numbers.
+        """
+        batch = Batch(data, channel_number)
+        return batch if self.decode_run(batch, numbers, position) > position else None
+
     def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
         """Append the publishes from `position` on to the batch; return where they end.
 
@@ -351,39 +361,50 @@ class CompiledRun:
         self.ended = ANOTHER_FRAME
         self.needed_bytes = 0
 
-    def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
-        """As PublishRun.decode_run."""
-        run = codec.publishes(
-            batch.wire,
+    def decode_batch(
+        self, data: bytes, channel_number: int, numbers: dict[bytes, int], position: int
+    ) -> Batch | None:
+        """As PublishRun.decode_batch."""
+        distinct: list[bytes] = []
+        end, self.needed_bytes, flagged, largest, columns = codec.publishes(
+            data,
             position,
-            batch.channel_number,
+            channel_number,
             self._frame_max_bytes,
             self._message_size_max_bytes,
             numbers,
-            batch.distinct,
+            distinct,
         )
-        self.ended, self.needed_bytes = (INCOMPLETE if run[1] else ANOTHER_FRAME), run[1]
-        if len(run) == 2:
+        self.ended = INCOMPLETE if self.needed_bytes else ANOTHER_FRAME
+        if columns is None:
+            return None
+        batch = Batch(data, channel_number, columns)
+        batch.distinct = distinct
+        batch.frame_bytes_max = largest
+        batch.flagged = flagged
+        batch.wire_bytes = end - position
+        return batch
+
+    def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
+        """As PublishRun.decode_run."""
+        more = self.decode_batch(batch.wire, batch.channel_number, numbers, position)
+        if more is None:
             return position
-        end, _, starts, headers, ends, keys, persistent, flagged, largest = run
-        batch.wire_bytes += end - position
-        if largest > batch.frame_bytes_max:
-            batch.frame_bytes_max = largest
         count = len(batch.starts)
-        if not count:
-            batch.starts, batch.headers, batch.ends, batch.keys = starts, headers, ends, keys
-            batch.persistent, batch.flagged = persistent, flagged
-            return end
-        if batch.ends[-1] != position:
+        if count and batch.ends[-1] != position:
             batch.contiguous = False
-        batch.starts += starts
-        batch.headers += headers
-        batch.ends += ends
-        batch.keys += keys
-        batch.persistent += persistent
-        if flagged is not None:
-            batch.flagged = [*(batch.flagged or ()), *(count + index for index in flagged)]
-        return end
+        batch.starts += more.starts
+        batch.headers += more.headers
+        batch.ends += more.ends
+        batch.keys += more.keys
+        batch.distinct += more.distinct
+        batch.persistent += more.persistent
+        batch.wire_bytes += more.wire_bytes
+        batch.frame_bytes_max = max(batch.frame_bytes_max, more.frame_bytes_max)
+        if more.flagged is not None:
+            flagged = [count + index for index in more.flagged]
+            batch.flagged = [*(batch.flagged or ()), *flagged]
+        return more.ends[-1]
 
 
 def publish_run(frame_max_bytes: int, message_size_max_bytes: int) -> PublishRun | CompiledRun:

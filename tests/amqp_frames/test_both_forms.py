@@ -6,6 +6,7 @@ decoder still waits for. `tests/fuzz/compiled.c` looks for faults of memory in t
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import subprocess
@@ -168,6 +169,26 @@ def test_arguments_of_other_types_are_an_exception() -> None:
     for name, arguments in calls:
         with pytest.raises((TypeError, ValueError, IndexError, OverflowError, AttributeError)):
             getattr(compiled, name)(*arguments)
+
+
+def test_calls_leave_no_memory_behind() -> None:
+    def call_all() -> None:
+        for number in range(40):
+            rng = random.Random(number)
+            compared(random_stream(rng), rng)
+        for change in ("an end behind the wire", "a key that is none", "a key of no octets"):
+            test_columns_that_lie_are_an_exception_and_no_fault_of_memory(change)
+        test_arguments_of_other_types_are_an_exception()
+
+    for _ in range(3):
+        call_all()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(30):
+        call_all()
+    gc.collect()
+    # A block that each of these calls left behind would make thousands.
+    assert sys.getallocatedblocks() - before < 300
 
 
 def test_a_read_without_an_ack_is_a_run_of_none() -> None:
