@@ -17,11 +17,16 @@ from typing import Final
 
 # With "no" the Python form runs, compiled or not.
 FORM_VARIABLE: Final = "LEVERET_COMPILED"
+# Of arguments and results: in a checkout, an earlier build may lie beside later sources.
+REVISION: Final = 1
 
 try:
     if os.environ.get(FORM_VARIABLE) == "no":
         raise ImportError
     from . import _codec as codec
+
+    if codec.REVISION != REVISION:
+        raise ImportError
 except ImportError:
     codec = None  # type: ignore[assignment]
 

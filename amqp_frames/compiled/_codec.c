@@ -12,6 +12,9 @@
 
 #include "frames.h"
 
+/* As in __init__.py: it grows with every change of a function's arguments or results. */
+enum { REVISION = 1 };
+
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
 
@@ -692,6 +695,7 @@ static PyObject *zero_of(PyObject *array, const char *kind, Py_ssize_t bytes) {
 
 static int prepare(PyObject *module) {
     State *state = state_of(module);
+    if (PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) return -1;
     PyObject *array = PyImport_ImportModule("array");
     if (array == NULL) return -1;
     state->short_column = zero_of(array, "I", 4);

@@ -5,6 +5,8 @@ from ..messages.batch import Batch, Columns
 
 _Column = array[int]
 
+REVISION: int
+
 # The end of the run, the bytes that it needs, the flagged, the largest frame's bytes, and columns
 # where there is a publish: decode_batch of PublishRun. New keys come to `numbers` and `distinct`.
 def publishes(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from decoding import Publish, ack, body_frames, content_header, decoder, frame, publish_method
 from holding import parts
 from leveret.amqp_frames import decoder as decoding_module
+from leveret.amqp_frames.compiled import REVISION
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_HEADER, HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import ChannelInput, Event
 from leveret.amqp_frames.messages import deliveries, merging, publishes
@@ -20,6 +21,9 @@ from leveret.amqp_frames.methods import BasicQos, encode_method
 
 try:
     from leveret.amqp_frames.compiled import _codec as compiled
+
+    if compiled.REVISION != REVISION:
+        compiled = None  # type: ignore[assignment]
 except ImportError:
     compiled = None  # type: ignore[assignment]
 

@@ -215,6 +215,22 @@ def test_the_environment_has_a_process_use_the_python_form() -> None:
         assert done.stdout == f"{expected}\n"
 
 
+def test_what_was_compiled_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys, types\n"
+        "old = types.ModuleType('leveret.amqp_frames.compiled._codec')\n"
+        "old.REVISION = 0\n"
+        "sys.modules[old.__name__] = old\n"
+        "from leveret.amqp_frames.compiled import FORM\n"
+        "print(FORM)\n"
+    )
+    monkeypatch.delenv("LEVERET_COMPILED", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "pure Python\n"
+
+
 def test_the_process_has_the_form_that_it_says() -> None:
     reading = decoder()
     [event] = reading.feed(Publish().wire())
