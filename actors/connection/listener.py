@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         """One read."""
         listener = self._listener
         if self._reader is not None:
-            listener.runtime.tell_now(self._reader, bytes(listener.read_memory[:nbytes]))
+            listener.runtime.tell_read(self._reader, bytes(listener.read_memory[:nbytes]))
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is written to."""

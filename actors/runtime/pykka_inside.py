@@ -97,9 +97,12 @@ class UnlistedActor(pykka.Actor):
         raise NotImplementedError
 
 
-def refuse(envelope: Envelope[Any]) -> None:
-    """Answer a message that reached a stopped actor, if its sender waits for an answer."""
-    if envelope.reply_to is None:
+def refuse(envelope: object) -> None:
+    """Answer what reached a stopped actor, if its sender waits for an answer: one in an envelope.
+
+    What was told is not answered.
+    """
+    if not isinstance(envelope, Envelope) or envelope.reply_to is None:
         return
     if isinstance(envelope.message, ActorStop):
         envelope.reply_to.set(None)

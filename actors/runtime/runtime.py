@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pykka
 
 from .out_of_memory import OnFatal, is_out_of_memory
-from .pykka_inside import PYKKA_ATTRIBUTES, ActorStop, Envelope, UnlistedActor, refuse
+from .pykka_inside import PYKKA_ATTRIBUTES, Envelope, UnlistedActor, refuse
+from .read_gathering import ReadGathering
 from .wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Runtime:
         # Will the event loop give turns? Are turns being given?
         self._scheduled = False
         self._in_round = False
+        self._gathering = ReadGathering()
         # Actors made runnable by other threads, and whether the loop has been woken for them.
         self._arrived: deque[LoopActor] = deque()
         self._woken = False
@@ -157,6 +159,34 @@ class Runtime:
         tell(actor_ref, message)
         self._round()
 
+    def tell_read(self, actor_ref: pykka.ActorRef[Any], data: bytes) -> None:
+        """Tell a reader what was read from its socket, from a callback of the event loop.
+
+        The reader has its turn at once: it counts the bytes, and may stop the reading. All others
+        have theirs at once, too, or once all sockets that are ready have been read.
+        """
+        gathering = self._gathering
+        if not gathering.is_on or self._in_round:
+            gathering.worked_on()
+            self.tell_now(actor_ref, data)
+            return
+        gathering.gathered()
+        inbox: Any = actor_ref.actor_inbox
+        actor = inbox.actor
+        if actor is None or inbox.is_runnable:
+            # It has gone, or has its turn behind what it was told before.
+            tell(actor_ref, data)
+            return
+        inbox.messages.append(data)
+        inbox.is_runnable = self._in_round = True
+        try:
+            actor.run_turn()
+        finally:
+            self._in_round = False
+        if not self._scheduled:
+            self._scheduled = True
+            self.scheduler.call_soon(self._scheduled_round)
+
     def wake(self) -> None:
         """Give turns to the actors that other threads have told something; on the event loop."""
         # First: an actor that arrives from here on wakes the loop again.
@@ -186,6 +216,7 @@ class Runtime:
 
     def _scheduled_round(self) -> None:
         self._scheduled = False
+        self._gathering.round_ended()
         if self._runnable:
             self._round()
 
@@ -193,10 +224,11 @@ class Runtime:
 class LoopInbox:
     """An unbounded mailbox that makes its actor runnable."""
 
-    __slots__ = ("actor", "envelopes", "is_closed", "is_runnable", "runtime")
+    __slots__ = ("actor", "is_closed", "is_runnable", "messages", "runtime")
 
     def __init__(self) -> None:
-        self.envelopes: deque[Envelope[Any]] = deque()
+        # What was told, as it is; what Pykka's ActorRef has put there, in an envelope.
+        self.messages: deque[object] = deque()
         # Until the actor starts, nothing makes it runnable.
         self.runtime: Runtime | None = None
         self.actor: LoopActor | None = None
@@ -204,9 +236,9 @@ class LoopInbox:
         # Its actor has stopped.
         self.is_closed = False
 
-    def put(self, envelope: Envelope[Any], /) -> None:
-        """Add a message; from any thread."""
-        self.envelopes.append(envelope)
+    def put(self, message: object, /) -> None:
+        """Add a message, or an envelope with one; from any thread."""
+        self.messages.append(message)
         if self.is_runnable:
             return
         if self.runtime is not None and self.actor is not None:
@@ -227,12 +259,13 @@ class LoopInbox:
 
     def drain(self) -> Iterator[object]:
         """Remove and return the messages that nobody has handled, for an actor that has failed."""
-        while self.envelopes:
-            yield self.envelopes.popleft().message
+        while self.messages:
+            message = self.messages.popleft()
+            yield message.message if isinstance(message, Envelope) else message
 
     def _refuse(self) -> None:
-        while self.envelopes:
-            refuse(self.envelopes.popleft())
+        while self.messages:
+            refuse(self.messages.popleft())
 
 
 class LoopActor(UnlistedActor, inbox_type=LoopInbox):
@@ -268,25 +301,25 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
         except Exception as error:
             self._stop_failed(error)
             return
-        if inbox.envelopes:
+        if inbox.messages:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
     def run_turn(self) -> None:
         """Handle what the inbox holds, up to a bound; called by the runtime."""
         inbox = self.actor_inbox
-        envelopes = inbox.envelopes
+        messages = inbox.messages
         stopped = self.actor_stopped.is_set
         budget = TURN_MESSAGES_MAX
         try:
-            while envelopes and budget and not stopped():
+            while messages and budget and not stopped():
                 budget -= 1
-                envelope = envelopes.popleft()
-                if envelope.reply_to is None and envelope.message.__class__ is not ActorStop:
-                    self.on_receive(envelope.message)
+                message = messages.popleft()
+                if message.__class__ is not Envelope:
+                    self.on_receive(message)
                 else:
-                    self.answer(envelope)
-            if not envelopes and not stopped():
+                    self.answer(message)
+            if not messages and not stopped():
                 self.on_idle()
         except BaseException as error:
             # As Pykka's loop does for a tell, but no exception stops the actors of others.
@@ -295,7 +328,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
             self._drop_references()
             inbox.close()
         inbox.is_runnable = False
-        if envelopes and not inbox.is_closed:
+        if messages and not inbox.is_closed:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
@@ -354,5 +387,7 @@ def tell(actor_ref: pykka.ActorRef[Any], message: object) -> bool:
     # As ActorRef.tell, without an exception where the actor is gone.
     if actor_ref.actor_stopped.is_set():
         return False
-    actor_ref.actor_inbox.put(Envelope(message))
+    # As it is, and in no envelope: nobody is to be answered, and this is the hot path.
+    inbox: Any = actor_ref.actor_inbox
+    inbox.put(message)
     return True

@@ -118,15 +118,20 @@ class ThreadActor(UnlistedActor, inbox_type=queue.SimpleQueue):
     def _handle_some(self) -> None:
         inbox = self.actor_inbox
         gathered: list[object] = []
-        envelope = self._envelope = inbox.get()
-        while envelope is not None:
-            message = envelope.message
-            if envelope.reply_to is not None or message.__class__ is ActorStop:
-                break
+        while True:
+            message = inbox.get()
+            if message.__class__ is Envelope:
+                # From Pykka's ActorRef: a stop, as a rule.
+                if message.reply_to is not None or message.message.__class__ is ActorStop:
+                    self._envelope = message
+                    break
+                message = message.message
             gathered.append(message)
-            envelope = self._envelope = None if inbox.empty() else inbox.get()
+            if inbox.empty():
+                break
         if gathered:
             self.on_gathered(gathered)
+        envelope = self._envelope
         if envelope is not None and not self.actor_stopped.is_set():
             self._envelope = None
             self.answer(envelope)

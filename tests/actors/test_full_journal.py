@@ -69,9 +69,8 @@ class Bench:
         batch: Any = read.batch  # type: ignore[union-attr]
         batch.number = self._next_batch_number
         self._next_batch_number += 1
-        nobody: Any = None
         ids = range(first_entry_id, first_entry_id + 1)
-        append = Append(self.queues[queue], queue + 1, nobody, batch, range(1), ids)
+        append = Append(self.queues[queue], queue + 1, (), batch, range(1), ids)
         self.journal.tell(append)
         return append
 

@@ -12,6 +12,7 @@ import pykka
 import pytest
 import structlog
 from client_frames import FRAME_MAX_BYTES, PERSISTENT, publish
+from collecting_actor import collecting
 from gated_files import GatedFiles
 from leveret.actors.disk.journal import DISK_THREAD_BYTES_MIN, JournalActor
 from leveret.actors.messages import Append, DropQueue, Persisted, RecordDeliveries, Ref
@@ -20,20 +21,6 @@ from leveret.amqp_frames.decoder import Decoder
 from leveret.storage.journal.journal import Journal
 from leveret.storage.journal.opening import open_journal
 from timeouts import TIMEOUT_SECONDS
-
-
-class Queue(pykka.ThreadingActor):
-    """Stands for a queue: collects what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.received: list[Any] = []
-
-    def on_receive(self, message: object) -> list[Any]:
-        if message == "what?":
-            return self.received
-        self.received.append(message)
-        return []
 
 
 class Bench:
@@ -45,7 +32,7 @@ class Bench:
         self.journal: Ref = JournalActor.start_alone(
             journal, structlog.get_logger("test"), self._failed
         )
-        self.queues: list[Ref] = [Queue.start(), Queue.start()]
+        self.queues: list[Ref] = [collecting(), collecting()]
         self._next_batch_number = 1
 
     def _failed(self, _actor: str, error: BaseException) -> None:
@@ -60,8 +47,7 @@ class Bench:
         batch.number = self._next_batch_number
         self._next_batch_number += 1
         entry_ids = range(first_entry_id, first_entry_id + count)
-        nobody: Any = None
-        append = Append(self.queues[queue], queue + 1, nobody, batch, range(count), entry_ids)
+        append = Append(self.queues[queue], queue + 1, (), batch, range(count), entry_ids)
         self.journal.tell(append)
         return append
 
@@ -259,4 +245,4 @@ def test_a_stop_of_a_failed_journal_waits_until_its_files_are_closed(
 
 
 def test_its_actor_is_in_no_registry(bench: Bench) -> None:
-    assert set(pykka.ActorRegistry.get_all()) == set(bench.queues)
+    assert set(pykka.ActorRegistry.get_all()) == set()

@@ -55,8 +55,8 @@ class Inbox:
         self.actor_stopped = threading.Event()
         self.actor_inbox = self
 
-    def put(self, envelope: Any) -> None:
-        self.messages.append(envelope.message)
+    def put(self, message: Any) -> None:
+        self.messages.append(message)
 
 
 class Check:
@@ -103,7 +103,7 @@ def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
         actor.on_gathered([Woken("check")])
         while not own.empty():
             left.append(check.pieces)
-            actor.on_gathered([own.get().message])
+            actor.on_gathered([own.get()])
     assert left == [4, 3, 2, 1, 0]
     assert slept == pytest.approx([0.01] * 5, rel=0.5)
     assert logs == [

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pykka
 import pytest
 import structlog
+from collecting_actor import collecting
 from leveret.actors.disk.journal import JournalActor
 from leveret.actors.disk.page_reader import PageReader
 from leveret.actors.messages import (
@@ -37,20 +37,6 @@ from leveret.storage.spill import Spill
 from structlog.testing import LogCapture
 from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, publish
-
-
-class Queue(pykka.ThreadingActor):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.received: list[Any] = []
-
-    def on_receive(self, message: object) -> list[Any]:
-        if message == "what?":
-            return self.received
-        self.received.append(message)
-        return []
 
 
 class BadFiles(OperatingSystemFiles):
@@ -83,16 +69,15 @@ class Bench:
         self.journal: Ref = JournalActor.start_alone(
             journal, log, self._failed, None, None, self.reader
         )
-        self.queue: Ref = Queue.start()
+        self.queue: Ref = collecting()
 
     def _failed(self, _actor: str, error: BaseException) -> None:
         self.failures.append(error)
 
     def append(self, number: int, body: bytes) -> None:
-        nobody: Any = None
         batch = batch_of(number, body)
         ids = range(number, number + 1)
-        self.journal.tell(Append(self.queue, 1, nobody, batch, range(1), ids))
+        self.journal.tell(Append(self.queue, 1, (), batch, range(1), ids))
 
     def settled(self) -> list[Any]:
         """The messages of the queue when everybody has done what they were told by now."""

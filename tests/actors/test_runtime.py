@@ -10,6 +10,8 @@ import pytest
 import structlog
 from hand_scheduler import HandScheduler
 from insides import inside
+from leveret.actors.messages import Ref
+from leveret.actors.runtime.read_gathering import LONE_READS_MAX, LONE_ROUNDS_MAX
 from leveret.actors.runtime.runtime import (
     TURN_MESSAGES_MAX,
     TURNS_PER_ROUND_MAX,
@@ -106,6 +108,19 @@ def test_a_round_is_bounded_so_that_sockets_are_looked_at(
     assert len(scheduler.soon) == 1
 
 
+class Passing(LoopActor):
+    """A reader: passes on what it is told."""
+
+    def __init__(self, to: Ref) -> None:
+        super().__init__()
+        self._to = to
+        self.read = 0
+
+    def on_receive(self, message: object) -> None:
+        self.read += 1
+        tell(self._to, message)
+
+
 def test_tell_now_gives_turns_at_once_also_to_whom_the_actor_tells(
     runtime: Runtime, scheduler: HandScheduler
 ) -> None:
@@ -150,6 +165,55 @@ def test_messages_of_another_thread_do_not_wait_behind_the_reads_of_this_round(
     assert told == ["start", "persisted", "idle"]
     scheduler.run()
     assert runtime.is_idle()
+
+
+def test_lone_reads_are_worked_on_at_once(runtime: Runtime, scheduler: HandScheduler) -> None:
+    entries: list[object] = []
+    reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
+    for _ in range(3 * LONE_READS_MAX):
+        # A round of the event loop for each read.
+        runtime.tell_read(reader, b"read")
+        scheduler.run()
+    assert entries.count(b"read") == 3 * LONE_READS_MAX
+    assert entries.count("idle") == 3 * LONE_READS_MAX
+    assert runtime.is_idle()
+
+
+def test_reads_that_come_together_are_worked_on_together(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    queue = Diary.start_on(runtime, entries)
+    readers = [Passing.start_on(runtime, queue) for _ in range(20)]
+    for _ in range(2 + LONE_READS_MAX // len(readers)):
+        for reader in readers:
+            runtime.tell_read(reader, b"read")
+        scheduler.run()
+    entries.clear()
+    for reader in readers:
+        runtime.tell_read(reader, b"read")
+    # The readers have counted their bytes; nobody else has had a turn.
+    assert {inside(reader).read for reader in readers} == {3 + LONE_READS_MAX // len(readers)}
+    assert entries == []
+    scheduler.run()
+    assert entries == [b"read"] * 20 + ["idle"]
+
+
+def test_reads_that_come_alone_again_are_worked_on_at_once_again(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
+    for _ in range(LONE_READS_MAX):
+        for _ in range(2):
+            runtime.tell_read(reader, b"read")
+        scheduler.run()
+    for _ in range(LONE_ROUNDS_MAX):
+        runtime.tell_read(reader, b"read")
+        scheduler.run()
+    entries.clear()
+    runtime.tell_read(reader, b"read")
+    assert entries == [b"read", "idle"]
 
 
 def test_an_ask_is_answered_in_its_place(runtime: Runtime, scheduler: HandScheduler) -> None:

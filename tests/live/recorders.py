@@ -18,9 +18,9 @@ class RecordingReference:
         self.received: list[Any] = []
         self._has_received = threading.Condition()
 
-    def put(self, envelope: Any) -> None:
+    def put(self, message: Any) -> None:
         with self._has_received:
-            self.received.append(envelope.message)
+            self.received.append(message)
             self._has_received.notify_all()
 
     def wait_for(self, count: int) -> list[Any]:

@@ -1,0 +1,57 @@
+"""When the reads of a round of the event loop are worked on together, and when each at once.
+
+Where many connections publish a message each, their sockets are ready together. If each read is
+worked on at once, each makes the whole way of turns alone: its queue, the journal and the journal's
+thread have a turn for one message. If all sockets that are ready are read first, a queue has the
+publishes of that round in one turn. A lone publisher would only wait a little longer by that, so
+its reads are worked on at once.
+
+An event loop does not say how many sockets it has found ready. So now and then a read waits for the
+others of its round: if there are any, the next rounds are gathered, too, until several in a row
+bring one read each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# One of so many reads that were worked on at once waits, to see whether others come with it.
+LONE_READS_MAX: Final = 32
+# So many gathered rounds in a row may bring one read each.
+LONE_ROUNDS_MAX: Final = 8
+
+
+class ReadGathering:
+    """`is_on`: the next read waits for the others of its round."""
+
+    __slots__ = ("_left", "_reads", "is_on")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        # Reads in the round at hand, while they are gathered.
+        self._reads = 0
+        # Until it changes: reads while off, lone rounds while on.
+        self._left = LONE_READS_MAX
+
+    def worked_on(self) -> None:
+        """A read was worked on at once."""
+        self._left -= 1
+        if not self._left:
+            self.is_on = True
+            # The first round decides.
+            self._left = 1
+
+    def gathered(self) -> None:
+        """A read waits for the end of its round."""
+        self._reads += 1
+
+    def round_ended(self) -> None:
+        """All reads of the round are there."""
+        if self._reads > 1:
+            self._left = LONE_ROUNDS_MAX
+        elif self._reads:
+            self._left -= 1
+            if not self._left:
+                self.is_on = False
+                self._left = LONE_READS_MAX
+        self._reads = 0
