@@ -363,12 +363,14 @@ class Channel(LoopActor):
             self._tx_mode.publish(batch)
             self._carry_out_commands()
             return
-        routed = self._begin_routing(self._publisher.route(batch))
+        routed = self._publisher.route_known(batch)
+        if routed is None:
+            routed = self._begin_routing(self._publisher.route(batch))
         if routed is not None:
             self._pass_on(routed)
 
     def _begin_routing(self, steps: Steps[Routed]) -> Routed | None:
-        """Route a batch; None if that goes on with RouteMore."""
+        """Go on with the routing of a batch; None if that goes on with RouteMore."""
         try:
             # Where every route is kept there is no step.
             next(steps)

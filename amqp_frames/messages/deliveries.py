@@ -176,7 +176,7 @@ def encode_returns(
             pieces += (methods[key], content)
         return b"".join(pieces)
     # An ack frame is all the same but for its tag.
-    ack = _ack(channel_number, 0)
+    ack = encode_ack(channel_number, 0)
     before, after = ack[:_TAG_AT], ack[_TAG_AT + 8 :]
     for index, key, content in zip(indexes, keys, contents, strict=True):
         pieces += (methods[key], content, before, _tag(first_seq_no + index), after)
@@ -201,14 +201,15 @@ def encode_tagged_return(
         properties,
     )
     method = _return_method(batch, batch.keys[index], channel_number)
-    return method + content + _ack(channel_number, first_seq_no + index)
+    return method + content + encode_ack(channel_number, first_seq_no + index)
 
 
 def _return_method(batch: Batch, key_number: int, channel_number: int) -> bytes:
     return frame(FRAME_METHOD, channel_number, _RETURN + batch.distinct[key_number][:-1])
 
 
-def _ack(channel_number: int, tag: int) -> bytes:
+def encode_ack(channel_number: int, tag: int) -> bytes:
+    """The frame of basic.ack for one publish."""
     return _answer(
         FRAME_METHOD, channel_number, _ANSWER_BYTES, CLASS_BASIC, BASIC_ACK, tag, 0, FRAME_END
     )

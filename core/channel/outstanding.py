@@ -239,6 +239,20 @@ class Unacked:
             return self._remove_up_to(delivery_tag)
         return list(self.remove_range(delivery_tag, delivery_tag))
 
+    def remove_head(self, delivery_tag: int) -> Part | None:
+        """Remove the first held delivery, if it has this tag alone: what a lone ack comes to.
+
+        None, and nothing is removed, if it is any other.
+        """
+        if self._head == len(self._ranges):
+            return None
+        held = self._ranges[self._head]
+        if not held.first == delivery_tag == held.last:
+            return None
+        self.count -= 1
+        self._drop_head(self._head + 1)
+        return held.delivery, held.low, held.low + 1
+
     def remove_all(self) -> list[Part]:
         """Remove everything that is held."""
         parts = list(self)
@@ -554,6 +568,11 @@ class Outstanding:
         The error, 406, is that tag's, or says that the transaction is too large; the acks before it
         are valid.
         """
+        if len(acks.tags) == 1 and self.transaction is None:
+            # Multiple or not: nothing is held below it.
+            part = self._unacked.remove_head(acks.tags[0])
+            if part is not None:
+                return self._settle(Outcome.ACKED, [part])
         parts: list[Part] = []
         fault: SoftError | None = None
         try:

@@ -97,6 +97,14 @@ class PublishWindow:
         if self.used_bytes > self.bytes_max:
             self._is_full = self.is_closed = True
 
+    def close_full(self) -> None:
+        """Close if it is full, and the node's if that is."""
+        node = self.node
+        if node.used_bytes > node.bytes_max:
+            node.is_closed = True
+        if self.used_bytes > self.bytes_max:
+            self._is_full = self.is_closed = True
+
     def published(self) -> None:
         """Among them were publishes: the connection takes part in what the node has to bear."""
         if self.node.is_closed and not self.waits_for_node:
@@ -156,16 +164,28 @@ class WindowShare:
 
     def add(self, count: int) -> None:
         """Count bytes that the channel is handed."""
-        if not self._is_released:
-            self._used_bytes += count
-            self._window.add(count)
+        if self._is_released:
+            return
+        # In one function with the windows' own: it is called for each read.
+        self._used_bytes += count
+        window = self._window
+        node = window.node
+        window.used_bytes += count
+        node.used_bytes += count
+        if window.used_bytes > window.bytes_max or node.used_bytes > node.bytes_max:
+            window.close_full()
 
     def remove(self, count: int) -> Sequence[Any]:
         """Count absorbed bytes; gives the readers that wait for this and may go on."""
         if self._is_released:
             return ()
         self._used_bytes -= count
-        return self._window.remove(count)
+        window = self._window
+        if window.is_closed or window.node.is_closed:
+            return window.remove(count)
+        window.used_bytes -= count
+        window.node.used_bytes -= count
+        return ()
 
     def release(self) -> Released:
         """The channel has ended; the node's window keeps the bytes that were not absorbed."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...amqp_frames.constants import CONTENT_HEADER_BYTES, EMPTY_FRAME_BYTES
 from ...amqp_frames.errors import AmqpError
@@ -22,6 +22,7 @@ from ...amqp_frames.messages.copies import with_properties
 from ...amqp_frames.messages.deliveries import (
     BASIC_ACK,
     BASIC_NACK,
+    encode_ack,
     encode_answers,
     encode_returns,
     encode_tagged_return,
@@ -100,6 +101,9 @@ class Routed(NamedTuple):
     delays: Mapping[QueueDefinition, array[int]]
 
 
+_NO_DELAYS: Final[Mapping[QueueDefinition, array[int]]] = {}
+
+
 class Held(NamedTuple):
     """A batch of a transaction: checked, and routed when it is committed.
 
@@ -163,6 +167,16 @@ class Publisher:
             count, error = self._carry_out_commands(batch, count, error)
         return (yield from self._route_sound(batch, routes, count, error, further, delays))
 
+    def route_known(self, batch: Batch) -> Routed | None:
+        """As `route`, where that takes no step and no look into messages; else None.
+
+        So it is with most publishes: their routes are kept, and say all.
+        """
+        routes = self._routes.known(batch)
+        if routes is None or batch.flagged:
+            return None
+        return self._number(batch, routes, batch.keys, len(batch.starts), None, _NO_DELAYS)
+
     def hold(self, batch: Batch) -> Held:
         """Check a batch for a transaction; AmqpError if one of its messages is a mistake.
 
@@ -220,6 +234,18 @@ class Publisher:
             passed = with_delays_passed(batch, delays, keys, routes, count)
             self.unconfirmed.released_bytes += batch.wire_bytes - passed.wire_bytes
             batch = passed
+        return self._number(batch, routes, keys, count, error, deferred)
+
+    def _number(
+        self,
+        batch: Batch,
+        routes: Sequence[Route],
+        keys: Sequence[int],
+        count: int,
+        error: AmqpError | None,
+        deferred: Mapping[QueueDefinition, array[int]],
+    ) -> Routed:
+        """Number the first `count` messages, divide them among queues, note what these owe."""
         batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode or self.transactional:
@@ -260,6 +286,12 @@ class Publisher:
             return b""
         unconfirmed = self.unconfirmed
         confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
+        if len(confirmed) == 1 and not rejected:
+            [(first, last)] = confirmed
+            if first == last:
+                # A lone answer is never cumulative.
+                confirmed.clear()
+                return encode_ack(self._channel_number, first)
         smallest = unconfirmed.smallest()
         frames = b""
         if confirmed:

@@ -192,6 +192,24 @@ class Routes:
             routes.append(route)
         return routes
 
+    def known(self, batch: Batch) -> list[Route] | None:
+        """The routes of the batch's distinct keys, if all are kept and the keys alone decide."""
+        if (
+            self._version != self._table.version
+            or self.has_by_headers
+            or self.has_delays
+            or self.has_commands
+        ):
+            return None
+        kept = self._kept
+        routes: list[Route] = []
+        for key in batch.distinct:
+            route = kept.get(key)
+            if route is None:
+                return None
+            routes.append(route)
+        return routes
+
     def with_keys(self, key: bytes, route: Route, further: Sequence[str]) -> Steps[Route]:
         """The route of a message that has these routing keys, too; each queue gets it once."""
         exchange, routing_key = _names(key)

@@ -109,7 +109,11 @@ class _Pending:
         self.owed_by = by_queue
         self.open_count = open_count
         # Was every queue told every message? Then queues are counted, not messages.
-        self.whole = all(len(indexes) == len(batch.starts) for indexes in by_queue.values())
+        count = len(batch.starts)
+        self.whole = True
+        for indexes in by_queue.values():
+            if len(indexes) != count:
+                self.whole = False
         # Per message how many queues owe it, and whether it is not answered. Made when needed: not
         # while a single queue owes, nor while each queue confirms all in one go.
         self.owed: list[int] | None = None
@@ -171,9 +175,13 @@ class Unconfirmed:
         if not by_queue:
             self.released_bytes += batch.wire_bytes
             return
-        open_count = max(map(len, by_queue.values()))
-        if open_count < len(batch.starts) and len(by_queue) > 1:
-            open_count = len(set().union(*by_queue.values()))
+        if len(by_queue) == 1:
+            [indexes] = by_queue.values()
+            open_count = len(indexes)
+        else:
+            open_count = max(map(len, by_queue.values()))
+            if open_count < len(batch.starts):
+                open_count = len(set().union(*by_queue.values()))
         pending = _Pending(batch, first_seq_no, dict(by_queue), open_count)
         (self._open if first_seq_no else self._rest)[batch] = pending
 
@@ -206,6 +214,10 @@ class Unconfirmed:
         owed = pending.owed_by.get(queue)
         if owed is None:
             return
+        if indexes is owed and pending.owed is None and len(pending.owed_by) == 1:
+            # One queue has all that it was told of: what most publishes come to.
+            self._finish(pending, owed, rejects)
+            return
         named, rest = _divide(owed, indexes)
         is_alone = len(pending.owed_by) == 1
         if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
@@ -229,6 +241,19 @@ class Unconfirmed:
             self.released_bytes += batch.wire_bytes
         elif not pending.open_count and batch in self._open:
             self._rest[batch] = self._open.pop(batch)
+
+    def _finish(self, pending: _Pending, indexes: Indexes, rejects: bool) -> None:
+        """The last queue that owes these has answered for all of them in one go."""
+        batch = pending.batch
+        if pending.first_seq_no:
+            _append_ranges(
+                pending.first_seq_no, indexes, self.rejected if rejects else self.confirmed
+            )
+            if self._open.pop(batch, None) is None:
+                del self._rest[batch]
+        else:
+            del self._rest[batch]
+        self.released_bytes += batch.wire_bytes
 
 
 def _divide(owed: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
