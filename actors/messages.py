@@ -142,7 +142,8 @@ class Append(NamedTuple):
 
     queue: Ref
     queue_id: int
-    channel: Ref
+    # Who published these messages, as in Publish: whom to answer.
+    publishes: Sequence[tuple[Ref, Batch, Indexes]]
     batch: Batch
     indexes: Indexes
     entry_ids: range | array[int]
@@ -359,22 +360,21 @@ class DeliverReplies(NamedTuple):
 class WriteDeliveries(NamedTuple):
     """Channel -> Writer: frames that windows count until the socket takes them.
 
-    Then `window_bytes` of the outlet are given back, and `answer` is told to the queue that a
-    consumer got them from; None for basic.get and for direct replies.
+    Then `window_bytes` of the outlet are given back, and of the `consumer` that got them; its
+    `queue` is told if it waits for that. None for basic.get and for direct replies.
     """
 
     frames: Sequence[bytes]
     outlet: Outlet | OutletShare | RepliesShare
     window_bytes: int
     queue: Ref | None
-    answer: Sent | None
+    consumer: Consumer | None
 
 
 class Sent(NamedTuple):
-    """Writer -> Queue: the socket took what the consumer was handed."""
+    """Writer -> Queue: the socket took what kept the consumer from getting more."""
 
     consumer: Consumer
-    window_bytes: int
 
 
 class Settle(NamedTuple):

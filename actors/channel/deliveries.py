@@ -24,7 +24,6 @@ from ..messages import (
     GetAnswer,
     Ref,
     Requeue,
-    Sent,
     Settle,
     TimedOut,
     Touch,
@@ -113,11 +112,10 @@ class Deliveries:
         timeout_ms = queue.consumer_timeout_ms
         if timeout_ms is not None and not no_ack:
             self._note_timeout(first_tag, last_tag, timeout_ms)
-        sent = Sent(consumer, window_bytes)
         written = self._credit.outlet.wrote(window_bytes)
         tell(
             self._client.writer,
-            WriteDeliveries(frames, written, window_bytes, queue.handle, sent),
+            WriteDeliveries(frames, written, window_bytes, queue.handle, consumer),
         )
 
     def answer_get(self, message: GetAnswer, no_ack: bool) -> None:

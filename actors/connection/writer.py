@@ -15,6 +15,7 @@ from ..messages import (
     CloseTransport,
     Down,
     Ref,
+    Sent,
     StartHeartbeats,
     WakeAt,
     Woken,
@@ -90,8 +91,9 @@ class Writer(LoopActor):
         outlet = self._unsent[0].outlet.outlet
         for sent in self._unsent:
             sent.outlet.remove(sent.window_bytes)
-            if sent.queue is not None:
-                tell(sent.queue, sent.answer)
+            consumer = sent.consumer
+            if consumer is not None and consumer.sent(sent.window_bytes) and sent.queue is not None:
+                tell(sent.queue, Sent(consumer))
         self._unsent.clear()
         tell_opened(outlet)
 

@@ -35,7 +35,7 @@ from ...core.queue.rules import Effects, MessageQueue
 from ...core.queue.span import EntryRange
 from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
-from ...storage.journal.ledger import ranges_without
+from ...storage.journal.ledger import joined, ranges_without
 from ...storage.journal.reading import ReadRow
 from ..messages import (
     AddConsumer,
@@ -95,6 +95,7 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import QueueTracing
+from .gathered_publishes import MERGED_BYTES_MAX, GatheredPublishes, as_one
 from .last_letters import LastLetters
 from .missing_entries import report_missing
 
@@ -137,7 +138,8 @@ class QueueAnswers:
         for append in appends:
             if append.batch.traced is not None:
                 self._tracing.step("message.persisted", append.batch, append.indexes)
-            self.confirm(append.channel, append.batch, append.indexes)
+            for channel, batch, indexes in append.publishes:
+                self.confirm(channel, batch, indexes)
             # Last: should one of these fail, the append is still owed, and nacked with the rest.
             self._owed.pop(id(append), None)
         if self._behind:
@@ -175,7 +177,8 @@ class QueueAnswers:
         """
         for append in appends:
             if self._owed.pop(id(append), None) is not None:
-                self._reject_for_now(append.channel, append.batch, append.indexes)
+                for published in append.publishes:
+                    self._reject_for_now(*published)
         for channel, batch, indexes in self._forget_repeats():
             self._reject_for_now(channel, batch, indexes)
 
@@ -234,7 +237,8 @@ class QueueAnswers:
             for batch, indexes in items:
                 self.reject(channel, batch, indexes)
         for append in self._owed.values():
-            self.reject(append.channel, append.batch, append.indexes)
+            for published in append.publishes:
+                self.reject(*published)
         self._owed.clear()
         for channel, batch, indexes in self._forget_repeats():
             self.reject(channel, batch, indexes)
@@ -386,8 +390,13 @@ class Queue(LoopActor):
         self._is_spilling = False
         # Has the spill ever been told of it?
         self._has_spilled = False
-        # The message at hand: if handling it fails, it is answered with the rest.
+        # The message at hand, or the publishes: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
+        # Small publishes of this turn.
+        self._gathered = GatheredPublishes()
+        # What the journal is to be told of at the end of the turn.
+        self._delivered_entries: list[EntryRange] = []
+        self._settled_entries: list[EntryRange] = []
 
     def on_start(self) -> None:
         """Messages from the journal may be too many for the queue's limits, or too old."""
@@ -407,6 +416,11 @@ class Queue(LoopActor):
         if self._is_held and not isinstance(message, (Persisted, Unstored, Delete, Resume)):
             self._held_back.append(message)
             return
+        if isinstance(message, Publish) and len(message.batch.wire) <= MERGED_BYTES_MAX:
+            self._gathered.add(message)
+            return
+        if self._gathered:
+            self._publish_gathered()
         self._at_hand = message
         messages = self._messages
         if messages.needs_clock:
@@ -423,6 +437,43 @@ class Queue(LoopActor):
         else:
             self._carry_out(self._apply(message))
         self._at_hand = None
+
+    def _publish_gathered(self) -> None:
+        """Publish what was gathered, merged where that makes no difference."""
+        messages = self._messages
+        if messages.needs_clock:
+            self._clock.read()
+        may_merge = not (
+            # Each message's place, or whether it may enter, depends on which it is; and a trace
+            # tells of each publish.
+            messages.ready.priority_max
+            or messages.gates
+            or messages.deduplication is not None
+            or self._context.trace.is_on
+        )
+        gathered = self._gathered
+        while gathered:
+            run = gathered.next_run(may_merge=may_merge)
+            if len(run) == 1:
+                self._at_hand = run[0]
+                self._publish(run[0])
+            else:
+                self._publish_run(run)
+
+    def _publish_run(self, run: list[Publish]) -> None:
+        """Publish all of these as one batch, and note whom to answer."""
+        self._at_hand = run
+        effects = Effects()
+        [_, batch, indexes, _] = as_one(run, self.actor_ref, self._context.next_batch_number())
+        self._messages.publish(batch, indexes, effects)
+        published = [(each.channel, each.batch, each.indexes) for each in run]
+        if effects.appended is not None:
+            self._append(published, batch, effects, None)
+        else:
+            for channel, own, own_indexes in published:
+                self._answers.confirm(channel, own, own_indexes)
+        self._at_hand = None
+        self._carry_out(effects)
 
     def _publish(self, message: Publish) -> None:
         messages = self._messages
@@ -473,7 +524,7 @@ class Queue(LoopActor):
         elif isinstance(message, Discard):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
-            messages.sent(message.consumer, message.window_bytes, effects)
+            messages.sent(message.consumer, effects)
         elif isinstance(message, Touch):
             touched_ms_max = self._context.touched_timeout_ms_max
             touched = messages.touch(message.channel, message.parts, touched_ms_max)
@@ -509,6 +560,10 @@ class Queue(LoopActor):
 
     def on_idle(self) -> None:
         """Tell every channel its confirms, once; arrange to be woken in time."""
+        if self._gathered:
+            self._publish_gathered()
+        if self._delivered_entries or self._settled_entries:
+            self._record_gathered()
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()
@@ -591,6 +646,7 @@ class Queue(LoopActor):
             asked = ReadSpilled(self.actor_ref, queue_id, wanted.ranges, bytes_max)
             tell(self._context.page_reader, asked)
         else:
+            self._record_gathered()
             tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
 
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
@@ -628,30 +684,45 @@ class Queue(LoopActor):
         if deduplication is None:
             # Should the queue get deduplication again, it begins with nothing.
             self._identities_floor = 0
+            self._record_gathered()
             tell(self._journal, ForgetIdentities(queue_id, next_entry_id, for_good=True))
             return
         floor = deduplication.window.floor(next_entry_id)
         if floor != self._identities_floor:
             self._identities_floor = floor
+            self._record_gathered()
             tell(self._journal, ForgetIdentities(queue_id, floor))
+
+    def _append(
+        self,
+        publishes: Sequence[tuple[Ref, Batch, Indexes]],
+        batch: Batch,
+        effects: Effects,
+        identities: Identities | None,
+    ) -> None:
+        """Have new messages appended, and owe their publishers the confirms."""
+        assert effects.appended is not None
+        # Fsync before confirm: confirmed when the journal answers; if it failed, never.
+        append = Append(
+            self.actor_ref,
+            self._definition.queue_id,
+            publishes,
+            batch,
+            *effects.appended,
+            effects.deadlines,
+            identities,
+            effects.due_times,
+        )
+        self._answers.owe(append)
+        tell(self._journal, append)
 
     def _answer(self, publish: Publish, effects: Effects) -> None:
         """Have new messages appended, and note what their publishers are answered."""
         found = effects.deduplicated
         if effects.appended is not None:
-            # Fsync before confirm: confirmed when the journal answers; if it failed, never.
-            append = Append(
-                self.actor_ref,
-                self._definition.queue_id,
-                publish.channel,
-                publish.batch,
-                *effects.appended,
-                effects.deadlines,
-                None if found is None else _identities_of(found),
-                effects.due_times,
-            )
-            self._answers.owe(append)
-            tell(self._journal, append)
+            published = ((publish.channel, publish.batch, effects.appended[0]),)
+            identities = None if found is None else _identities_of(found)
+            self._append(published, publish.batch, effects, identities)
         if effects.confirmed is not None:
             self._answers.confirm(publish.channel, publish.batch, effects.confirmed)
         if effects.rejected is not None:
@@ -703,18 +774,28 @@ class Queue(LoopActor):
         So nearly every delivery that a client has seen is counted after kill -9; one of the last
         moments may come back with an attempt too few.
         """
+        self._delivered_entries += effects.delivered_entries
+        self._settled_entries += effects.settled_entries
         deferred = effects.deferred_entries
-        if effects.delivered_entries or effects.settled_entries or deferred is not None:
-            # When the node stops, dead letters may become safe behind the journal's end.
-            tell(
-                self._journal,
-                RecordDeliveries(
-                    self._definition.queue_id,
-                    effects.delivered_entries,
-                    effects.settled_entries,
-                    deferred or (),
-                ),
-            )
+        if deferred is not None:
+            # Told in their order: a deferred message may be delivered again.
+            self._record_gathered(deferred)
+
+    def _record_gathered(self, deferred: Sequence[tuple[int, int, int]] = ()) -> None:
+        """Tell the journal what this turn has delivered and settled, in one go.
+
+        Before anything else that the journal is told of entries that it has.
+        """
+        delivered, settled = self._delivered_entries, self._settled_entries
+        if not (delivered or settled or deferred):
+            return
+        self._delivered_entries, self._settled_entries = [], []
+        tell(
+            self._journal,
+            RecordDeliveries(
+                self._definition.queue_id, joined(delivered), joined(settled), deferred
+            ),
+        )
 
     # --- Commands and questions
 
@@ -795,6 +876,7 @@ class Queue(LoopActor):
             self._drop_spilled(effects.unspilled_entries)
         if ranges:
             # purge-ok waits for its sync, or the messages could come back.
+            self._record_gathered()
             tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
         else:
             tell(*answer)
@@ -840,6 +922,7 @@ class Queue(LoopActor):
         if self._has_spilled:
             self._drop_spilled(None)
         if self._definition.durable:
+            self._record_gathered()
             tell(self._journal, DropQueue(self._definition.queue_id))
 
     def on_failure(self, *_exception: object) -> None:
@@ -859,8 +942,10 @@ class Queue(LoopActor):
         """Nack every publish that was not confirmed, in the mailbox too; refuse every question."""
         answers = self._answers
         answers.reject_all(f"the queue {'was deleted' if self._is_deleted else 'has failed'}")
+        at_hand = self._at_hand
         for message in (
-            self._at_hand,
+            *(at_hand if isinstance(at_hand, list) else (at_hand,)),
+            *self._gathered.drain(),
             *self._gets,
             *self._held_back,
             *self.actor_inbox.drain(),

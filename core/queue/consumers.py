@@ -33,8 +33,8 @@ class Consumer:
     `in_flight` counts the messages that it got and has not answered; those whose time-out has
     passed are among them, so a consumer that has stalled holds at most its prefetch.
     `window_bytes` have been handed to its channel and not yet been taken by the socket. Its queue
-    owns it: it counts `in_flight` and `window_bytes` by the methods here, and is told when either
-    falls.
+    owns it, and counts `in_flight` and `window_bytes` up; the writer of its connection counts
+    `window_bytes` down, and tells the queue if that `waits_for_socket`. All run on one thread.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class Consumer:
         "priority",
         "queue",
         "turn",
+        "waits_for_socket",
         "window_bytes",
     )
 
@@ -76,6 +77,8 @@ class Consumer:
         self.in_flight_timeout_ms = in_flight_timeout_ms
         self.in_flight = 0
         self.window_bytes = 0
+        # Has its queue nothing for it because of these?
+        self.waits_for_socket = False
         # What stands for the queue that it is added to.
         self.queue: object = None
         # When it was served last.
@@ -102,6 +105,7 @@ class Consumer:
         and hears when there is some.
         """
         if self.window_bytes >= window_bytes_max:
+            self.waits_for_socket = True
             return 0
         room = self.room()
         if room <= 0:
@@ -122,9 +126,11 @@ class Consumer:
         """Count messages that its channel has settled or returned; the channel frees its credit."""
         self.in_flight -= count
 
-    def sent(self, window_bytes: int) -> None:
-        """Count bytes that the socket took."""
+    def sent(self, window_bytes: int) -> bool:
+        """Count bytes that the socket took; true, once, if the queue waits for that."""
         self.window_bytes -= window_bytes
+        waits, self.waits_for_socket = self.waits_for_socket, False
+        return waits
 
 
 class Line:

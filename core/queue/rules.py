@@ -1043,9 +1043,8 @@ class MessageQueue:
         self._dispatch(effects)
         return gone
 
-    def sent(self, consumer: Consumer, window_bytes: int, effects: Effects) -> None:
-        """The socket took what the consumer was handed: it may get more."""
-        consumer.sent(window_bytes)
+    def sent(self, consumer: Consumer, effects: Effects) -> None:
+        """The socket took what the consumer was handed, and `Consumer.sent` said: it waits."""
         self.consumers.changed(consumer)
         self._dispatch(effects)
 

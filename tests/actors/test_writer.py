@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import structlog
 from hand_scheduler import HandScheduler
@@ -22,7 +20,10 @@ from leveret.actors.messages import (
 from leveret.actors.runtime.runtime import Runtime, tell
 from leveret.actors.runtime.ticker import Ticker
 from leveret.amqp_frames.constants import HEARTBEAT_FRAME
+from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.connection.outlet import NodeOutlet, Outlet
+from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.queue.consumers import Consumer
 from recorders import RecordingActor
 
 MIB = 1 << 20
@@ -70,6 +71,9 @@ class Bench:
         self.wire = Wire()
         self.listener = RecordingActor.start_on(self.runtime)
         ticker = Ticker.start_on(self.runtime, lambda actor, error: None)
+        outlet = Outlet(MIB, NodeOutlet(MIB)).share()
+        credit = ChannelCredit(outlet, ReadingTime())
+        self.consumer = Consumer("channel", b"\3tag", 0, credit, no_ack=True, exclusive=False)
         self.writer: Ref = Writer.start_on(self.runtime, self.wire, self.listener, ticker)
 
     def tell(self, *messages: object) -> None:
@@ -88,11 +92,12 @@ def bench() -> Bench:
 
 
 def deliveries(bench: Bench, data: bytes, window_bytes: int) -> WriteDeliveries:
-    consumer: Any = "consumer"
-    sent = Sent(consumer, window_bytes)
+    consumer = bench.consumer
+    consumer.window_bytes += window_bytes
+    consumer.waits_for_socket = True
     outlet = Outlet(MIB, NodeOutlet(MIB)).share()
     outlet.add(window_bytes)
-    return WriteDeliveries([data], outlet, window_bytes, bench.listener, sent)
+    return WriteDeliveries([data], outlet, window_bytes, bench.listener, consumer)
 
 
 def test_frames_of_one_turn_go_out_in_one_write_and_in_order(bench: Bench) -> None:
@@ -109,7 +114,8 @@ def test_much_is_handed_over_in_pieces_and_not_copied(bench: Bench) -> None:
 
 def test_a_window_opens_when_the_socket_has_taken_its_bytes(bench: Bench) -> None:
     bench.tell(deliveries(bench, b"1", 5))
-    assert bench.received == [Sent("consumer", 5)]  # type: ignore[arg-type]
+    assert bench.received == [Sent(bench.consumer)]
+    assert bench.consumer.window_bytes == 0
 
 
 def test_windows_stay_closed_while_the_socket_is_full(bench: Bench) -> None:
@@ -118,7 +124,17 @@ def test_windows_stay_closed_while_the_socket_is_full(bench: Bench) -> None:
     assert bench.wire.writes == [b"12"]
     assert bench.received == []
     bench.tell(WriteBuffer(False))
-    assert bench.received == [Sent("consumer", 5), Sent("consumer", 6)]  # type: ignore[arg-type]
+    # Once: the queue then gives it what it has room for.
+    assert bench.received == [Sent(bench.consumer)]
+    assert bench.consumer.window_bytes == 0
+
+
+def test_a_queue_that_does_not_wait_for_the_socket_is_not_told(bench: Bench) -> None:
+    written = deliveries(bench, b"1", 5)
+    bench.consumer.waits_for_socket = False
+    bench.tell(written)
+    assert bench.consumer.window_bytes == 0
+    assert bench.received == []
 
 
 def test_nothing_is_written_and_no_window_opened_once_the_socket_closes(bench: Bench) -> None:

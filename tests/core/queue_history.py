@@ -576,10 +576,11 @@ class History:
         if self.unsent:
             number = self.random.randint(0, len(self.unsent) - 1)
             consumer, window_bytes = self.unsent.pop(number)
-            effects = self.perform(self.queue.sent, consumer, window_bytes)
             self.model.window_bytes[consumer] -= window_bytes
-            self.model.dispatch()
-            self.check(effects)
+            if consumer.sent(window_bytes):
+                effects = self.perform(self.queue.sent, consumer)
+                self.model.dispatch()
+                self.check(effects)
 
     def get(self) -> None:
         model = self.model

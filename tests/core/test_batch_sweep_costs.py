@@ -102,7 +102,7 @@ def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
     queue.sweep_all()
     assert delivery.span.wire_bytes() == len(delivery.span.batch.wire) < 5_000
     assert delivery.wire_bytes == given
-    queue.sent(consumer, delivery.wire_bytes, Effects())
+    consumer.sent(delivery.wire_bytes)
     assert consumer.window_bytes == 0
 
 

@@ -183,7 +183,8 @@ def test_a_consumer_that_does_not_read_gets_no_more_than_its_window() -> None:
     assert not publish(queue, 3).delivered
     assert consumer.window_bytes > 0
     effects = Effects()
-    queue.sent(consumer, consumer.window_bytes, effects)
+    assert consumer.sent(consumer.window_bytes)
+    queue.sent(consumer, effects)
     assert count(effects, consumer) == 3
 
 

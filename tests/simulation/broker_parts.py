@@ -122,7 +122,8 @@ class SimulatedQueue:
                 self._publish(message._replace(indexes=row))
         elif isinstance(message, Persisted):
             for append in message.appends:
-                self._confirm(append.channel, append.batch, append.indexes)  # type: ignore[arg-type]
+                for channel, batch, indexes in append.publishes:
+                    self._confirm(channel, batch, indexes)  # type: ignore[arg-type]
         elif isinstance(message, Get):
             effects = Effects()
             channel, no_ack = message.channel, message.no_ack
@@ -154,7 +155,7 @@ class SimulatedQueue:
             append = Append(
                 self,  # type: ignore[arg-type]
                 self._definition.queue_id,
-                row.channel,
+                ((row.channel, row.batch, effects.appended[0]),),
                 row.batch,
                 *effects.appended,
                 effects.deadlines,
@@ -190,7 +191,7 @@ class SimulatedQueue:
             else:
                 rules.resume(effects)
         elif isinstance(message, Sent):
-            rules.sent(message.consumer, message.window_bytes, effects)
+            rules.sent(message.consumer, effects)
         elif isinstance(message, CreditOffered):
             rules.dispatch(effects, message.channel)
             returned = message.credit.return_unused(self._definition)

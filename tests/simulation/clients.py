@@ -45,6 +45,7 @@ from leveret.core.definitions import DELIVERY_EXCHANGE, QueueDefinition
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Publisher
 from leveret.core.publishing.routes import RouteMemory, Routes
+from leveret.core.queue.consumers import Consumer
 
 FRAME_BYTES = 131_072
 # In place of the number of a message, of a publish that is none.
@@ -122,7 +123,8 @@ class Delivered(NamedTuple):
     tags: range
     no_ack: bool
     queue: QueueDefinition
-    sent: Sent | None
+    consumer: Consumer | None
+    window_bytes: int
 
 
 class Recovered(NamedTuple):
@@ -258,7 +260,7 @@ class SimulatedChannel:
             queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
             self._hand_over(queue, delivery, consumer, consumer.no_ack)
         queue = message.deliveries[0].queue  # type: ignore[assignment]
-        written = Delivered(range(0), False, queue, Sent(consumer, window_bytes))
+        written = Delivered(range(0), False, queue, consumer, window_bytes)
         self._stage.loop.tell(self._client, (self, written))
 
     def _got(self, message: GetAnswer) -> None:
@@ -278,7 +280,7 @@ class SimulatedChannel:
             book = self._stage.books[queue]
             self._stage.judge.numbered(book, self, first_tag, delivery, consumer)
         tags = range(first_tag, first_tag + count)
-        self._stage.loop.tell(self._client, (self, Delivered(tags, no_ack, queue, None)))
+        self._stage.loop.tell(self._client, (self, Delivered(tags, no_ack, queue, None, 0)))
 
     def _answer(self, message: Answer | AnswerRow | Recover) -> None:
         outstanding = self._outstanding
@@ -397,8 +399,9 @@ class Client:
         channel, told = message  # type: ignore[misc]
         opened = self.channels[channel]
         if isinstance(told, Delivered):
-            if told.sent is not None:
-                self._stage.loop.tell(told.queue.handle, told.sent)
+            if told.consumer is not None:
+                if told.consumer.sent(told.window_bytes):
+                    self._stage.loop.tell(told.queue.handle, Sent(told.consumer))
             elif not told.no_ack:
                 opened.tags.extend(told.tags)
         elif isinstance(told, Recovered):

@@ -1,0 +1,78 @@
+"""Small publishes that a queue got in one turn, and which of them may enter as one batch.
+
+What the rules, the journal and its thread do for a batch costs as much for one message as for a
+hundred. Many connections that publish a message each bring a batch each, so their messages are
+merged where nothing depends on which publish they came in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ...amqp_frames.messages.merging import merged
+from ..messages import Publish, Ref
+
+# A larger publish is not copied for this.
+MERGED_BYTES_MAX: Final = 4 * 1024
+
+
+class GatheredPublishes:
+    """In the order in which they came."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[Publish] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, publish: Publish) -> None:
+        """One more, behind the others."""
+        self._waiting.append(publish)
+
+    def drain(self) -> list[Publish]:
+        """Remove all of them, for a queue that has failed."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
+    def next_run(self, *, may_merge: bool) -> list[Publish]:
+        """Remove the first, with those behind it that may be merged with it."""
+        waiting = self._waiting
+        first = waiting.popleft()
+        run = [first]
+        if not (may_merge and waiting and _is_plain(first)):
+            return run
+        is_durable = first.batch.durable is None
+        while waiting:
+            publish = waiting[0]
+            if (publish.batch.durable is None) is not is_durable or not _is_plain(publish):
+                break
+            run.append(waiting.popleft())
+        return run
+
+
+def _is_plain(publish: Publish) -> bool:
+    """Does nothing set its messages apart, are all of them the queue's, and of one kind?
+
+    All of them are to be appended to the journal, or none: those that wait for the disk are
+    answered together.
+    """
+    batch = publish.batch
+    durable = batch.durable
+    return (
+        len(publish.indexes) == len(batch.starts)
+        and (durable is None or not len(durable))
+        and batch.ttls_ms is None
+        and publish.delays_ms.__class__ is int
+        and not publish.delays_ms
+    )
+
+
+def as_one(run: list[Publish], channel: Ref, number: int) -> Publish:
+    """A publish with the messages of all of them, in a batch of its own with this number."""
+    batch = merged([publish.batch for publish in run])
+    batch.number = number
+    return Publish(channel, batch, range(len(batch.starts)))
