@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 
 import structlog
-
 from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
 
 ROUNDS = 20
