@@ -165,6 +165,7 @@ def test_a_queue_that_fails_of_them_nacks_each_to_its_publisher(
     def fail_to_append(*_arguments: object) -> None:
         raise ValueError("a mistake of ours")
 
+    # private: the moment between the rules and the journal has no public form.
     monkeypatch.setattr(Queue, "_append", fail_to_append)
     together(broker, *[publish("q", b"%d" % n, PERSISTENT) for n in range(COUNT)])
     for client in clients:
