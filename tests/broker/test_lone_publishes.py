@@ -11,7 +11,8 @@ import pytest
 from gated_files import GatedFiles
 from insides import channel_actor, fail, inside, on_loop, queue_actor, readers
 from leveret.actors.messages import Append, Input
-from leveret.actors.queue.queue import Queue, QueueAnswers
+from leveret.actors.queue import queue
+from leveret.actors.queue.queue import QueueAnswers
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn
 from leveret.amqp_frames.properties import Properties
@@ -162,11 +163,10 @@ def test_a_queue_that_fails_of_them_nacks_each_to_its_publisher(
 ) -> None:
     clients[0].declare("q", durable=True)
 
-    def fail_to_append(*_arguments: object) -> None:
+    def fail_to_merge(*_arguments: object) -> None:
         raise ValueError("a mistake of ours")
 
-    # private: the moment between the rules and the journal has no public form.
-    monkeypatch.setattr(Queue, "_append", fail_to_append)
+    monkeypatch.setattr(queue, "as_one", fail_to_merge)
     together(broker, *[publish("q", b"%d" % n, PERSISTENT) for n in range(COUNT)])
     for client in clients:
         client.expect(1, BasicNack(1, False, True))
