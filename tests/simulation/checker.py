@@ -225,6 +225,9 @@ class QueueBook:
         self.is_pause_answered = True
         # Channels whose purge has no answer: it may come behind what others publish later.
         self.purgers: set[ClientChannel] = set()
+        # Channels that declare it once more and have no answer: behind a deletion it comes back.
+        self.redeclarers: set[ClientChannel] = set()
+        self.may_come_back = False
         # A receiver without acks has gone, and the node may not know: it may send it more.
         self.has_lost_unacked = False
         self.is_single = "x-single-active-consumer" in arguments
@@ -366,7 +369,9 @@ class Checker:
         demand(is_own, "returned to another:", message.number)
         is_again = message.is_returned and not message.is_repeated
         demand(not is_again, "returned twice:", message.number)
-        sure = [each for each in message.queues if not each.copy_of(message).excuse]
+        # One of a transaction that was never committed, and is repeated, is in its new queue only.
+        copies = (each.copies.get(message.number) for each in message.queues)
+        sure = [each for each in copies if each is not None and not each.excuse]
         demand(not sure, "returned, and there is a queue for it:", message.number)
         message.is_returned = True
         self.seen["returns"] += 1
@@ -710,14 +715,17 @@ class Checker:
         queue.is_uncertain = True
         # Declared again it is another one, which is not paused, unless the delete is lost.
         queue.wants_pause = queue.is_paused = queue.is_pause_answered = False
+        queue.may_come_back = bool(queue.redeclarers)
         for copy in queue.copies.values():
             copy.excuse = "deleted"
 
     def deleted(self, queue: QueueBook) -> None:
         """Delete-ok."""
+        self.seen["deletes"] += 1
+        if queue.may_come_back:
+            return
         queue.is_deleted = True
         queue.is_uncertain = False
-        self.seen["deletes"] += 1
 
     def leaving(self, channel: ClientChannel) -> None:
         """It is about to end: what it holds, and is being sent, may come back at once."""
@@ -769,6 +777,7 @@ class Checker:
         for queue in self.queues:
             # It was read before its channel ended, or never.
             queue.purgers = {each for each in queue.purgers if each.is_open}
+            queue.redeclarers = {each for each in queue.redeclarers if each.is_open}
             queue.has_lost_unacked = False
         for queue, copy in deferring:
             if copy.requeuer is not None and not _is_read(copy.requeuer):
@@ -902,6 +911,7 @@ class Checker:
         self._to_be_closed.clear()
         for queue in self.queues:
             queue.purgers.clear()
+            queue.redeclarers.clear()
             queue.has_lost_unacked = False
             if not queue.is_pause_answered or not queue.durable:
                 queue.wants_pause = queue.is_paused = False

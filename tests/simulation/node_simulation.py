@@ -646,7 +646,8 @@ class NodeSimulation:
             declare = QueueDeclare(
                 queue=name, durable=queue.durable, arguments=table_of(queue.arguments)
             )
-            channel.ask(declare, QueueDeclareOk, lambda _: None)
+            queue.redeclarers.add(channel)
+            channel.ask(declare, QueueDeclareOk, lambda _: queue.redeclarers.discard(channel))
         elif random.random() < 0.5:
             self._delete(channel, queue)
         else:
@@ -660,7 +661,8 @@ class NodeSimulation:
         def deleted(_answer: Method) -> None:
             self._topology_channel = None
             self.checker.deleted(queue)
-            del self.queues[queue.name]
+            if queue.is_deleted:
+                del self.queues[queue.name]
 
         channel.ask(QueueDelete(queue=queue.name), QueueDeleteOk, deleted)
 
