@@ -104,6 +104,11 @@ class ConnectionChannels:
     def hand_over(self, event: Event, writer: Ref) -> None:
         """Hand an event to its channel; HardError if there is no such channel."""
         number = event.channel_number
+        if isinstance(event, ChannelInput):
+            open_channel = self._channels.get(number)
+            if open_channel is not None:
+                self._hand_over_input(event, open_channel)
+                return
         method = event.method if isinstance(event, MethodFrame) else None
         if number not in self._channels:
             if not isinstance(method, ChannelOpen):
@@ -114,14 +119,6 @@ class ConnectionChannels:
         if channel is None:
             if method is not None:
                 self._closing(number, method, writer)
-        elif isinstance(event, ChannelInput):
-            if event.batch is not None:
-                if self._context.trace.is_on:
-                    event.batch.received_ns = self._context.trace.now_ns()
-                self._shares[number].add(event.batch.wire_bytes)
-                if self.window.node.is_closed and not has_only_commands(event.batch):
-                    self.window.published()
-            tell(channel, Input(event))
         elif isinstance(event, MethodFrame):
             window_bytes = COMMAND_BYTES_MIN + COMMAND_BYTES_FACTOR * event.frame_bytes
             self._shares[number].add(window_bytes)
@@ -133,6 +130,16 @@ class ConnectionChannels:
             tell(channel, Command(event.method, window_bytes))
         elif isinstance(event, Oversized):
             tell(channel, OversizedPublish(event.body_bytes, event.is_immediate))
+
+    def _hand_over_input(self, channel_input: ChannelInput, channel: Ref) -> None:
+        batch = channel_input.batch
+        if batch is not None:
+            if self._context.trace.is_on:
+                batch.received_ns = self._context.trace.now_ns()
+            self._shares[channel_input.channel_number].add(batch.wire_bytes)
+            if self.window.node.is_closed and not has_only_commands(batch):
+                self.window.published()
+        tell(channel, Input(channel_input))
 
     def _open(self, number: int, writer: Ref) -> None:
         channel_max = self._opening.handshake.limits.channel_max
@@ -327,7 +334,12 @@ class Reader(LoopActor):
                 if self._phase.now is Phase.RUNNING and not (
                     self._context.alarms.reason or self._flow.held_back
                 ):
-                    self._event(event)
+                    if event.channel_number:
+                        self._channels.hand_over(event, self._writer)
+                        if self._window.is_closed:
+                            self._flow.balance()
+                    else:
+                        self._event(event)
                 elif self._phase.is_ending():
                     self._closing_event(event)
                 elif not self._flow.holds_back(event, self._writer):

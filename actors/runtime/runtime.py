@@ -215,6 +215,10 @@ class Runtime:
             self.scheduler.call_soon(self._scheduled_round)
 
     def _scheduled_round(self) -> None:
+        if self._gathering.polls_again():
+            # Behind the next poll of the sockets.
+            self.scheduler.call_soon(self._scheduled_round)
+            return
         self._scheduled = False
         self._gathering.round_ended()
         if self._runnable:

@@ -11,7 +11,7 @@ import structlog
 from hand_scheduler import HandScheduler
 from insides import inside
 from leveret.actors.messages import Ref
-from leveret.actors.runtime.read_gathering import LONE_READS_MAX, LONE_ROUNDS_MAX
+from leveret.actors.runtime.read_gathering import LONE_READS_MAX, LONE_ROUNDS_MAX, MORE_POLLS_MAX
 from leveret.actors.runtime.runtime import (
     TURN_MESSAGES_MAX,
     TURNS_PER_ROUND_MAX,
@@ -197,6 +197,31 @@ def test_reads_that_come_together_are_worked_on_together(
     assert entries == []
     scheduler.run()
     assert entries == [b"read"] * 20 + ["idle"]
+
+
+def test_sockets_are_polled_again_while_that_brings_reads_up_to_a_bound(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
+    for _ in range(LONE_READS_MAX):
+        for _ in range(2):
+            runtime.tell_read(reader, b"read")
+        scheduler.run()
+    entries.clear()
+    for polls in range(1 + MORE_POLLS_MAX):
+        assert entries == []
+        # Each poll brings one.
+        runtime.tell_read(reader, b"%d" % polls)
+        scheduler.run_round()
+    assert entries == [*(b"%d" % polls for polls in range(1 + MORE_POLLS_MAX)), "idle"]
+    # And a poll that brings none is the last.
+    entries.clear()
+    runtime.tell_read(reader, b"last")
+    scheduler.run_round()
+    assert entries == []
+    scheduler.run_round()
+    assert entries == [b"last", "idle"]
 
 
 def test_reads_that_come_alone_again_are_worked_on_at_once_again(
