@@ -763,7 +763,8 @@ class Checker:
         """
         self.rest_ms = self.now_ms
         self._rests += 1
-        self._in_time.clear()
+        # Of a connection that is not read they are still on their way.
+        self._in_time = [each for each in self._in_time if not _is_read(each.settler)]
         # What was written before the last rest has been synced with what was confirmed since.
         if self._has_synced:
             for copy in self._written:
