@@ -15,6 +15,8 @@ from ..messages import Publish, Ref
 
 # A larger publish is not copied for this.
 MERGED_BYTES_MAX: Final = 4 * 1024
+# So many wait at most, even if the mailbox of the queue is never empty: together 1 MiB.
+GATHERED_COUNT_MAX: Final = 256
 
 
 class GatheredPublishes:

@@ -95,7 +95,7 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import QueueTracing
-from .gathered_publishes import MERGED_BYTES_MAX, GatheredPublishes, as_one
+from .gathered_publishes import GATHERED_COUNT_MAX, MERGED_BYTES_MAX, GatheredPublishes, as_one
 from .last_letters import LastLetters
 from .missing_entries import report_missing
 
@@ -418,9 +418,14 @@ class Queue(LoopActor):
             return
         if isinstance(message, Publish) and len(message.batch.wire) <= MERGED_BYTES_MAX:
             self._gathered.add(message)
+            if len(self._gathered) == GATHERED_COUNT_MAX:
+                self._publish_gathered()
             return
         if self._gathered:
+            # Should one of these fail, the message behind them is answered, too.
+            self._held_back.appendleft(message)
             self._publish_gathered()
+            self._held_back.popleft()
         self._at_hand = message
         messages = self._messages
         if messages.needs_clock:
@@ -439,7 +444,7 @@ class Queue(LoopActor):
         self._at_hand = None
 
     def _publish_gathered(self) -> None:
-        """Publish what was gathered, merged where that makes no difference."""
+        """Publish the small publishes of this turn, merged where that makes no difference."""
         messages = self._messages
         if messages.needs_clock:
             self._clock.read()
@@ -533,6 +538,7 @@ class Queue(LoopActor):
         elif isinstance(message, Requeue):
             if message.delay_ms and not messages.needs_clock:
                 self._clock.read()
+            self._record_gathered()
             came_back = messages.requeue(message.channel, message.parts, effects, message.delay_ms)
             self._tracing.requeued(came_back, "given back")
         elif isinstance(message, DeadLettersSafe):
@@ -552,6 +558,7 @@ class Queue(LoopActor):
             if self._gets:
                 self._gets = deque(get for get in self._gets if get.channel != message.channel)
             self._tracing.channel_ended(messages, message.channel)
+            self._record_gathered()
             had_consumers = messages.channel_down(message.channel, effects)
             self._check_unused(bool(had_consumers))
         else:
@@ -562,8 +569,6 @@ class Queue(LoopActor):
         """Tell every channel its confirms, once; arrange to be woken in time."""
         if self._gathered:
             self._publish_gathered()
-        if self._delivered_entries or self._settled_entries:
-            self._record_gathered()
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()
@@ -571,6 +576,9 @@ class Queue(LoopActor):
             self._forget_identities(self._messages.deduplication)
         if self._gets:
             self._answer_gets()
+        # Behind everything that delivers and settles, and before the journal is asked to read.
+        if self._delivered_entries or self._settled_entries:
+            self._record_gathered()
         if self._messages.ready.may_be_paged or self._messages.dying:
             self._read_wanted()
         held_bytes, counted_bytes = self._messages.held_bytes, self._counted_bytes
@@ -646,7 +654,6 @@ class Queue(LoopActor):
             asked = ReadSpilled(self.actor_ref, queue_id, wanted.ranges, bytes_max)
             tell(self._context.page_reader, asked)
         else:
-            self._record_gathered()
             tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
 
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
@@ -769,22 +776,28 @@ class Queue(LoopActor):
             tell(channel, TimedOut(parts))  # type: ignore[arg-type]
 
     def _record(self, effects: Effects) -> None:
-        """Have deliveries and settles journalled: before they are sent, but not waited for.
+        """Have deliveries and settles journalled at the end of the turn, without waiting for it.
 
         So nearly every delivery that a client has seen is counted after kill -9; one of the last
         moments may come back with an attempt too few.
         """
+        if effects.timed_out is not None:
+            self._record_gathered()
         self._delivered_entries += effects.delivered_entries
         self._settled_entries += effects.settled_entries
         deferred = effects.deferred_entries
         if deferred is not None:
             # Told in their order: a deferred message may be delivered again.
             self._record_gathered(deferred)
+        elif len(self._settled_entries) > GATHERED_COUNT_MAX:
+            # The mailbox of a busy queue may not be empty for long.
+            self._record_gathered()
 
     def _record_gathered(self, deferred: Sequence[tuple[int, int, int]] = ()) -> None:
         """Tell the journal what this turn has delivered and settled, in one go.
 
-        Before anything else that the journal is told of entries that it has.
+        Before anything else that the journal is told of entries that it has; and before deliveries
+        come back, because a message may be delivered again in the same turn: each attempt counts.
         """
         delivered, settled = self._delivered_entries, self._settled_entries
         if not (delivered or settled or deferred):
@@ -934,8 +947,11 @@ class Queue(LoopActor):
         self._release()
         if self._is_deleted:
             self._drop()
-        elif self._has_spilled:
-            self._drop_spilled(None)
+        else:
+            # Or messages that consumers have acked would come back.
+            self._record_gathered()
+            if self._has_spilled:
+                self._drop_spilled(None)
         tell(self._context.broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import leveret
@@ -16,9 +18,11 @@ from insides import (
     queue_actor,
     readers,
 )
-from leveret.actors.messages import Command, Input
+from leveret.actors.messages import ChannelDown, Command, Input
+from leveret.actors.queue import queue as queue_module
 from leveret.actors.queue.queue import QueueAnswers
-from leveret.amqp_frames.decoder import Decoder
+from leveret.actors.runtime.runtime import tell
+from leveret.amqp_frames.decoder import ChannelInput, Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicCancel,
@@ -33,11 +37,18 @@ from leveret.amqp_frames.methods import (
     QueueDelete,
     QueueDeleteOk,
     QueuePurge,
+    encode_method,
 )
+from leveret.amqp_frames.values.field_table import table_of
 from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
 CRASHED = "NOT_FOUND - queue 'durable' in vhost '/' has crashed and failed to restart"
+
+
+def read_of(wire: bytes) -> ChannelInput:
+    [read] = Decoder(FRAME_MAX_BYTES, 10_000, 1000).feed(wire)
+    return read
 
 
 def connected(connect: Connect, **handshake: object) -> Client:
@@ -88,7 +99,7 @@ def test_a_queue_that_dies_nacks_what_is_still_in_its_mailbox(
     client.expect(1, BasicAck(1, False))
     channel = inside(channel_actor(readers(broker)[0]))
     queue = queue_actor(broker, "q")
-    [read] = Decoder(FRAME_MAX_BYTES, 1000, 1000).feed(publish("q", b"", mandatory=True) * 2)
+    read = read_of(publish("q", b"", mandatory=True) * 2)
     # The publishes are in the queue's mailbox, behind what it fails of.
     on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Input(read)))
     client.expect(1, BasicNack(3, True, True))
@@ -156,6 +167,86 @@ def test_a_question_that_a_queue_did_not_live_to_answer_is_refused(
     # The question is in the queue's mailbox, behind what it fails of.
     on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Command(method)))
     client.expect(1, ChannelClose(404, CRASHED, method.class_id, method.method_id))
+
+
+@pytest.mark.parametrize("is_publish", [True, False])
+def test_behind_small_publishes_that_a_queue_fails_of_each_is_answered(
+    connect: Connect, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, is_publish: bool
+) -> None:
+    clients = [connect() for _ in range(3)]
+    for client in clients:
+        client.open_channel(1, confirms=True)
+    clients[0].declare("durable", durable=True)
+
+    def fail_to_merge(*_arguments: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(queue_module, "as_one", fail_to_merge)
+    channels = [inside(channel_actor(reader)) for reader in readers(broker)]
+    large = publish("durable", bytes(queue_module.MERGED_BYTES_MAX), PERSISTENT)
+    small = publish("durable", b"", PERSISTENT)
+    last = Input(read_of(large)) if is_publish else Command(BasicGet(queue="durable"))
+    on_loop(
+        broker,
+        lambda: channels[0].on_receive(Input(read_of(small))),
+        lambda: channels[1].on_receive(Input(read_of(small))),
+        lambda: channels[2].on_receive(last),
+    )
+    answer = BasicNack(1, False, True) if is_publish else ChannelClose(404, CRASHED, 60, 70)
+    for client, wanted in zip(clients, [BasicNack(1, False, True)] * 2 + [answer], strict=True):
+        client.expect(1, wanted)
+
+
+@contextmanager
+def started(tmp_path: Path) -> Iterator[tuple[leveret.Broker, Client]]:
+    """A broker with this data directory, and a client with two channels."""
+    with (
+        leveret.Broker(data_dir=tmp_path / "data", port=0, log_level="error") as broker,
+        Client(broker.host, broker.port).log_in() as client,
+    ):
+        client.open_channel(1, confirms=True)
+        client.open_channel(2)
+        yield broker, client
+
+
+def test_messages_that_were_acked_before_their_queue_failed_do_not_come_back(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as (broker, client):
+        client.declare("durable", durable=True)
+        client.publish_all("durable", b"acked", b"kept", properties=PERSISTENT)
+        assert client.get("durable") is not None
+        channel = inside(channel_actor(readers(broker)[0]))
+        acked = Input(read_of(encode_method(1, BasicAck(1, False))))
+        queue = queue_actor(broker, "durable")
+        # The queue has both in one turn.
+        on_loop(broker, partial(channel.on_receive, acked), partial(fail, queue))
+    with started(tmp_path) as (_, client):
+        found = client.get("durable", no_ack=True)
+        assert found is not None
+        assert found.body == b"kept"
+
+
+def test_each_attempt_counts_though_a_message_goes_out_twice_in_one_turn(tmp_path: Path) -> None:
+    with started(tmp_path) as (broker, client):
+        client.declare("durable", durable=True, arguments=table_of({"x-queue-type": "quorum"}))
+        client.publish_all("durable", b"", properties=PERSISTENT)
+        first, second = (channel_actor(readers(broker)[0], number) for number in (1, 2))
+        get = Command(BasicGet(queue="durable"))
+        on_loop(
+            broker,
+            partial(inside(first).on_receive, get),
+            partial(tell, queue_actor(broker, "durable"), ChannelDown(first)),
+            partial(inside(second).on_receive, get),
+        )
+        for number, is_redelivered in ((1, False), (2, True)):
+            assert client.expect_type(number, BasicGetOk).redelivered is is_redelivered
+            client.read_content(number)
+    with started(tmp_path) as (_, client):
+        client.send_methods(1, BasicGet(queue="durable"))
+        assert client.expect_type(1, BasicGetOk).redelivered
+        headers = client.read_content(1).properties.headers
+        assert headers == {"x-delivery-count": ("long", 2)}
 
 
 def test_a_dead_queue_can_be_deleted_and_declared_anew(

@@ -95,6 +95,19 @@ def test_they_are_one_batch_and_each_is_confirmed_to_its_publisher_once(
     assert found == [b"%d of %d" % (r, n) * (1 + n) for r in range(3) for n in range(COUNT)]
 
 
+def test_only_so_many_wait_for_the_end_of_the_turn(
+    broker: leveret.Broker, clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients[0].declare("q", durable=True)
+    sizes = appended(monkeypatch)
+    monkeypatch.setattr(queue, "GATHERED_COUNT_MAX", 5)
+    together(broker, *[publish("q", b"%d" % n, PERSISTENT) for n in range(COUNT)])
+    for client in clients:
+        client.expect(1, BasicAck(1, False))
+    assert sizes == [5, 5, 2]
+    assert bodies(clients[0], "q", COUNT) == [b"%d" % n for n in range(COUNT)]
+
+
 def test_fsync_before_confirm_for_each_of_them(
     broker: leveret.Broker, clients: list[Client], files: GatedFiles
 ) -> None:
