@@ -54,7 +54,7 @@ class BrokerCpu:
         self._seconds = dict.fromkeys([root, *root.children(recursive=True)], 0.0)
 
     def seconds(self) -> float:
-        """Give the sum since they were started; one that has ended keeps what it had used."""
+        """Give the sum since they were started; an ended process counts as it was last seen."""
         for process in self._seconds:
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()

@@ -153,8 +153,8 @@ class DeadLetterPublisher(LoopActor):
     def end(self) -> None:
         """Publish nothing from now on: the originals stay in their queues' journal, for a start.
 
-        What is published now might be written when its original cannot be settled any more, and
-        both would be there after the start.
+        A letter that is published now might be written when its original cannot be settled any
+        more, and both would be there after the start.
         """
         self._has_ended = True
 

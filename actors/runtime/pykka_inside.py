@@ -100,7 +100,7 @@ class UnlistedActor(pykka.Actor):
 def refuse(envelope: object) -> None:
     """Answer what reached a stopped actor, if its sender waits for an answer: one in an envelope.
 
-    What was told is not answered.
+    A told message is not answered.
     """
     if not isinstance(envelope, Envelope) or envelope.reply_to is None:
         return

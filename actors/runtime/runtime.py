@@ -160,7 +160,7 @@ class Runtime:
         self._round()
 
     def tell_read(self, actor_ref: pykka.ActorRef[Any], data: bytes) -> None:
-        """Tell a reader what was read from its socket, from a callback of the event loop.
+        """Tell a reader the bytes read from its socket, from a callback of the event loop.
 
         The reader has its turn at once: it counts the bytes, and may stop the reading. All others
         have theirs at once, too, or once all sockets that are ready have been read.
@@ -231,7 +231,7 @@ class LoopInbox:
     __slots__ = ("actor", "is_closed", "is_runnable", "messages", "runtime")
 
     def __init__(self) -> None:
-        # What was told, as it is; what Pykka's ActorRef has put there, in an envelope.
+        # Told messages as they are; those that Pykka's ActorRef has put there, in envelopes.
         self.messages: deque[object] = deque()
         # Until the actor starts, nothing makes it runnable.
         self.runtime: Runtime | None = None

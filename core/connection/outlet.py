@@ -90,7 +90,7 @@ class Outlet:
         self.add(-count)
 
     def end(self) -> None:
-        """The connection has ended, and with it all that was on its way: for the node, too."""
+        """The connection has ended: the node, too, counts its bytes on their way no more."""
         self._node.used_bytes -= self._used_bytes
         # Its channels and its writer may count on.
         self._node = NodeOutlet(self.bytes_max)

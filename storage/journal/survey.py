@@ -2,7 +2,7 @@
 
 A segment is what its header says, whatever its file is called, so files whose names were swapped
 are read as what they are. A file whose header does not verify is tried as the segment of its name,
-and then as other segments, first those that have no file. Nothing is written here.
+and then as other segments, first those without a file. Nothing is written here.
 """
 
 from __future__ import annotations
