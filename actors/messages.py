@@ -135,6 +135,8 @@ class Publish(NamedTuple):
     # For how long they are deferred, in milliseconds, 0 for not at all: all of them, or by their
     # index in the batch.
     delays_ms: Delays = 0
+    # Other queues get messages of the batch, too.
+    is_shared: bool = False
 
 
 class Append(NamedTuple):

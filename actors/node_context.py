@@ -26,6 +26,7 @@ from ..core.users.access import Access
 from ..core.users.accounts import Accounts
 from ..logs.trace.trace import Trace
 from .messages import Ref
+from .queue.shared_runs import SharedRuns
 from .runtime.routing_turns import RoutingTurns
 from .runtime.runtime import Runtime
 
@@ -125,6 +126,8 @@ class NodeContext:
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.
     last_letters: set[Ref] = field(default_factory=set)
+    # Of all queues.
+    shared_runs: SharedRuns = field(default_factory=SharedRuns)
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

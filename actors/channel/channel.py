@@ -418,9 +418,11 @@ class Channel(LoopActor):
         if routed.frames:
             tell(self._client.writer, routed.frames)
         delays = routed.delays
+        is_shared = len(routed.by_queue) > 1
         for queue, indexes in routed.by_queue.items():
             delays_ms = delays.get(queue, 0) if delays else 0
-            if not tell(queue.handle, Publish(self.actor_ref, batch, indexes, delays_ms)):
+            publish = Publish(self.actor_ref, batch, indexes, delays_ms, is_shared)
+            if not tell(queue.handle, publish):
                 # The queue vanished between routing and enqueuing: nack, no return.
                 self.tracing.rejected(queue, batch, indexes, "the queue was gone")
                 self._publisher.unconfirmed.reject(queue, batch, indexes)

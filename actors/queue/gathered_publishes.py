@@ -8,10 +8,12 @@ merged where nothing depends on which publish they came in.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
+from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.merging import merged
-from ..messages import Publish, Ref
+from ..messages import Publish
 
 # A larger publish is not copied for this.
 MERGED_BYTES_MAX: Final = 4 * 1024
@@ -50,7 +52,11 @@ class GatheredPublishes:
         is_durable = first.batch.durable is None
         while waiting:
             publish = waiting[0]
-            if (publish.batch.durable is None) is not is_durable or not _is_plain(publish):
+            if (
+                (publish.batch.durable is None) is not is_durable
+                or publish.is_shared is not first.is_shared
+                or not _is_plain(publish)
+            ):
                 break
             run.append(waiting.popleft())
         return run
@@ -73,8 +79,8 @@ def _is_plain(publish: Publish) -> bool:
     )
 
 
-def as_one(run: list[Publish], channel: Ref, number: int) -> Publish:
-    """A publish with the messages of all of them, in a batch of its own with this number."""
-    batch = merged([publish.batch for publish in run])
+def as_one(batches: Sequence[Batch], number: int) -> Batch:
+    """The messages of all of them, in a batch of its own with this number."""
+    batch = merged(batches)
     batch.number = number
-    return Publish(channel, batch, range(len(batch.starts)))
+    return batch

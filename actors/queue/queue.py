@@ -98,6 +98,7 @@ from ..tracing.queue import QueueTracing
 from .gathered_publishes import GATHERED_COUNT_MAX, MERGED_BYTES_MAX, GatheredPublishes, as_one
 from .last_letters import LastLetters
 from .missing_entries import report_missing
+from .shared_runs import run_of
 
 Items = dict[Ref, list[tuple[Batch, Indexes]]]
 
@@ -469,8 +470,8 @@ class Queue(LoopActor):
         """Publish all of these as one batch, and note whom to answer."""
         self._at_hand = run
         effects = Effects()
-        [_, batch, indexes, _] = as_one(run, self.actor_ref, self._context.next_batch_number())
-        self._messages.publish(batch, indexes, effects)
+        batch = self._merged(run)
+        self._messages.publish(batch, range(len(batch.starts)), effects)
         published = [(each.channel, each.batch, each.indexes) for each in run]
         if effects.appended is not None:
             self._append(published, batch, effects, None)
@@ -479,6 +480,18 @@ class Queue(LoopActor):
                 self._answers.confirm(channel, own, own_indexes)
         self._at_hand = None
         self._carry_out(effects)
+
+    def _merged(self, run: list[Publish]) -> Batch:
+        batches = [publish.batch for publish in run]
+        context = self._context
+        if not run[0].is_shared:
+            return as_one(batches, context.next_batch_number())
+        key = run_of(batches)
+        batch = context.shared_runs.find(key)
+        if batch is None:
+            batch = as_one(batches, context.next_batch_number())
+            context.shared_runs.keep(key, batch)
+        return batch
 
     def _publish(self, message: Publish) -> None:
         messages = self._messages

@@ -14,7 +14,13 @@ from leveret.actors.messages import Append, Input
 from leveret.actors.queue import queue
 from leveret.actors.queue.queue import QueueAnswers
 from leveret.amqp_frames.decoder import Decoder
-from leveret.amqp_frames.methods import BasicAck, BasicNack, BasicReturn
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicNack,
+    BasicReturn,
+    QueueBind,
+    QueueBindOk,
+)
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from shop import identified
@@ -199,6 +205,27 @@ def test_a_queue_that_fails_behind_them_nacks_each_to_its_publisher(
     files.release()
     for client in clients:
         client.nothing_more()
+
+
+def test_the_journal_has_those_of_a_fanout_once_for_all_queues(
+    broker: leveret.Broker, clients: list[Client], tmp_path: Path
+) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        clients[0].declare(name, durable=True)
+        bound = clients[0].ask(1, QueueBind(queue=name, exchange="amq.fanout"))
+        assert bound == QueueBindOk()
+    wanted = [b"to all %d." % n for n in range(COUNT)]
+    together(broker, *[publish("", body, PERSISTENT, exchange="amq.fanout") for body in wanted])
+    for client in clients:
+        client.expect(1, BasicAck(1, False))
+        client.nothing_more()
+    files = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]
+    assert [sum(data.count(body) for data in files) for body in wanted] == [1] * COUNT
+    # Each queue has its own life of them.
+    assert first_bodies(clients[0], "a", COUNT) == wanted
+    for name in names[1:]:
+        assert bodies(clients[0], name, COUNT) == wanted
 
 
 def test_within_a_limit_that_refuses_the_first_get_the_room(
