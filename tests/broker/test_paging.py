@@ -7,6 +7,7 @@ pika's.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,9 @@ from gated_files import GatedFiles
 from holding import part
 from insides import context_of, inside, on_loop, queue_actor, wait_until
 from leveret.actors.messages import EntriesRead
+from leveret.actors.queue.queue import READ_BYTES_MIN
 from leveret.actors.runtime.runtime import tell
+from leveret.amqp_frames.methods import BasicGet, BasicGetOk
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
 from leveret.core.queue.rules import MessageQueue
 from leveret.storage.files import Files
@@ -31,6 +34,7 @@ from leveret.storage.journal.reading import JournalReader, PageRead
 from log_lines import LogLines
 from pika.adapters.blocking_connection import BlockingChannel
 from timeouts import TIMEOUT_SECONDS
+from wire import Client
 
 COUNT = 4_000
 SIZE = 1_000
@@ -190,6 +194,51 @@ def test_basic_get_waits_for_the_disk(tmp_path: Path) -> None:
             assert method.message_count == COUNT - number - 1
         assert channel.queue_purge("q").method.message_count == COUNT - 1_200
         assert channel.basic_get("q") == (None, None, None)
+
+
+def test_basic_get_that_waits_for_the_disk_is_answered_with_a_message_that_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [b"%d" % number * READ_BYTES_MIN for number in range(3)]
+    settings = {"read_ahead_bytes_max": READ_BYTES_MIN}
+    with started(tmp_path, **settings) as broker, opened(broker) as channel:
+        channel.queue_declare("other", durable=True)
+        channel.queue_declare("q", durable=True)
+        channel.confirm_delivery()
+        for body in bodies:
+            # In a record each, and so in a read each.
+            channel.basic_publish("", "q", body, pika.BasicProperties(delivery_mode=2))
+    may_read = Event()
+    read = JournalReader.read
+    reads: list[ReadPlan] = []
+
+    def held_read(reader: JournalReader, plan: ReadPlan, joins: bool) -> PageRead:
+        reads.append(plan)
+        assert len(reads) == 1 or may_read.wait(TIMEOUT_SECONDS)
+        return read(reader, plan, joins)
+
+    monkeypatch.setattr(JournalReader, "read", held_read)
+    with started(tmp_path, **settings) as broker, opened(broker) as channel:
+        method, _, body = channel.basic_get("q")
+        assert body == bodies[0]
+        with Client(broker.host, broker.port).log_in() as other:
+            other.open_channel()
+            other.send_methods(1, BasicGet(queue="q", no_ack=True))
+            messages = part(inside(queue_actor(broker, "q")), MessageQueue)
+            wait_until(lambda: messages.wants_head)
+            channel.basic_nack(method.delivery_tag)
+            assert other.expect_type(1, BasicGetOk).redelivered
+            assert other.read_content(1).body == bodies[0]
+            # It is settled now, not when the queue has something to do again.
+            fill(channel, "other", range(1))
+            shutil.copytree(
+                tmp_path / "data",
+                tmp_path / "killed" / "data",
+                ignore=shutil.ignore_patterns("*.sock"),
+            )
+        may_read.set()
+    with started(tmp_path / "killed") as broker, opened(broker) as channel:
+        assert drain(channel, "q", 2) == bodies[1:]
 
 
 def test_a_restart_reads_no_body_before_it_is_needed(tmp_path: Path) -> None:
