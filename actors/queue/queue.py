@@ -8,8 +8,8 @@ fails answers for everything that it owes: each publish is nacked, each question
 Every queue has this actor, whatever its arguments: the rules have the parts that these ask for. If
 time matters to one of them, the actor reads the clock for the rules, and asks to be woken in time.
 
-A queue that holds much has rows whose bytes are on the disk only. When the rules want some of them,
-the actor has them read; a basic.get that must wait for that is answered then.
+A queue that holds much has rows whose bytes are on the disk only (`paging.py`). When the rules want
+some of them, they are read; a basic.get that must wait for that is answered then.
 
 A queue with `x-expires` has a lease: unused for that long, the queue is deleted. As in RabbitMQ a
 queue is in use while it has a consumer. A declaration that finds it and a basic.get renew the
@@ -35,8 +35,7 @@ from ...core.queue.rules import Effects, MessageQueue
 from ...core.queue.span import EntryRange
 from ...core.topology.topology import queue_gone_error
 from ...storage.journal.identity_runs import NO_IDENTITY, Identities, identities_in
-from ...storage.journal.ledger import joined, ranges_without
-from ...storage.journal.reading import ReadRow
+from ...storage.journal.ledger import joined
 from ..messages import (
     AddConsumer,
     Append,
@@ -51,14 +50,12 @@ from ..messages import (
     Deliver,
     Discard,
     DropQueue,
-    DropSpilled,
     EntriesLost,
     EntriesRead,
     EntriesSpilled,
     ForgetIdentities,
     Get,
     GetAnswer,
-    LookAtMemory,
     OutletOpened,
     PageOut,
     Persisted,
@@ -68,8 +65,6 @@ from ..messages import (
     Purged,
     QueueFailed,
     QueueUnused,
-    ReadEntries,
-    ReadSpilled,
     RecordDeliveries,
     Ref,
     Refused,
@@ -83,7 +78,6 @@ from ..messages import (
     SetPaused,
     Settle,
     SettleSynced,
-    SpillEntries,
     Status,
     TimedOut,
     Touch,
@@ -98,6 +92,7 @@ from ..tracing.queue import QueueTracing
 from .gathered_publishes import GATHERED_COUNT_MAX, MERGED_BYTES_MAX, GatheredPublishes, as_one
 from .last_letters import LastLetters
 from .missing_entries import report_missing
+from .paging import QueuePaging
 from .shared_runs import run_of
 
 Items = dict[Ref, list[tuple[Batch, Indexes]]]
@@ -308,14 +303,6 @@ class QueueLease:
         return self._context.runtime.scheduler.time()
 
 
-# Less is not worth telling the budget: a queue that is consumed at once holds a message or two.
-COUNTED_BYTES_MIN: Final = 4 * 1024
-# Bytes of messages that one queue has read at once, and as many that it reads ahead of consumers:
-# one part in so many of the budget, up to the setting read_ahead_bytes_max. So little, and nothing
-# ahead, while all hold too much.
-READ_PART: Final = 64
-READ_BYTES_MIN: Final = 16 * 1024
-
 # What the queue is woken with.
 RULES_DUE: Final = "rules due"
 
@@ -380,17 +367,14 @@ class Queue(LoopActor):
         self._held_back: deque[object] = deque()
         # Each waits for its message to be read.
         self._gets: deque[Get] = deque()
-        # What the node's budget knows of it, and how much it was last to keep at its head.
-        self._counted_bytes = 0
-        self._kept_bytes = 0
-        # It has paged, and no consumer has wanted that since: to read ahead would be in vain, for
-        # as long as others hold so much that it must page again.
-        self._has_paged = False
-        # It was to page rows that the disk does not have yet.
-        self._pages_when_synced = False
-        self._is_spilling = False
-        # Has the spill ever been told of it?
-        self._has_spilled = False
+        self._paging = QueuePaging(
+            context,
+            definition,
+            messages,
+            self.actor_ref,
+            self._tracing,
+            self._answers.synced_below,
+        )
         # The message at hand, or the publishes: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
         # Small publishes of this turn.
@@ -436,8 +420,8 @@ class Queue(LoopActor):
             self._publish(message)
         elif isinstance(message, Persisted):
             self._answers.persisted(message.appends)
-            if self._pages_when_synced:
-                self._page_synced()
+            if self._paging.awaits_sync:
+                self._paging.synced()
         elif isinstance(message, Unstored):
             self._withdraw(message.appends)
         else:
@@ -593,81 +577,10 @@ class Queue(LoopActor):
         if self._delivered_entries or self._settled_entries:
             self._record_gathered()
         if self._messages.ready.may_be_paged or self._messages.dying:
-            self._read_wanted()
-        held_bytes, counted_bytes = self._messages.held_bytes, self._counted_bytes
-        if held_bytes != counted_bytes and (
-            not held_bytes
-            or not -COUNTED_BYTES_MIN < held_bytes - counted_bytes < COUNTED_BYTES_MIN
-        ):
-            # Empty ones always: what thousands of them held no more would be missed elsewhere.
-            self._count_held()
+            self._paging.read_wanted()
+        self._paging.count_held()
 
-    # --- Paging
-
-    def _count_held(self) -> None:
-        """Tell the node's budget how much the queue holds; have the fullest queues page."""
-        self._counted_bytes = self._messages.held_bytes
-        budget = self._context.memory_budget
-        budget.change(self.actor_ref, self._counted_bytes)
-        self._look_at_memory()
-        if budget.used_bytes > budget.relief_bytes:
-            for queue_ref, kept_bytes in budget.relieve():
-                tell(queue_ref, PageOut(kept_bytes))
-
-    def _look_at_memory(self) -> None:
-        """Say so when all queues hold too much although they page, or no longer do."""
-        used_bytes = self._context.memory_budget.used_bytes
-        if self._context.memory_level.look(used_bytes):
-            tell(self._context.memory_watch, LookAtMemory(used_bytes))
-
-    def _page_synced(self) -> None:
-        """Page what the disk has by now.
-
-        Nothing else may come to ask for it again: publishers wait while queues hold too much.
-        """
-        self._pages_when_synced = False
-        budget = self._context.memory_budget
-        if budget.used_bytes > budget.budget_bytes:
-            self._page_out(self._kept_bytes)
-
-    def _page_out(self, kept_bytes: int, spilled: Sequence[EntryRange] = ()) -> None:
-        """Page, and have rows spilled that are on no disk yet; `spilled`: the spill has these."""
-        self._kept_bytes = kept_bytes
-        messages = self._messages
-        synced_below = self._answers.synced_below(messages.next_entry_id)
-        self._pages_when_synced = synced_below < messages.next_entry_id
-        note_traced = self._tracing.paged if self._context.trace.is_on else None
-        unspilled, used = messages.page_out(kept_bytes, synced_below, spilled, note_traced)
-        if spilled:
-            unused = ranges_without(spilled, sorted(used))
-            if unused:
-                self._drop_spilled(unused)
-        if unspilled and not self._is_spilling:
-            self._is_spilling = self._has_spilled = True
-            rows = [ReadRow(each.batch, each.indexes, each.first_entry_id) for each in unspilled]
-            queue_id = self._definition.queue_id
-            tell(self._context.page_reader, SpillEntries(self.actor_ref, queue_id, rows))
-
-    def _read_wanted(self) -> None:
-        """Have read what the rules want: little, and nothing ahead, while memory is short."""
-        if self._context.is_stopping:
-            return
-        budget = self._context.memory_budget
-        is_short = budget.used_bytes > budget.budget_bytes
-        if self._messages.wants_head:
-            self._has_paged = False
-        bytes_max = READ_BYTES_MIN
-        if not is_short:
-            bytes_max = min(self._context.read_ahead_bytes_max, budget.budget_bytes // READ_PART)
-        wanted = self._messages.wanted(0 if is_short or self._has_paged else bytes_max)
-        if wanted is None:
-            return
-        queue_id = self._definition.queue_id
-        if wanted.is_spilled:
-            asked = ReadSpilled(self.actor_ref, queue_id, wanted.ranges, bytes_max)
-            tell(self._context.page_reader, asked)
-        else:
-            tell(self._journal, ReadEntries(self.actor_ref, queue_id, wanted.ranges, bytes_max))
+    # --- Messages read again, and basic.get
 
     def _resume_read(self, message: EntriesRead, effects: Effects) -> None:
         """Go on with the rows read: clients that wait with basic.get go first."""
@@ -695,6 +608,8 @@ class Queue(LoopActor):
         self._carry_out(got)
         tell(message.channel, GetAnswer(delivery, messages.ready.message_count))
         return True
+
+    # --- Effects
 
     def _forget_identities(self, deduplication: Deduplication | None) -> None:
         """Tell the journal which identities the queue does not remember any more."""
@@ -771,7 +686,7 @@ class Queue(LoopActor):
             if self._messages.dead_letters:
                 tell(self._context.dead_letters, PublishDead(self._definition, effects.dead))
         if effects.unspilled_entries is not None:
-            self._drop_spilled(effects.unspilled_entries)
+            self._paging.drop_spilled(effects.unspilled_entries)
         for consumer, deliveries in effects.delivered:
             if consumer.no_ack:
                 self._tracing.not_acked(deliveries)
@@ -862,14 +777,11 @@ class Queue(LoopActor):
             else:
                 messages.resume(effects)
         elif isinstance(message, PageOut):
-            self._has_paged = True
-            self._page_out(message.kept_bytes)
+            self._paging.relieve(message.kept_bytes)
         elif isinstance(message, EntriesLost):
             messages.lose(message.ranges, effects)
         elif isinstance(message, EntriesSpilled):
-            self._is_spilling = False
-            if not message.failed:
-                self._page_out(self._kept_bytes, message.ranges)
+            self._paging.spilled(message)
         elif isinstance(message, Woken):
             if message.token is LEASE_ENDS:
                 self._lease.check(len(messages.consumers))
@@ -899,18 +811,13 @@ class Queue(LoopActor):
         ranges = effects.settled_entries
         answer = (message.reply_to, Purged(count))
         if effects.unspilled_entries is not None:
-            self._drop_spilled(effects.unspilled_entries)
+            self._paging.drop_spilled(effects.unspilled_entries)
         if ranges:
             # purge-ok waits for its sync, or the messages could come back.
             self._record_gathered()
             tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
         else:
             tell(*answer)
-
-    def _drop_spilled(self, ranges: Sequence[EntryRange] | None) -> None:
-        """The spill need not have these any more; None: nothing of the queue."""
-        ascending = None if ranges is None else sorted(ranges)
-        tell(self._context.page_reader, DropSpilled(self._definition.queue_id, ascending))
 
     def _check_unused(self, lost_consumer: bool) -> None:
         if lost_consumer and not len(self._messages.consumers):
@@ -927,13 +834,8 @@ class Queue(LoopActor):
         """
         if self._is_deleted:
             self._answer_for_all()
-            self._release()
+            self._paging.release()
             self._drop()
-
-    def _release(self) -> None:
-        """It holds nothing in memory any more."""
-        self._context.memory_budget.change(self.actor_ref, 0)
-        self._look_at_memory()
 
     def _drop(self) -> None:
         """Have its messages dropped, those last that it owes its dead-letter exchange."""
@@ -942,11 +844,11 @@ class Queue(LoopActor):
         if dying:
             context, tracing = self._context, self._tracing
             LastLetters.start_on(
-                self.runtime, context, self._definition, dying, tracing, self._has_spilled
+                self.runtime, context, self._definition, dying, tracing, self._paging.has_spilled
             )
             return
-        if self._has_spilled:
-            self._drop_spilled(None)
+        if self._paging.has_spilled:
+            self._paging.drop_spilled(None)
         if self._definition.durable:
             self._record_gathered()
             tell(self._journal, DropQueue(self._definition.queue_id))
@@ -957,14 +859,14 @@ class Queue(LoopActor):
         Messages in the journal stay there: the broker starts the queue anew when the node starts.
         """
         self._answer_for_all()
-        self._release()
+        self._paging.release()
         if self._is_deleted:
             self._drop()
         else:
             # Or messages that consumers have acked would come back.
             self._record_gathered()
-            if self._has_spilled:
-                self._drop_spilled(None)
+            if self._paging.has_spilled:
+                self._paging.drop_spilled(None)
         tell(self._context.broker, QueueFailed(self._definition))
 
     def _answer_for_all(self) -> None:

@@ -23,7 +23,7 @@ from gated_files import GatedFiles
 from holding import part
 from insides import context_of, inside, on_loop, queue_actor, wait_until
 from leveret.actors.messages import EntriesRead
-from leveret.actors.queue.queue import READ_BYTES_MIN
+from leveret.actors.queue.paging import READ_BYTES_MIN
 from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.methods import BasicGet, BasicGetOk
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
