@@ -612,8 +612,8 @@ class Checker:
             # It was delivered to another meanwhile.
             self.seen["late answers"] += 1
             if not hold.until_ms:
-                # Or this delivery is the later one, and its answer counts.
-                copy.excuse = copy.excuse or "answered late"
+                # Or this delivery is the later one, and its answer counts: then it does not die.
+                copy.excuse = "answered late"
             return False
         if self.now_ms >= hold.until_ms:
             self.seen["late answers"] += 1
