@@ -4,9 +4,9 @@
     python -m benchmarks.row_profile real-200x1 --functions 30
 
 For each folder of the broker, the share of its functions without those that they call. "event loop"
-is what lies outside Python: uvloop, the kernel's reads, writes and polls, and waiting. The profiler
-makes each call dearer, so shares are what to read: the thread's time for a message is two to three
-times that of a run without it.
+stands for the time outside Python: uvloop, the kernel's reads, writes and polls, and waiting. The
+profiler makes each call dearer, so shares are what to read: the thread's time for a message is two
+to three times that of a run without it.
 """
 
 from __future__ import annotations

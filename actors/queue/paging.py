@@ -1,8 +1,8 @@
 """How much memory one queue's messages hold: counted in the node's budget, paged out, read again.
 
 The rules say which rows can be paged and which are wanted (core/queue/paging.py). The node's budget
-says how much a queue is to keep. This part tells the page reader and the journal, in whose answers
-the queue's actor hears what the spill has and what was read.
+says how much a queue is to keep. This part tells the page reader and the journal; both answer the
+queue's actor, with EntriesSpilled and EntriesRead.
 """
 
 from __future__ import annotations

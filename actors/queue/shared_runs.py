@@ -20,7 +20,7 @@ Run = tuple[int, ...]
 
 
 def run_of(batches: Sequence[Batch]) -> Run:
-    """By which others find what was made of these."""
+    """The key under which other queues find the batch made of these."""
     return tuple([batch.number for batch in batches])
 
 
