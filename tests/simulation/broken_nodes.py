@@ -222,7 +222,7 @@ FAULTS: Final = {
         recovery,
         "read_index",
         _read_any_index,
-        60,
+        23,
         also=Replaced(Discarding, "discard_index", _leave_index),
     ),
 }
