@@ -34,12 +34,6 @@ class NodeWindow:
         """How many connections wait for room."""
         return len(self._waiting)
 
-    def add(self, count: int) -> None:
-        """Count bytes that a reader hands to a channel."""
-        self.used_bytes += count
-        if self.used_bytes > self.bytes_max:
-            self.is_closed = True
-
     def remove(self, count: int) -> Sequence[Any]:
         """Count absorbed bytes; gives the readers that wait for this and may go on."""
         self.used_bytes -= count
@@ -91,15 +85,10 @@ class PublishWindow:
         self.is_closed = False
 
     def add(self, count: int) -> None:
-        """Count bytes that the reader hands to a channel."""
-        self.used_bytes += count
-        self.node.add(count)
-        if self.used_bytes > self.bytes_max:
-            self._is_full = self.is_closed = True
-
-    def close_full(self) -> None:
-        """Close if it is full, and the node's if that is."""
+        """Count bytes that the reader hands to a channel, here and in the node's window."""
         node = self.node
+        self.used_bytes += count
+        node.used_bytes += count
         if node.used_bytes > node.bytes_max:
             node.is_closed = True
         if self.used_bytes > self.bytes_max:
@@ -164,16 +153,9 @@ class WindowShare:
 
     def add(self, count: int) -> None:
         """Count bytes that the channel is handed."""
-        if self._is_released:
-            return
-        # In one function with the windows' own: it is called for each read.
-        self._used_bytes += count
-        window = self._window
-        node = window.node
-        window.used_bytes += count
-        node.used_bytes += count
-        if window.used_bytes > window.bytes_max or node.used_bytes > node.bytes_max:
-            window.close_full()
+        if not self._is_released:
+            self._used_bytes += count
+            self._window.add(count)
 
     def remove(self, count: int) -> Sequence[Any]:
         """Count absorbed bytes; gives the readers that wait for this and may go on."""
