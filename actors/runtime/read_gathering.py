@@ -23,6 +23,8 @@ from typing import Final
 LONE_READS_MAX: Final = 32
 # Polls of the sockets for one round, beside the first.
 MORE_POLLS_MAX: Final = 5
+# A round that has read so much has enough to work on: others would wait for it.
+ROUND_BYTES_MAX: Final = 256 * 1024
 # So many gathered rounds in a row may bring one read each.
 LONE_ROUNDS_MAX: Final = 8
 
@@ -30,12 +32,13 @@ LONE_ROUNDS_MAX: Final = 8
 class ReadGathering:
     """`is_on`: the next read waits for the others of its round."""
 
-    __slots__ = ("_left", "_polled_reads", "_polls", "_reads", "is_on")
+    __slots__ = ("_bytes", "_left", "_polled_reads", "_polls", "_reads", "is_on")
 
     def __init__(self) -> None:
         self.is_on = False
         # Reads in the round at hand, while they are gathered.
         self._reads = 0
+        self._bytes = 0
         # How often the sockets were polled again for this round, and the reads before the last.
         self._polls = 0
         self._polled_reads = 0
@@ -50,13 +53,18 @@ class ReadGathering:
             # The first round decides.
             self._left = 1
 
-    def gathered(self) -> None:
+    def gathered(self, byte_count: int) -> None:
         """A read waits for the end of its round."""
         self._reads += 1
+        self._bytes += byte_count
 
     def polls_again(self) -> bool:
         """Are the sockets to be polled once more, because the last time brought reads?"""
-        if self._reads == self._polled_reads or self._polls == MORE_POLLS_MAX:
+        if (
+            self._reads == self._polled_reads
+            or self._polls == MORE_POLLS_MAX
+            or self._bytes >= ROUND_BYTES_MAX
+        ):
             return False
         self._polled_reads = self._reads
         self._polls += 1
@@ -71,4 +79,4 @@ class ReadGathering:
             if not self._left:
                 self.is_on = False
                 self._left = LONE_READS_MAX
-        self._reads = self._polls = self._polled_reads = 0
+        self._reads = self._bytes = self._polls = self._polled_reads = 0

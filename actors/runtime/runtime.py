@@ -170,7 +170,7 @@ class Runtime:
             gathering.worked_on()
             self.tell_now(actor_ref, data)
             return
-        gathering.gathered()
+        gathering.gathered(len(data))
         inbox: Any = actor_ref.actor_inbox
         actor = inbox.actor
         if actor is None or inbox.is_runnable:

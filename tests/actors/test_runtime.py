@@ -11,7 +11,12 @@ import structlog
 from hand_scheduler import HandScheduler
 from insides import inside
 from leveret.actors.messages import Ref
-from leveret.actors.runtime.read_gathering import LONE_READS_MAX, LONE_ROUNDS_MAX, MORE_POLLS_MAX
+from leveret.actors.runtime.read_gathering import (
+    LONE_READS_MAX,
+    LONE_ROUNDS_MAX,
+    MORE_POLLS_MAX,
+    ROUND_BYTES_MAX,
+)
 from leveret.actors.runtime.runtime import (
     TURN_MESSAGES_MAX,
     TURNS_PER_ROUND_MAX,
@@ -222,6 +227,22 @@ def test_sockets_are_polled_again_while_that_brings_reads_up_to_a_bound(
     assert entries == []
     scheduler.run_round()
     assert entries == [b"last", "idle"]
+
+
+def test_a_round_that_has_read_much_is_worked_on_before_the_next_poll(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
+    for _ in range(LONE_READS_MAX):
+        for _ in range(2):
+            runtime.tell_read(reader, b"read")
+        scheduler.run()
+    entries.clear()
+    large = bytes(ROUND_BYTES_MAX)
+    runtime.tell_read(reader, large)
+    scheduler.run_round()
+    assert entries == [large, "idle"]
 
 
 def test_reads_that_come_alone_again_are_worked_on_at_once_again(
