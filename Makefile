@@ -90,7 +90,7 @@ types: $(INSTALLED)
 	MYPYPATH=build/typed $(BIN)/mypy --strict -p leveret -p pyspark_leveret -p benchmarks
 
 # The compiled form of the codec is built where there is a compiler, and left out where there is none.
-$(INSTALLED): pyproject.toml setup.py $(wildcard amqp_frames/compiled/*.[ch])
+$(INSTALLED): pyproject.toml $(wildcard setup.py amqp_frames/compiled/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.11'; exit 1; }
 	@[ '$(TOOLS)' = no ] || PYTHON='$(PYTHON)' .ci/tools venv
