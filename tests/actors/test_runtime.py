@@ -172,6 +172,14 @@ def test_messages_of_another_thread_do_not_wait_behind_the_reads_of_this_round(
     assert runtime.is_idle()
 
 
+def begin_to_gather(runtime: Runtime, scheduler: HandScheduler, reader: Ref) -> None:
+    """Reads come in pairs until they are gathered."""
+    for _ in range(LONE_READS_MAX):
+        for _ in range(2):
+            runtime.tell_read(reader, b"read")
+        scheduler.run()
+
+
 def test_lone_reads_are_worked_on_at_once(runtime: Runtime, scheduler: HandScheduler) -> None:
     entries: list[object] = []
     reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
@@ -209,10 +217,7 @@ def test_sockets_are_polled_again_while_that_brings_reads_up_to_a_bound(
 ) -> None:
     entries: list[object] = []
     reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
-    for _ in range(LONE_READS_MAX):
-        for _ in range(2):
-            runtime.tell_read(reader, b"read")
-        scheduler.run()
+    begin_to_gather(runtime, scheduler, reader)
     entries.clear()
     for polls in range(1 + MORE_POLLS_MAX):
         assert entries == []
@@ -234,10 +239,7 @@ def test_a_round_that_has_read_much_is_worked_on_before_the_next_poll(
 ) -> None:
     entries: list[object] = []
     reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
-    for _ in range(LONE_READS_MAX):
-        for _ in range(2):
-            runtime.tell_read(reader, b"read")
-        scheduler.run()
+    begin_to_gather(runtime, scheduler, reader)
     entries.clear()
     large = bytes(ROUND_BYTES_MAX)
     runtime.tell_read(reader, large)
@@ -250,10 +252,7 @@ def test_reads_that_come_alone_again_are_worked_on_at_once_again(
 ) -> None:
     entries: list[object] = []
     reader = Passing.start_on(runtime, Diary.start_on(runtime, entries))
-    for _ in range(LONE_READS_MAX):
-        for _ in range(2):
-            runtime.tell_read(reader, b"read")
-        scheduler.run()
+    begin_to_gather(runtime, scheduler, reader)
     for _ in range(LONE_ROUNDS_MAX):
         runtime.tell_read(reader, b"read")
         scheduler.run()
