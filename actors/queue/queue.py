@@ -480,10 +480,9 @@ class Queue(LoopActor):
     def _publish(self, message: Publish) -> None:
         messages = self._messages
         batch = message.batch
-        if message.delays_ms and not messages.needs_clock:
+        if not messages.needs_clock and (message.delays_ms or batch.ttls_ms is not None):
+            # Time matters here for the first time, from now on also to publishes of the same turn.
             self._clock.read()
-        elif batch.ttls_ms is not None:
-            messages.now_ms = self._context.runtime.wall_clock.now_ms()
         if not messages.ready.priority_max:
             self._publish_row(message)
             return

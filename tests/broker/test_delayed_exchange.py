@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import leveret
@@ -10,6 +11,9 @@ import pika
 import pytest
 from gated_files import GatedFiles
 from held_clock import HeldClock
+from insides import channel_actor, inside, on_loop, readers
+from leveret.actors.messages import Input
+from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -29,7 +33,7 @@ from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field, table_of
 from leveret.logs.reading.tail import TraceTail
 from traced import client_of, explanation, trace_of, traced, wait_for_events
-from wire import Client, publish
+from wire import FRAME_MAX_BYTES, Client, publish
 
 DELAYED = table_of({"x-delayed-type": "topic"})
 HOUR_MS = 3_600_000
@@ -92,6 +96,33 @@ def test_messages_come_when_they_are_due_and_say_how_long_they_were_delayed(
     client.nothing_more()
     over(clock, 1)
     assert delivered(client) == (b"later", Field("signedint", -500))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(Properties(), id="plain"),
+        pytest.param(Properties(expiration=str(HOUR_MS)), id="expiring"),
+        pytest.param(Properties(headers={"x-delay": Field("signedint", 0)}), id="not delayed"),
+    ],
+)
+def test_the_first_delayed_message_waits_behind_one_that_the_queue_gets_in_the_same_turn(
+    client: Client, broker: leveret.Broker, clock: HeldClock, before: Properties
+) -> None:
+    declare(client)
+    channel = inside(channel_actor(readers(broker)[0]))
+    decoder = Decoder(FRAME_MAX_BYTES, 10_000, 1000)
+    reads = decoder.feed(publish("k", b"now", before, exchange="d")) + decoder.feed(delayed(70))
+    # The queue has its turn behind both.
+    on_loop(broker, *[partial(channel.on_receive, Input(read)) for read in reads])
+    client.expect_acks(range(1, 3))
+    client.consume("q", no_ack=True)
+    client.expect_type(1, BasicDeliver)
+    assert client.read_content(1).body == b"now"
+    over(clock, 69)
+    client.nothing_more()
+    over(clock, 1)
+    assert delivered(client) == (b"x", Field("signedint", -70))
 
 
 def test_a_deferred_message_is_confirmed_when_it_is_on_the_disk_and_not_when_it_is_due(
