@@ -1,10 +1,10 @@
 """The loops over messages in C, beside the Python that specifies them; this module decides.
 
-Runs of publishes and of acks, deliveries, returns, answers and merging have two forms with the same
-results on all octets: Python, in amqp_frames/messages/ and amqp_frames/decoder.py, and `_codec`,
-whose loops are in frames.h, without Python in them. The compiled form is used where it was built
-and the environment does not say LEVERET_COMPILED=no. It is optional: where there is no compiler,
-everything works without it.
+Runs of publishes and of acks, deliveries, returns, answers, merging and rows of indexes have two
+forms with the same results on all octets: Python, in amqp_frames/messages/ and
+amqp_frames/decoder.py, and `_codec`, whose loops are in frames.h, without Python in them. The
+compiled form is used where it was built and the environment does not say LEVERET_COMPILED=no. It is
+optional: where there is no compiler, everything works without it.
 
 The compiled form never judges. It ends a run at whatever is not plain, and the frame by frame way
 (amqp_frames/decoder.py) finds the fault, as behind the Python form.
@@ -18,7 +18,7 @@ from typing import Final
 # With "no" the Python form runs, compiled or not.
 FORM_VARIABLE: Final = "LEVERET_COMPILED"
 # Of arguments and results: in a checkout, an earlier build may lie beside later sources.
-REVISION: Final = 1
+REVISION: Final = 2
 
 try:
     if os.environ.get(FORM_VARIABLE) == "no":

@@ -13,7 +13,7 @@
 #include "frames.h"
 
 /* As in __init__.py: it grows with every change of a function's arguments or results. */
-enum { REVISION = 1 };
+enum { REVISION = 2 };
 
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
@@ -665,6 +665,68 @@ done:
     return result;
 }
 
+/* --- rows(keys, row_of_key, row_count, count) */
+
+/* Empty rows of these sizes, in a list, and the room in each: `views` has their memory. */
+static PyObject *new_rows(State *state, const size_t *counts, size_t rows, Py_buffer *views, RowRoom *rooms) {
+    PyObject *made = PyList_New((Py_ssize_t)rows);
+    for (size_t i = 0; made != NULL && i < rows; i++) {
+        PyObject *row = new_column(state->short_column, counts[i], views + i);
+        if (row == NULL || PyList_SetItem(made, (Py_ssize_t)i, row) < 0) {
+            Py_CLEAR(made);
+        } else {
+            rooms[i].at = views[i].buf;
+            rooms[i].left = (size_t)views[i].len / sizeof(uint32_t);
+        }
+    }
+    return made;
+}
+
+static PyObject *rows_of(State *state, const Keyed *keyed, size_t rows) {
+    Memory memory;
+    Py_buffer *views = reserve(&memory, rows * (sizeof(Py_buffer) + sizeof(RowRoom) + sizeof(size_t)));
+    if (views == NULL) return NULL;
+    RowRoom *rooms = (RowRoom *)(views + rows);
+    size_t *counts = (size_t *)(rooms + rows);
+    memset(views, 0, rows * sizeof(Py_buffer));
+    memset(counts, 0, rows * sizeof(size_t));
+    PyObject *made = NULL;
+    int is_sound = count_rows(keyed, counts, rows);
+    if (is_sound) {
+        made = new_rows(state, counts, rows, views, rooms);
+        is_sound = made == NULL || put_rows(keyed, rooms, rows);
+    }
+    for (size_t i = 0; i < rows; i++) {
+        if (views[i].obj != NULL) PyBuffer_Release(views + i);
+    }
+    release(&memory);
+    if (!is_sound) {
+        Py_CLEAR(made);
+        PyErr_SetString(PyExc_IndexError, "a key or a row that is none");
+    }
+    return made;
+}
+
+static PyObject *rows(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    uint64_t row_count, messages;
+    Column keys, row_of_key;
+    PyObject *made = NULL;
+    if (!has_arguments(count, 4)) return NULL;
+    if (!read_number(args[2], UINT32_MAX, &row_count) || !read_number(args[3], UINT32_MAX, &messages)) return NULL;
+    row_of_key.view.obj = NULL;
+    if (open_column(args[0], &keys) && open_column(args[1], &row_of_key)) {
+        if (messages > keys.count) {
+            PyErr_SetString(PyExc_ValueError, "more messages than keys");
+        } else {
+            const Keyed keyed = {keys.values, (size_t)messages, row_of_key.values, row_of_key.count};
+            made = rows_of(state_of(module), &keyed, (size_t)row_count);
+        }
+    }
+    close_column(&keys);
+    close_column(&row_of_key);
+    return made;
+}
+
 /* --- The module */
 
 static PyMethodDef METHODS[] = {
@@ -674,6 +736,7 @@ static PyMethodDef METHODS[] = {
     {"returns", (PyCFunction)(void (*)(void))returns, METH_FASTCALL, NULL},
     {"answers", (PyCFunction)(void (*)(void))answers, METH_FASTCALL, NULL},
     {"merge", (PyCFunction)(void (*)(void))merge, METH_FASTCALL, NULL},
+    {"rows", (PyCFunction)(void (*)(void))rows, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* An array of one 0; its items must have so many bytes. */

@@ -69,3 +69,6 @@ def answers(
 def merge(
     batches: Sequence[Batch], /
 ) -> tuple[bytes, int, _Column, _Column, _Column, _Column, list[bytes], bytearray, int]: ...
+
+# rows_of in amqp_frames/messages/indexes.py.
+def rows(keys: _Column, row_of_key: _Column, row_count: int, count: int, /) -> list[_Column]: ...

@@ -558,4 +558,43 @@ static size_t put_merged(Room *room, size_t position, const Part *each, MergedCo
     return position;
 }
 
+/* --- Rows of indexes (amqp_frames/messages/indexes.py) */
+
+/* The messages of a batch: by message the number of its key, by key the number of its row. */
+typedef struct {
+    const uint32_t *keys;
+    size_t count;
+    const uint32_t *row_of_key;
+    size_t keys_count;
+} Keyed;
+
+/* The next place in a row, and how many more are free. */
+typedef struct {
+    uint32_t *at;
+    size_t left;
+} RowRoom;
+
+/* Adds up in `counts` how many messages each of so many rows gets; 0 if a key or a row is none. */
+static int count_rows(const Keyed *keyed, size_t *counts, size_t rows) {
+    for (size_t i = 0; i < keyed->count; i++) {
+        if (keyed->keys[i] >= keyed->keys_count) return 0;
+        const size_t row = keyed->row_of_key[keyed->keys[i]];
+        if (row >= rows) return 0;
+        counts[row]++;
+    }
+    return 1;
+}
+
+/* Appends each message's index to its row; 0 if a key or a row is none, or a row is full. */
+static int put_rows(const Keyed *keyed, RowRoom *rooms, size_t rows) {
+    for (size_t i = 0; i < keyed->count; i++) {
+        if (keyed->keys[i] >= keyed->keys_count) return 0;
+        const size_t row = keyed->row_of_key[keyed->keys[i]];
+        if (row >= rows || !rooms[row].left) return 0;
+        *rooms[row].at++ = (uint32_t)i;
+        rooms[row].left--;
+    }
+    return 1;
+}
+
 #endif

@@ -252,7 +252,8 @@ class Publisher:
             first_seq_no = self._next_seq_no
             self._next_seq_no += count
         by_queue, unrouted = divide(keys, [route.queues for route in routes], count)
-        batch.durable = durable_indexes(batch, by_queue, count)
+        told_count = count - len(unrouted)
+        batch.durable = durable_indexes(batch, by_queue, told_count)
         frames = b""
         unconfirmed = self.unconfirmed
         if unrouted:
@@ -270,7 +271,7 @@ class Publisher:
             if self.confirm_mode and len(mandatory) < len(unrouted):
                 dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
-        unconfirmed.insert(batch, first_seq_no, by_queue)
+        unconfirmed.insert(batch, first_seq_no, by_queue, told_count)
         numbered_from = first_seq_no if self.confirm_mode else 0
         replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
         return Routed(batch, count, numbered_from, by_queue, frames, error, replies, deferred)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from ...amqp_frames.constants import NOT_IMPLEMENTED
 from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.indexes import rows_of
 from ...amqp_frames.messages.publishes import IMMEDIATE
 from ...amqp_frames.properties import decode_properties
 from ...amqp_frames.values.field_table import Table
@@ -41,36 +42,38 @@ def divide(
     everything = range(count)
     if not count:
         return {}, everything
-    if len(routes) == 1:
+    # Keys that lead to the same queues share a row.
+    numbers: dict[Sequence[QueueDefinition], int] = {}
+    row_of_key = [numbers.setdefault(queues, len(numbers)) for queues in routes]
+    if len(numbers) == 1:
         queues = routes[0]
         return dict.fromkeys(queues, everything), () if queues else everything
-    rows: list[list[int]] = [[] for _ in routes]
-    for index, number in enumerate(keys[:count]):
-        rows[number].append(index)
-    rows_by_queue: dict[QueueDefinition, list[list[int]]] = {}
-    unrouted: list[list[int]] = []
-    for queues, row in zip(routes, rows, strict=True):
+    rows_by_queue: dict[QueueDefinition, list[array[int]]] = {}
+    unrouted: Sequence[int] = ()
+    for queues, row in zip(numbers, rows_of(keys, row_of_key, len(numbers), count), strict=True):
         if row:
             if not queues:
-                unrouted.append(row)
+                unrouted = row
             for queue in queues:
                 rows_by_queue.setdefault(queue, []).append(row)
     by_queue: dict[QueueDefinition, Indexes] = {}
-    for queue, parts in rows_by_queue.items():
-        by_queue[queue] = (
-            everything if sum(map(len, parts)) == count else array("I", _in_order(parts))
-        )
-    return by_queue, _in_order(unrouted) if unrouted else ()
-
-
-def _in_order(rows: Sequence[list[int]]) -> Sequence[int]:
-    return rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
+    for queue, rows in rows_by_queue.items():
+        if len(rows) == 1:
+            by_queue[queue] = everything if len(rows[0]) == count else rows[0]
+        elif sum(map(len, rows)) == count:
+            by_queue[queue] = everything
+        else:
+            by_queue[queue] = array("I", sorted(chain.from_iterable(rows)))
+    return by_queue, unrouted
 
 
 def durable_indexes(
-    batch: Batch, by_queue: dict[QueueDefinition, Indexes], count: int
+    batch: Batch, by_queue: dict[QueueDefinition, Indexes], told_count: int
 ) -> Indexes | None:
-    """The persistent messages that reach a durable queue; None if these are all."""
+    """The persistent messages that reach a durable queue; None if these are all.
+
+    `told_count` messages reach any queue.
+    """
     persistent = batch.persistent
     persistent_count = persistent.count(1)
     if not persistent_count:
@@ -78,7 +81,9 @@ def durable_indexes(
     reached = [indexes for queue, indexes in by_queue.items() if queue.durable]
     if not reached:
         return range(0)
-    if len(reached) == 1 or any(len(indexes) == count for indexes in reached):
+    if persistent_count == told_count == len(batch.starts) and len(reached) == len(by_queue):
+        return None
+    if len(reached) == 1 or any(len(indexes) == told_count for indexes in reached):
         indexes: Sequence[int] = max(reached, key=len)
     else:
         indexes = sorted(set(chain.from_iterable(reached)))

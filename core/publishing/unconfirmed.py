@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ...amqp_frames.messages.batch import Batch, Indexes
@@ -98,7 +99,17 @@ def split_answered(
 class _Pending:
     """One batch: who owes what of it. `open_count` messages are not answered yet."""
 
-    __slots__ = ("batch", "first_seq_no", "is_open", "open_count", "owed", "owed_by", "whole")
+    __slots__ = (
+        "batch",
+        "confirmed_rows",
+        "disjoint",
+        "first_seq_no",
+        "is_open",
+        "open_count",
+        "owed",
+        "owed_by",
+        "whole",
+    )
 
     def __init__(
         self, batch: Batch, first_seq_no: int, by_queue: dict[object, Indexes], open_count: int
@@ -108,12 +119,13 @@ class _Pending:
         # What each queue owes.
         self.owed_by = by_queue
         self.open_count = open_count
+        # Was each message told to one queue? Then what a queue says of it is its answer.
+        told_count = sum(map(len, by_queue.values()))
+        self.disjoint = told_count == open_count
         # Was every queue told every message? Then queues are counted, not messages.
-        count = len(batch.starts)
-        self.whole = True
-        for indexes in by_queue.values():
-            if len(indexes) != count:
-                self.whole = False
+        self.whole = told_count == len(by_queue) * len(batch.starts)
+        # What queues have confirmed since the last answer: parts that together may be one range.
+        self.confirmed_rows: list[Sequence[int]] = []
         # Per message how many queues owe it, and whether it is not answered. Made when needed: not
         # while a single queue owes, nor while each queue confirms all in one go.
         self.owed: list[int] | None = None
@@ -142,16 +154,28 @@ class Unconfirmed:
     them. `released_bytes` counts the wire bytes of batches that no queue owes any of.
     """
 
-    __slots__ = ("_open", "_rest", "confirmed", "rejected", "released_bytes")
+    __slots__ = ("_confirmed", "_divided", "_open", "_rest", "rejected", "released_bytes")
 
     def __init__(self) -> None:
         # Batches with numbers to answer, in the order of their numbers; and the others: publishes
         # outside confirm mode, and answered ones that some queue has not confirmed yet.
         self._open: dict[Batch, _Pending] = {}
         self._rest: dict[Batch, _Pending] = {}
-        self.confirmed: list[SeqRange] = []
+        # Without the rows of the divided: batches whose queues have confirmed their parts.
+        self._confirmed: list[SeqRange] = []
+        self._divided: dict[_Pending, None] = {}
         self.rejected: list[SeqRange] = []
         self.released_bytes = 0
+
+    @property
+    def confirmed(self) -> list[SeqRange]:
+        """Ranges of seq_nos to be acked: what queues have of one batch is joined."""
+        if self._divided:
+            for pending in self._divided:
+                _append_joined(pending.first_seq_no, pending.confirmed_rows, self._confirmed)
+                pending.confirmed_rows = []
+            self._divided.clear()
+        return self._confirmed
 
     def __len__(self) -> int:
         """How many numbered publishes are open."""
@@ -167,10 +191,17 @@ class Unconfirmed:
         pending = self._open.get(batch) or self._rest.get(batch)
         return 0 if pending is None else pending.first_seq_no
 
-    def insert(self, batch: Batch, first_seq_no: int, by_queue: Mapping[Any, Indexes]) -> None:
+    def insert(
+        self,
+        batch: Batch,
+        first_seq_no: int,
+        by_queue: Mapping[Any, Indexes],
+        told_count: int | None = None,
+    ) -> None:
         """A batch was told to these queues; `first_seq_no` 0 outside confirm mode.
 
-        Its messages that were told to nobody are not waited for.
+        Its messages that were told to nobody are not waited for. `told_count` are the others, if
+        the caller knows.
         """
         if not by_queue:
             self.released_bytes += batch.wire_bytes
@@ -178,6 +209,8 @@ class Unconfirmed:
         if len(by_queue) == 1:
             [indexes] = by_queue.values()
             open_count = len(indexes)
+        elif told_count is not None:
+            open_count = told_count
         else:
             open_count = max(map(len, by_queue.values()))
             if open_count < len(batch.starts):
@@ -187,7 +220,7 @@ class Unconfirmed:
 
     def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
         """Messages that matched no queue and were not mandatory: confirmed at once."""
-        _append_ranges(first_seq_no, indexes, self.confirmed)
+        _append_ranges(first_seq_no, indexes, self._confirmed)
 
     def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue has these messages, on disk where that is promised."""
@@ -219,7 +252,7 @@ class Unconfirmed:
             self._finish(pending, owed, rejects)
             return
         named, rest = _divide(owed, indexes)
-        is_alone = len(pending.owed_by) == 1
+        is_alone = pending.disjoint or len(pending.owed_by) == 1
         if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
             pending.count_owners()
         if rest:
@@ -233,8 +266,7 @@ class Unconfirmed:
             named = ()
         pending.open_count -= len(named)
         if pending.first_seq_no:
-            into = self.rejected if rejects else self.confirmed
-            _append_ranges(pending.first_seq_no, named, into)
+            self._note(pending, named, rejects)
         if not pending.owed_by:
             self._open.pop(batch, None)
             self._rest.pop(batch, None)
@@ -246,14 +278,23 @@ class Unconfirmed:
         """The last queue that owes these has answered for all of them in one go."""
         batch = pending.batch
         if pending.first_seq_no:
-            _append_ranges(
-                pending.first_seq_no, indexes, self.rejected if rejects else self.confirmed
-            )
+            self._note(pending, indexes, rejects)
             if self._open.pop(batch, None) is None:
                 del self._rest[batch]
         else:
             del self._rest[batch]
         self.released_bytes += batch.wire_bytes
+
+    def _note(self, pending: _Pending, indexes: Sequence[int], rejects: bool) -> None:
+        """These numbered publishes are to be answered."""
+        if rejects:
+            _append_ranges(pending.first_seq_no, indexes, self.rejected)
+        elif len(indexes) == len(pending.batch.starts):
+            _append_ranges(pending.first_seq_no, indexes, self._confirmed)
+        elif indexes:
+            # Others may confirm the messages in between, before the channel answers.
+            pending.confirmed_rows.append(indexes)
+            self._divided[pending] = None
 
 
 def _divide(owed: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
@@ -278,6 +319,17 @@ def _done(
             is_open[index] = 0
             done.append(index)
     return done
+
+
+def _append_joined(first_seq_no: int, rows: list[Sequence[int]], into: list[SeqRange]) -> None:
+    """Add disjoint rows of ascending indexes as ranges of seq_nos."""
+    low = min([row[0] for row in rows])
+    high = max([row[-1] for row in rows])
+    if sum(map(len, rows)) == high - low + 1:
+        into.append((first_seq_no + low, first_seq_no + high))
+    else:
+        joined = rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
+        _append_ranges(first_seq_no, joined, into)
 
 
 def _append_ranges(first_seq_no: int, indexes: Sequence[int], into: list[SeqRange]) -> None:

@@ -15,7 +15,7 @@ from leveret.amqp_frames import decoder as decoding_module
 from leveret.amqp_frames.compiled import REVISION
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_HEADER, HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import ChannelInput, Event
-from leveret.amqp_frames.messages import deliveries, merging, publishes
+from leveret.amqp_frames.messages import deliveries, indexes, merging, publishes
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import BasicQos, encode_method
 
@@ -28,7 +28,7 @@ except ImportError:
     compiled = None  # type: ignore[assignment]
 
 # Each has the form that it calls under this name.
-_CALLERS = (decoding_module, deliveries, merging, publishes)
+_CALLERS = (decoding_module, deliveries, indexes, merging, publishes)
 NO_LIMIT = 0xFFFFFFFF
 
 
@@ -271,29 +271,36 @@ Call = Callable[[], object]
 
 
 def random_calls(rng: random.Random, batches: list[Batch]) -> Iterator[Call]:
-    """Deliveries, returns and answers of messages of the batches, and one batch of them all."""
+    """Deliveries, returns, answers and rows of batches, and one batch of them all."""
     for batch in batches:
         count = len(batch)
         chosen = sorted(rng.sample(range(count), rng.randrange(1, count + 1)))
-        indexes = rng.choice(
+        some = rng.choice(
             [range(count), range(chosen[0], count), tuple(chosen), range(0, count, 2)]
         )
         channel = rng.choice([batch.channel_number, 5, 65_535])
         frame_max_bytes = rng.choice([0, 131_072, 40])
         tag = rng.choice([1, 7, 1 << 40])
-        yield lambda b=batch, i=indexes, c=channel, f=frame_max_bytes, t=tag: (  # type: ignore[misc]
+        yield lambda b=batch, i=some, c=channel, f=frame_max_bytes, t=tag: (  # type: ignore[misc]
             deliveries.encode_deliveries(b, i, t, b"\1c", bool(t & 2), c, f)
         )
-        yield lambda b=batch, i=indexes, c=channel, f=frame_max_bytes, t=tag: (  # type: ignore[misc]
+        yield lambda b=batch, i=some, c=channel, f=frame_max_bytes, t=tag: (  # type: ignore[misc]
             deliveries.encode_returns(b, i, t & ~1, c, f)
+        )
+        row_count = rng.randrange(1, 5)
+        row_of_key = [rng.randrange(row_count) for _ in batch.distinct]
+        keys = rng.choice([batch.keys, list(batch.keys)])
+        first = rng.randrange(count + 1)
+        yield lambda k=keys, r=row_of_key, n=row_count, c=first: (  # type: ignore[misc]
+            indexes.rows_of(k, r, n, c)
         )
     if batches:
         yield lambda: columns(merging.merged(batches))
     first = rng.randrange(1, 100)
     singles = [(first + 5, first + 5 + rng.randrange(-1, 4)), (first + 20, first + 20)]
-    some = singles[: rng.randrange(3)]
+    ranges = singles[: rng.randrange(3)]
     method, cumulative = rng.choice([80, 120]), rng.choice([0, first])
-    yield lambda: deliveries.encode_answers(9, method, cumulative, some)
+    yield lambda: deliveries.encode_answers(9, method, cumulative, ranges)
 
 
 def compared(stream: Stream, rng: random.Random) -> bool:

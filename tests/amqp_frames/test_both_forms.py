@@ -22,6 +22,7 @@ from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.decoder import ChannelInput
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.deliveries import encode_answers, encode_deliveries
+from leveret.amqp_frames.messages.indexes import rows_of
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the codec is not compiled here")
 
@@ -146,6 +147,22 @@ def test_columns_that_lie_are_an_exception_and_no_fault_of_memory(change: str) -
         encode_deliveries(broken(change), range(3), 1, b"\1c", False, 2, 0)
 
 
+@pytest.mark.parametrize(
+    ("keys", "row_of_key", "count", "fault"),
+    [
+        ([0, 2], [0, 1], 2, IndexError),
+        ([0, 1], [0, 2], 2, IndexError),
+        ([0, 1], [0, 1], 3, ValueError),
+    ],
+)
+def test_rows_of_keys_that_are_none_are_an_exception_in_both_forms(
+    keys: list[int], row_of_key: list[int], count: int, fault: type[Exception]
+) -> None:
+    for codec in (None, compiled):
+        with form(codec), pytest.raises(fault):
+            rows_of(keys, row_of_key, 2, count)
+
+
 def test_arguments_of_other_types_are_an_exception() -> None:
     calls: list[tuple[str, tuple[object, ...]]] = [
         ("publishes", ()),
@@ -165,6 +182,12 @@ def test_arguments_of_other_types_are_an_exception() -> None:
         ("answers", (1, 80, 0, 1 << 64, ())),
         ("merge", ([object()],)),
         ("merge", (7,)),
+        ("rows", (b"", b"", 1)),
+        ("rows", (7, b"", 1, 0)),
+        ("rows", (b"", b"123", 1, 0)),
+        ("rows", (b"", b"", -1, 0)),
+        ("rows", (b"", b"", 1, 1 << 40)),
+        ("rows", (b"", b"", 1, 1)),
     ]
     for name, arguments in calls:
         with pytest.raises((TypeError, ValueError, IndexError, OverflowError, AttributeError)):

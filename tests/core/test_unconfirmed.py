@@ -42,6 +42,31 @@ def test_a_queue_may_confirm_in_parts(unconfirmed) -> None:
     assert unconfirmed.released_bytes == batch.wire_bytes
 
 
+def test_what_queues_confirm_of_messages_in_turn_is_one_range_in_any_order(unconfirmed) -> None:
+    batch = numbered(9)
+    told = {name: array("I", range(at, 9, 3)) for at, name in enumerate("abc")}
+    unconfirmed.insert(batch, 4, told)
+    for name in "ca":
+        unconfirmed.confirm(name, batch, told[name])
+    assert unconfirmed.smallest() == 5
+    unconfirmed.confirm("b", batch, told["b"])
+    assert unconfirmed.confirmed == [(4, 12)]
+    assert unconfirmed.released_bytes == batch.wire_bytes
+
+
+def test_what_lacks_between_confirms_of_several_queues_stays_open(unconfirmed) -> None:
+    batch = numbered(6)
+    told = {"a": array("I", [0, 3]), "b": array("I", [1, 4]), "c": array("I", [2])}
+    unconfirmed.insert(batch, 1, told)
+    unconfirmed.confirm("b", batch, told["b"])
+    assert unconfirmed.confirmed == [(2, 2), (5, 5)]
+    unconfirmed.confirmed.clear()
+    unconfirmed.reject("c", batch, told["c"])
+    unconfirmed.confirm("a", batch, array("I", [3]))
+    assert (unconfirmed.confirmed, unconfirmed.rejected) == ([(4, 4)], [(3, 3)])
+    assert (unconfirmed.smallest(), len(unconfirmed)) == (1, 1)
+
+
 def test_the_slowest_queue_decides(unconfirmed) -> None:
     batch = numbered(2)
     unconfirmed.insert(batch, 1, {"a": range(2), "b": range(2), "c": range(2)})

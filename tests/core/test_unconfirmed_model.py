@@ -42,14 +42,18 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         data=st.data(),
         count=st.integers(1, 6),
         confirm_mode=st.booleans(),
-        shape=st.sampled_from(["all to one", "all to all", "any"]),
+        shape=st.sampled_from(["all to one", "all to all", "each to one", "any"]),
     )
     def publish(self, data: st.DataObject, count: int, confirm_mode: bool, shape: str) -> None:
-        queues = {"all to one": ("a",), "all to all": QUEUES, "any": QUEUES}[shape]
-        by_queue = {}
+        queues = ("a",) if shape == "all to one" else QUEUES
+        by_queue: dict[str, range | array[int]] = {}
+        left = set(range(count))
         for queue in queues:
             indexes = list(range(count))
-            if shape == "any":
+            if shape == "each to one":
+                indexes = sorted(left) and sorted(data.draw(st.sets(st.sampled_from(sorted(left)))))
+                left.difference_update(indexes)
+            elif shape == "any":
                 indexes = sorted(data.draw(st.sets(st.sampled_from(indexes))))
             if indexes:
                 is_row = len(indexes) == count and data.draw(st.booleans())
@@ -58,7 +62,9 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         first = self.next_seq_no if confirm_mode else 0
         if confirm_mode:
             self.next_seq_no += count
-        self.unconfirmed.insert(batch, first, by_queue)
+        told = set().union(*by_queue.values())
+        told_count = data.draw(st.sampled_from([None, len(told)]))
+        self.unconfirmed.insert(batch, first, by_queue, told_count)
         owed = [{queue for queue in by_queue if index in by_queue[queue]} for index in range(count)]
         self.published.append(Published(batch, first, owed))
         self.forget_if_answered(self.published[-1])

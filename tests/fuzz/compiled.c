@@ -190,6 +190,36 @@ static void fuzz_merged(const Run *run) {
     free(renumbered); free(octets);
 }
 
+static void fuzz_rows(const Run *run) {
+    const size_t count = run->count, keys = run->keys.count, rows = 1 + below(4);
+    const int has_lies = one_in(2);
+    uint32_t *numbers = copy_of(run->numbers, count, has_lies), *row_of_key = exactly(keys * sizeof(uint32_t));
+    for (size_t i = 0; i < keys; i++) row_of_key[i] = (uint32_t)below(rows + (has_lies && one_in(8)));
+    const Keyed keyed = {numbers, count, row_of_key, keys};
+    size_t *counts = exactly(rows * sizeof(size_t)), total = 0;
+    memset(counts, 0, rows * sizeof(size_t));
+    const int is_sound = count_rows(&keyed, counts, rows);
+    check(has_lies || is_sound, "sound keys have rows");
+    uint32_t *made[4];
+    RowRoom rooms[4];
+    for (size_t i = 0; i < rows; i++) {
+        total += counts[i];
+        /* Even if a row has less room than it needs. */
+        if (has_lies && counts[i] && one_in(4)) counts[i]--;
+        rooms[i].at = made[i] = exactly(counts[i] * sizeof(uint32_t));
+        rooms[i].left = counts[i];
+    }
+    check(!is_sound || total == count, "each message has a row");
+    const int are_put = put_rows(&keyed, rooms, rows);
+    check(has_lies || are_put, "rows that were counted have room");
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 1; are_put && j < counts[i]; j++) check(made[i][j - 1] < made[i][j], "a row ascends");
+        check(!are_put || !rooms[i].left, "rows are full");
+        free(made[i]);
+    }
+    free(numbers); free(row_of_key); free(counts);
+}
+
 static void check_run(const Run *run, size_t position, size_t end) {
     size_t before = position, flagged = 0;
     check(end <= run->wire.left && end >= position, "a run ends within the octets");
@@ -247,6 +277,7 @@ static void fuzz_run(Octets wire, size_t position) {
     if (run.count) {
         fuzz_outgoing(&run);
         fuzz_merged(&run);
+        fuzz_rows(&run);
     }
     for (size_t i = 0; i < 5; i++) free(*columns[i]);
     free(run.keys.octets); free(run.keys.slots); free(run.persistent);
