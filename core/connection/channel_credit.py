@@ -41,12 +41,12 @@ class ChannelCredit:
 
     __slots__ = (
         "_in_use",
-        "_limit",
         "_offered",
         "_offered_count",
         "_turn",
         "_turns",
         "_waiting",
+        "limit",
         "outlet",
         "reading",
     )
@@ -57,7 +57,8 @@ class ChannelCredit:
         self.outlet = Outlet(UNLIMITED, NodeOutlet(UNLIMITED)).share() if outlet is None else outlet
         # When its connection is not read.
         self.reading = ReadingTime() if reading is None else reading
-        self._limit = 0
+        # How many messages the consumers may hold together; 0 for no limit. Others may read it.
+        self.limit = 0
         self._in_use = 0
         # Queue -> how many messages it has been offered and has not reserved.
         self._offered: dict[object, int] = {}
@@ -69,24 +70,19 @@ class ChannelCredit:
         self._turns: dict[object, int] = {}
 
     @property
-    def limit(self) -> int:
-        """How many messages the channel's consumers may hold together; 0 for no limit."""
-        return self._limit
-
-    @property
     def in_use(self) -> int:
         """How many messages they hold. Deliveries by basic.get do not count."""
         return self._in_use
 
     def is_used_up(self) -> bool:
         """Does the client hold the limit? Then consumers without acks get nothing, either."""
-        return 0 < self._limit <= self._in_use
+        return 0 < self.limit <= self._in_use
 
     def room(self, queue: object) -> int:
         """How many messages this queue may deliver now: its offer, and what nobody waits for."""
-        if not self._limit:
+        if not self.limit:
             return UNLIMITED
-        free = self._limit - self._in_use - self._offered_count
+        free = self.limit - self._in_use - self._offered_count
         return self._offered.get(queue, 0) + (free if free > 0 else 0)
 
     def wait(self, queue: object) -> None:
@@ -108,7 +104,7 @@ class ChannelCredit:
 
     def set_limit(self, limit: int) -> Sequence[object]:
         """Change the limit. The client keeps messages in flight above a lower limit."""
-        self._limit = limit
+        self.limit = limit
         # Offers were made under the old limit. Their queues come first.
         self._waiting = dict.fromkeys((*self._offered, *self._waiting))
         self._offered.clear()
@@ -136,11 +132,11 @@ class ChannelCredit:
     def _offer_round(self) -> Sequence[object]:
         """Divide the free credit among the queues that wait; those that get none wait on."""
         waiting = self._waiting
-        if not self._limit:
+        if not self.limit:
             offered = list(waiting)
             waiting.clear()
             return offered
-        free = self._limit - self._in_use - self._offered_count
+        free = self.limit - self._in_use - self._offered_count
         if free <= 0 or not waiting:
             return ()
         share, rest = divmod(free, len(waiting))

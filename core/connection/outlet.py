@@ -71,7 +71,11 @@ class Outlet:
 
     def is_closed(self, passed_over: object) -> bool:
         """May nothing more be handed over? Then `passed_over` hears when the outlet opens."""
-        if self._used_bytes < self._limit():
+        # As `_limit`, but this is asked for each delivery.
+        used_bytes, node = self._used_bytes, self._node
+        if used_bytes < self.bytes_max and (
+            used_bytes < KEPT_OPEN_BYTES or node.used_bytes < node.bytes_max
+        ):
             return False
         self._waiting[passed_over] = None
         return True
@@ -130,8 +134,11 @@ class OutletShare:
 
     def wrote(self, count: int) -> Outlet:
         """So many of them are written now; gives the share in which the socket takes them."""
-        self.remove(count)
-        self.outlet.add(count)
+        if self._is_released:
+            # They were counted out with the channel.
+            self.outlet.add(count)
+        else:
+            self._used_bytes -= count
         return self.outlet
 
     def remove(self, count: int) -> None:

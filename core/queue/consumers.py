@@ -93,10 +93,13 @@ class Consumer:
         Without acks it takes up none; but as in RabbitMQ it, too, gets nothing while the client
         holds the limit of the channel.
         """
+        credit = self.channel_credit
         if self.no_ack:
-            return 0 if self.channel_credit.is_used_up() else UNLIMITED
+            return 0 if credit.is_used_up() else UNLIMITED
         own = self.prefetch - self.in_flight if self.prefetch else UNLIMITED
-        return min(own, self.channel_credit.room(self.queue)) if own > 0 else 0
+        if own <= 0:
+            return 0
+        return min(own, credit.room(self.queue)) if credit.limit else own
 
     def ask_room(self, window_bytes_max: int) -> int:
         """How many messages its queue may hand to it now, for the queue that has one.
@@ -121,6 +124,10 @@ class Consumer:
         if not self.no_ack:
             self.in_flight += count
             self.channel_credit.reserve(self.queue, count)
+
+    def is_full(self) -> bool:
+        """Does it hold its prefetch? Then it gets nothing before it answers."""
+        return 0 < self.prefetch <= self.in_flight
 
     def get_back(self, count: int) -> None:
         """Count messages that its channel has settled or returned; the channel frees its credit."""
@@ -173,7 +180,7 @@ class Line:
             if room <= 0:
                 heappop(heap)
                 self.leave(consumer)
-            elif (in_flight, turn) != (consumer.in_flight, consumer.turn):
+            elif in_flight != consumer.in_flight or turn != consumer.turn:
                 heappop(heap)
                 self.stand(consumer)
             else:
@@ -197,6 +204,14 @@ class Line:
         if consumer.place is not None:
             consumer.place = None
             self.standing_count -= 1
+
+
+    def fill(self, consumer: Consumer) -> None:
+        """It has got all that it may hold: it leaves without being asked for its room once more."""
+        heap = self._heap
+        if heap and heap[0] is consumer.place:
+            heappop(heap)
+        self.leave(consumer)
 
 
 class Consumers:
@@ -292,10 +307,16 @@ class Consumers:
         if place is not None and place[0] <= consumer.in_flight:
             # Not behind its due, and if before it, that is found when its turn comes.
             return
-        if self.members.get((consumer.channel, consumer.consumer_tag)) is consumer:
-            line = consumer.line
-            assert line is not None
+        line = consumer.line
+        # It may have been removed.
+        if line is not None:
             line.stand(consumer)
+
+    def filled(self, consumer: Consumer) -> None:
+        """The consumer that was next has been handed messages, and holds its prefetch now."""
+        line = consumer.line
+        if line is not None:
+            line.fill(consumer)
 
     def channel_changed(self, channel: object) -> None:
         """Any of the channel's may have room again: its credit is no single consumer's.
@@ -323,12 +344,11 @@ class Consumers:
         for line in self._lines:
             choice = line.next()
             if choice is not None:
-                self._turn += 1
-                consumer, room, eligible = choice
-                consumer.turn = self._turn
+                consumer = choice[0]
+                self._turn = consumer.turn = self._turn + 1
                 if consumer.channel_credit.limit and not consumer.no_ack:
-                    room = self._even_share(consumer, room)
-                return consumer, room, eligible
+                    return consumer, self._even_share(consumer, choice[1]), choice[2]
+                return choice
         return None
 
     def _even_share(self, consumer: Consumer, room: int) -> int:

@@ -84,7 +84,7 @@ class Delivery:
         self.wire_bytes = span.wire_bytes()
         # The delivery tag of its first message, when the channel has given it.
         self.first_tag = 0
-        self.remaining: list[tuple[int, int]] = [(0, len(span))]
+        self.remaining: list[tuple[int, int]] = [(0, len(span.indexes))]
         # How many messages came back because their time was over, and have no late answer yet.
         self.unanswered = 0
         # None if it has no in-flight time-out.
@@ -93,6 +93,9 @@ class Delivery:
     def remove(self, low: int, high: int) -> bool:
         """Take positions low to high - 1 out; false if not all of them were still in."""
         remaining = self.remaining
+        if len(remaining) == 1 and remaining[0] == (low, high):
+            remaining.clear()
+            return True
         place = bisect_right(remaining, low, key=_first) - 1
         if place < 0:
             return False
@@ -136,8 +139,12 @@ class InFlight:
 
     def add(self, channel: object, delivery: Delivery) -> None:
         """Note that `channel` now holds the delivery."""
-        self._by_channel.setdefault(channel, {})[delivery] = None
-        self.message_count += len(delivery.span)
+        held = self._by_channel.get(channel)
+        if held is None:
+            self._by_channel[channel] = {delivery: None}
+        else:
+            held[delivery] = None
+        self.message_count += len(delivery.span.indexes)
 
     def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
         """The channel gives positions low to high - 1 back; false if it does not hold them."""
@@ -146,7 +153,8 @@ class InFlight:
             return False
         self.message_count -= high - low
         if not delivery.remaining:
-            delivery.leave()
+            if delivery.deadline is not None:
+                delivery.leave()
             del held[delivery]
             if not held:
                 del self._by_channel[channel]

@@ -96,26 +96,28 @@ class Ready:
         IndexError if there is none.
         """
         returned, fresh = self._returned, self._fresh
-        is_returned = bool(returned) and self._is_returned_first()
+        is_returned = self._is_returned_first() if returned else False
         if not (is_returned or fresh or self._backlog is None):
             paged = self._backlog.paged.dequeue(count)
             self._forget_backlog()
             self.message_count -= len(paged)
             return paged
         span = returned[0][1] if is_returned else fresh[0]
-        if len(span) > count:
-            rest = span.part(count, len(span))
-            span = span.part(0, count)
-            # Still before all others: the heap stays one.
+        row_count = len(span.indexes)
+        if row_count <= count:
+            count = row_count
             if is_returned:
-                returned[0] = (rest.first_entry_id, rest)
+                heappop(returned)
             else:
-                fresh[0] = rest
+                fresh.popleft()
         elif is_returned:
-            heappop(returned)
+            rest = span.part(count, row_count)
+            # Still before all others: the heap stays one.
+            returned[0] = (rest.first_entry_id, rest)
+            span = span.part(0, count)
         else:
-            fresh.popleft()
-        self.message_count -= len(span)
+            span = span.cut(count)
+        self.message_count -= count
         return span
 
     def withdraw(self, ranges: Sequence[EntryRange]) -> list[Span]:

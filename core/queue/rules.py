@@ -655,7 +655,8 @@ class MessageQueue:
 
         Messages may have been requeued: those that exceed a bound are not delivered again.
         """
-        self._drop_excess(effects)
+        if self.deadlines is not None or self.bounds:
+            self._drop_excess(effects)
         self._deliver(effects)
 
     def _drop_excess(self, effects: Effects) -> None:
@@ -701,13 +702,14 @@ class MessageQueue:
 
         `is_new`: nothing was ready before them, so they are not looked at for their age.
         """
-        if self.is_paused or not self.consumers.members:
+        ready, consumers = self.ready, self.consumers
+        if self.is_paused or not consumers.members:
             return
-        ready = self.ready
+        is_fresh = is_new or self.deadlines is None
         shared: Batch | None = None
         share = 0
-        while ready.message_count and (is_new or self._is_head_fresh(effects)):
-            choice = self.consumers.next()
+        while ready.message_count and (is_fresh or self._is_head_fresh(effects)):
+            choice = consumers.next()
             if choice is None:
                 return
             consumer, room, eligible = choice
@@ -724,13 +726,15 @@ class MessageQueue:
                 room = min(room, share)
             span = self._dequeue(room)
             delivery = Delivery(span, self.identity, consumer)
-            consumer.hand_over(len(span), delivery.wire_bytes)
+            consumer.hand_over(len(span.indexes), delivery.wire_bytes)
             effects.deliver(consumer, delivery)
             if consumer.no_ack:
                 self._settle(span, 0, len(span), effects)
                 continue
             reading = consumer.channel_credit.reading
             self._note_delivery(consumer.channel, delivery, reading, effects)
+            if consumer.is_full():
+                consumers.filled(consumer)
 
     def _is_head_paged(self) -> bool:
         head = self.ready.head()
@@ -796,8 +800,8 @@ class MessageQueue:
             self.in_flight_timeouts.note(channel, delivery, reading, self.uptime_ms)
         span = delivery.span
         if span.stored:
-            last = span.first_entry_id + len(span) - 1
-            effects.delivered_entries.append((span.first_entry_id, last))
+            first = span.first_entry_id
+            effects.delivered_entries.append((first, first + len(span.indexes) - 1))
 
     def _settle(self, span: Span, low: int, high: int, effects: Effects) -> None:
         """Messages are done: the journal learns it."""

@@ -63,6 +63,17 @@ class Span:
             self.stored,
         )
 
+    def cut(self, count: int) -> Span:
+        """Remove the first `count` messages, fewer than there are, and give them as a row.
+
+        For a resident row that nobody else refers to.
+        """
+        span = self.part(0, count)
+        self.indexes = self.indexes[count:]
+        self.first_entry_id += count
+        self.bytes_known = -1
+        return span
+
     @property
     def is_paged(self) -> bool:
         """Are its bytes on the disk only?"""
@@ -75,11 +86,9 @@ class Span:
 
     def wire_bytes(self) -> int:
         """About how many bytes of wire the messages take up: exact when they are neighbours."""
-        indexes = self.indexes
         batch = self.batch
-        if len(indexes) == len(batch):
-            return batch.wire_bytes
-        return batch.wire_bytes * len(indexes) // len(batch)
+        count, whole = len(self.indexes), len(batch.starts)
+        return batch.wire_bytes if count == whole else batch.wire_bytes * count // whole
 
 
 class RefusedSpan(Span):

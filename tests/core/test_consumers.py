@@ -92,6 +92,30 @@ def test_a_consumer_without_room_is_passed_over_until_its_room_changes() -> None
     assert choice[:2] == (shared, 1)
 
 
+def test_a_consumer_that_holds_its_prefetch_is_not_asked_for_its_room_again() -> None:
+    consumers = Consumers(WINDOW)
+    one, other = consumer("a", prefetch=1), consumer("b", prefetch=2)
+    for each in (one, other):
+        consumers.add(each)
+    assert consumers.next() == (one, 1, 2)
+    one.hand_over(1, 0)
+    assert one.is_full()
+    consumers.filled(one)
+    # Else it would wait for its socket.
+    one.window_bytes = WINDOW
+    assert consumers.next() == (other, 2, 1)
+    other.hand_over(1, 0)
+    assert not other.is_full()
+    assert not one.waits_for_socket
+    one.get_back(1)
+    one.window_bytes = 0
+    consumers.changed(one)
+    assert consumers.next() == (one, 1, 2)
+    consumers.remove("a", one.consumer_tag)
+    consumers.filled(one)
+    assert consumers.next() == (other, 1, 1)
+
+
 def test_a_consumer_that_is_gone_does_not_come_back_by_a_change() -> None:
     consumers = Consumers(WINDOW)
     gone, again = consumer("a"), consumer("a")

@@ -17,6 +17,14 @@ def test_a_part_keeps_batch_ids_attempts_and_whether_the_journal_knows_it() -> N
     assert (part.first_entry_id, part.attempts, part.stored, len(part)) == (101, 3, True, 2)
 
 
+def test_a_row_from_which_messages_are_cut_keeps_the_others() -> None:
+    span = Span(numbered(5), array("I", [0, 2, 3, 4]), 100, 3, True)
+    first = span.cut(1)
+    assert (list(first.indexes), first.first_entry_id, first.attempts) == ([0], 100, 3)
+    assert (list(span.indexes), span.first_entry_id, span.attempts) == ([2, 3, 4], 101, 3)
+    assert first.batch is span.batch
+
+
 def test_wire_bytes_are_exact_for_a_whole_batch_and_shared_out_evenly_for_a_part() -> None:
     batch = batch_of(publish("q", b"x" * 10), publish("q", b"x" * 30))
     whole = Span(batch, range(2), 1, 0, False)
