@@ -205,7 +205,6 @@ class Line:
             consumer.place = None
             self.standing_count -= 1
 
-
     def fill(self, consumer: Consumer) -> None:
         """It has got all that it may hold: it leaves without being asked for its room once more."""
         heap = self._heap
