@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from pykka import ActorRef
 
-from ..amqp_frames.decoder import ChannelInput
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.messages.batch import Batch, Indexes
 from ..amqp_frames.methods import Method
@@ -101,12 +100,6 @@ class LookAtMemory(NamedTuple):
 
 
 # --- Reader -> Channel
-
-
-class Input(NamedTuple):
-    """Reader -> Channel: the input of one read, publishes, then acks."""
-
-    channel_input: ChannelInput
 
 
 class Command(NamedTuple):

@@ -189,6 +189,9 @@ _frame_header = Struct(">BHI").unpack_from
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
 # above it, its frames are taken one by one, so that a large body is not copied read by read.
 WHOLE_PUBLISH_BYTES_MAX: Final = 65_536
+# A read up to this size is tried as whole publishes of one channel, before it is looked at frame by
+# frame: so a client that publishes one message at a time sends them.
+LONE_BYTES_MAX: Final = 4096
 # A read up to this size is joined with what waited for it, so that both make one batch.
 READ_BYTES_COPIED_MAX: Final = 65_536
 
@@ -263,6 +266,14 @@ class Decoder:
 
         After an error, as after `close`, these are methods on channel 0, for the close handshake.
         """
+        if (
+            len(data) <= LONE_BYTES_MAX
+            and data.startswith(PUBLISH_IDS, FRAME_HEADER_BYTES)
+            and not (self._pending or self._assemblies or self._is_closing)
+        ):
+            channel_input = self._publishes_alone(data)
+            if channel_input is not None:
+                return [channel_input]
         if self.lost_sync:
             return []
         position = 0
@@ -277,6 +288,18 @@ class Decoder:
         self._open.clear()
         self._numbers.clear()
         return events
+
+    def _publishes_alone(self, data: bytes) -> ChannelInput | None:
+        """The whole read, if it is nothing but whole publishes of one channel: mostly one."""
+        channel_number = data[1] << 8 | data[2]
+        if not channel_number:
+            return None
+        batch = self._run.decode_batch(data, channel_number, {}, 0)
+        if batch is None or batch.wire_bytes != len(data):
+            return None
+        channel_input = ChannelInput(channel_number)
+        channel_input.batch = batch
+        return channel_input
 
     def _complete_pending(self, data: bytes, position: int) -> int:
         """Complete the waiting frame from the new bytes; return how far the read is used up.

@@ -54,7 +54,6 @@ from ..messages import (
     Deliver,
     DeliverReplies,
     Finish,
-    Input,
     OutletOpened,
     OversizedPublish,
     Publish,
@@ -76,7 +75,11 @@ from .neighbours import ClientSide, Questions
 # A large transaction is routed in several turns, between which others have theirs.
 BATCHES_PER_TURN_MAX: Final = 64
 
-Incoming = Input | Command | OversizedPublish
+# Where a state is asked for with each message: an attribute of an Enum's class takes long to find.
+_FREE: Final = State.FREE
+_ENDED: Final = State.ENDED
+
+Incoming = ChannelInput | Command | OversizedPublish
 
 
 class Channel(LoopActor):
@@ -165,21 +168,25 @@ class Channel(LoopActor):
 
     def on_receive(self, message: object) -> None:
         """Dispatch, most frequent first; the one place where a client's mistake is caught."""
-        if self._waiting.state is State.ENDED:
+        state = self._waiting.state
+        if state is _ENDED:
             # Closed, or closing for a mistake: the channel drops all later input.
             return
         try:
-            if isinstance(message, (Confirm, Reject)):
+            if isinstance(message, ChannelInput):
+                if state is _FREE:
+                    self._input(message)
+                else:
+                    self._held_back.put(message, message)
+            elif isinstance(message, (Confirm, Reject)):
                 self._count_answers(message)
             elif isinstance(message, Deliver):
                 self.consuming.deliveries.deliver(message)
-            elif isinstance(message, (Input, Command, OversizedPublish)):
-                if self._waiting.state is State.FREE:
+            elif isinstance(message, (Command, OversizedPublish)):
+                if self._waiting.state is _FREE:
                     self._handle(message)
                 else:
-                    self._held_back.put(
-                        message, message.channel_input if isinstance(message, Input) else None
-                    )
+                    self._held_back.put(message, None)
             elif isinstance(message, Release):
                 self._is_abandoned = True
                 self._end_if_abandoned()
@@ -214,17 +221,16 @@ class Channel(LoopActor):
         """Send what can be answered now, in as few frames as the cut-off rule allows."""
         if self._tx_mode is not None:
             self._finish_commit(self._tx_mode)
-        if self._waiting.state is State.ENDED:
+        if self._waiting.state is _ENDED:
             return
+        unconfirmed = self._publisher.unconfirmed
         self._answer()
-        is_done = self._waiting.state is State.FREE and not self._held_back
-        if self._is_finishing and is_done:
+        if self._is_finishing and self._waiting.state is _FREE and not self._held_back:
             self._end_for(0, "its connection ended")
             return
-        publisher = self._publisher
-        released_bytes = publisher.unconfirmed.released_bytes + self._carried_out_bytes
+        released_bytes = unconfirmed.released_bytes + self._carried_out_bytes
         if released_bytes:
-            publisher.unconfirmed.released_bytes = self._carried_out_bytes = 0
+            unconfirmed.released_bytes = self._carried_out_bytes = 0
             for reader in self._window.remove(released_bytes):
                 tell(reader, Absorbed())
 
@@ -237,21 +243,26 @@ class Channel(LoopActor):
             self._fail(error)
 
     def _count_answers(self, message: Confirm | Reject) -> None:
-        unconfirmed, answers = self._publisher.unconfirmed, self.tracing.answers
+        unconfirmed = self._publisher.unconfirmed
         count = unconfirmed.confirm
         if isinstance(message, Reject):
             count = unconfirmed.reject
             if message.is_for_now and self._tx_mode is not None:
                 self._tx_mode.why_refused = message.reason
-        before = answers.counts_before(message, unconfirmed) if self._context.trace.is_on else None
+        queue = message.queue
+        if not self._context.trace.is_on:
+            for batch, indexes in message.items:
+                count(queue, batch, indexes)
+            return
+        answers = self.tracing.answers
+        before = answers.counts_before(message, unconfirmed)
         for batch, indexes in message.items:
-            count(message.queue, batch, indexes)
-        if before is not None:
-            answers.received(before, unconfirmed)
+            count(queue, batch, indexes)
+        answers.received(before, unconfirmed)
 
     def _answer(self) -> None:
         unconfirmed = self._publisher.unconfirmed
-        if not (unconfirmed.confirmed or unconfirmed.rejected):
+        if not unconfirmed.are_answers_due():
             return
         if self.tracing.answers.open:
             self.tracing.answers.answering(unconfirmed)
@@ -261,9 +272,9 @@ class Channel(LoopActor):
 
     # --- Input from the client
 
-    def _handle(self, message: Input | Command | OversizedPublish) -> None:
-        if isinstance(message, Input):
-            self._input(message.channel_input)
+    def _handle(self, message: Incoming) -> None:
+        if isinstance(message, ChannelInput):
+            self._input(message)
         elif isinstance(message, Command):
             self._carried_out_bytes += message.window_bytes
             self._carry_out(message.method)
@@ -347,7 +358,7 @@ class Channel(LoopActor):
             release_unused_bytes(channel_input)
         if channel_input.batch is not None:
             self._publish(channel_input.batch)
-            if self._waiting.state is not State.FREE:
+            if self._waiting.state is not _FREE:
                 self._acks_behind = channel_input.acks
                 return
         if channel_input.acks is not None:
@@ -363,6 +374,13 @@ class Channel(LoopActor):
             self._tx_mode.publish(batch)
             self._carry_out_commands()
             return
+        if not self._context.trace.is_on:
+            told = self._publisher.route_to_one(batch)
+            if told is not None:
+                queue, indexes = told
+                if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
+                    self._publisher.unconfirmed.reject(queue, batch, indexes)
+                return
         routed = self._publisher.route_known(batch)
         if routed is None:
             routed = self._begin_routing(self._publisher.route(batch))

@@ -12,7 +12,7 @@ drops the input that the client had sent before it received the close.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from ...amqp_frames.constants import CHANNEL_ERROR, CONNECTION_FORCED, NOT_ALLOWED, PROTOCOL_HEADER
 from ...amqp_frames.decoder import ChannelInput, Decoder, Event, MethodFrame, Oversized
@@ -49,7 +49,6 @@ from ..messages import (
     Down,
     Evict,
     Finish,
-    Input,
     LoginAnswer,
     OversizedPublish,
     QueuesDeleted,
@@ -68,6 +67,11 @@ from .log import ConnectionLog
 from .opening import Opening
 from .transport import ReadableTransport
 from .writer import Writer
+
+# Where a state is asked for with each read: an attribute of an Enum's class takes long to find.
+_RUNNING: Final = Phase.RUNNING
+_ENDED: Final = Phase.ENDED
+_HEADER: Final = Phase.HEADER
 
 # What a command that waits for its turn takes up of the connection's window, beside what it
 # publishes: about its size in memory, which is a multiple of its size on the wire.
@@ -107,7 +111,14 @@ class ConnectionChannels:
         if isinstance(event, ChannelInput):
             open_channel = self._channels.get(number)
             if open_channel is not None:
-                self._hand_over_input(event, open_channel)
+                batch = event.batch
+                if batch is not None:
+                    if self._context.trace.is_on:
+                        batch.received_ns = self._context.trace.now_ns()
+                    self._shares[number].add(batch.wire_bytes)
+                    if self.window.node.is_closed and not has_only_commands(batch):
+                        self.window.published()
+                tell(open_channel, event)
                 return
         method = event.method if isinstance(event, MethodFrame) else None
         if number not in self._channels:
@@ -130,16 +141,6 @@ class ConnectionChannels:
             tell(channel, Command(event.method, window_bytes))
         elif isinstance(event, Oversized):
             tell(channel, OversizedPublish(event.body_bytes, event.is_immediate))
-
-    def _hand_over_input(self, channel_input: ChannelInput, channel: Ref) -> None:
-        batch = channel_input.batch
-        if batch is not None:
-            if self._context.trace.is_on:
-                batch.received_ns = self._context.trace.now_ns()
-            self._shares[channel_input.channel_number].add(batch.wire_bytes)
-            if self.window.node.is_closed and not has_only_commands(batch):
-                self.window.published()
-        tell(channel, Input(channel_input))
 
     def _open(self, number: int, writer: Ref) -> None:
         channel_max = self._opening.handshake.limits.channel_max
@@ -304,14 +305,16 @@ class Reader(LoopActor):
         self._clock.watch.signs += 1
         if len(data) >= FULL_READ_BYTES_MIN:
             self._flow.received(len(data))
-        if self._phase.now is Phase.ENDED:
+        phase = self._phase.now
+        if phase is _ENDED:
             return
-        if self._phase.now is Phase.HEADER:
+        if phase is _HEADER:
             self._read_header(data)
             return
-        self._handle(self._decoder.feed(data))
-        if self._decoder.error is not None and not self._phase.is_ending():
-            self._fail(self._decoder.error)
+        decoder = self._decoder
+        self._handle(decoder.feed(data))
+        if decoder.error is not None and not self._phase.is_ending():
+            self._fail(decoder.error)
 
     def _read_header(self, data: bytes) -> None:
         try:
@@ -331,7 +334,7 @@ class Reader(LoopActor):
     def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             try:
-                if self._phase.now is Phase.RUNNING and not (
+                if self._phase.now is _RUNNING and not (
                     self._context.alarms.reason or self._flow.held_back
                 ):
                     if event.channel_number:

@@ -74,18 +74,25 @@ class Writer(LoopActor):
             return
         frames = self._frames
         if frames:
-            count = sum(map(len, frames))
-            self._written_bytes += count
-            if count >= GATHERED_BYTES_MIN:
-                self._transport.writelines(frames)
+            if len(frames) == 1:
+                self._written_bytes += len(frames[0])
+                self._transport.write(frames[0])
             else:
-                self._transport.write(b"".join(frames))
+                self._write(frames)
             self._frames = []
             self._has_written = True
         if self._unsent and not self._is_full:
             self._open_windows()
         if self._is_closing:
             self._transport.close()
+
+    def _write(self, frames: list[bytes]) -> None:
+        count = sum(map(len, frames))
+        self._written_bytes += count
+        if count >= GATHERED_BYTES_MIN:
+            self._transport.writelines(frames)
+        else:
+            self._transport.write(b"".join(frames))
 
     def _open_windows(self) -> None:
         outlet = self._unsent[0].outlet.outlet

@@ -32,9 +32,11 @@ class GatheredPublishes:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, publish: Publish) -> None:
-        """One more, behind the others."""
-        self._waiting.append(publish)
+    def add(self, publish: Publish) -> int:
+        """One more, behind the others; how many there are now."""
+        waiting = self._waiting
+        waiting.append(publish)
+        return len(waiting)
 
     def drain(self) -> list[Publish]:
         """Remove all of them, for a queue that has failed."""

@@ -194,7 +194,11 @@ class QueueAnswers:
         """The queue has these, on disk where that is promised."""
         if batch.traced is not None:
             self._tracing.step("confirm.queued", batch, indexes)
-        self._confirms.setdefault(channel, []).append((batch, indexes))
+        items = self._confirms.get(channel)
+        if items is None:
+            self._confirms[channel] = [(batch, indexes)]
+        else:
+            items.append((batch, indexes))
 
     def reject(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
         """The queue will not have these."""
@@ -402,8 +406,7 @@ class Queue(LoopActor):
             self._held_back.append(message)
             return
         if isinstance(message, Publish) and len(message.batch.wire) <= MERGED_BYTES_MAX:
-            self._gathered.add(message)
-            if len(self._gathered) == GATHERED_COUNT_MAX:
+            if self._gathered.add(message) == GATHERED_COUNT_MAX:
                 self._publish_gathered()
             return
         if self._gathered:
@@ -456,7 +459,8 @@ class Queue(LoopActor):
         effects = Effects()
         batch = self._merged(run)
         self._messages.publish(batch, range(len(batch.starts)), effects)
-        published = [(each.channel, each.batch, each.indexes) for each in run]
+        # Channel, batch and indexes.
+        published = [publish[:3] for publish in run]
         if effects.appended is not None:
             self._append(published, batch, effects, None)
         else:

@@ -37,19 +37,21 @@ class StopFlag:
     """Says whether an actor has stopped: what Pykka needs of a threading.Event, and no lock.
 
     It is asked several times for each message, and there is one for each actor, so both its time
-    and its size count. Nobody waits for it.
+    and its size count: the hot path reads `is_up`. Nobody waits for it.
     """
 
-    __slots__ = ("_marks", "is_set")
+    __slots__ = ("is_up",)
 
     def __init__(self) -> None:
-        self._marks: list[bool] = []
-        # The list's own method: no Python function is called.
-        self.is_set = self._marks.__len__
+        self.is_up = False
+
+    def is_set(self) -> bool:
+        """Has the actor stopped?"""
+        return self.is_up
 
     def set(self) -> None:
         """The actor has stopped."""
-        self._marks.append(True)
+        self.is_up = True
 
 
 class Scheduler(Protocol):
@@ -177,10 +179,9 @@ class Runtime:
             # It has gone, or has its turn behind what it was told before.
             tell(actor_ref, data)
             return
-        inbox.messages.append(data)
-        inbox.is_runnable = self._in_round = True
+        self._in_round = True
         try:
-            actor.run_turn()
+            actor.run_turn_with(data)
         finally:
             self._in_round = False
         if not self._scheduled:
@@ -228,7 +229,7 @@ class Runtime:
 class LoopInbox:
     """An unbounded mailbox that makes its actor runnable."""
 
-    __slots__ = ("actor", "is_closed", "is_runnable", "messages", "runtime")
+    __slots__ = ("actor", "is_closed", "is_runnable", "messages", "runtime", "stop_flag")
 
     def __init__(self) -> None:
         # Told messages as they are; those that Pykka's ActorRef has put there, in envelopes.
@@ -237,8 +238,10 @@ class LoopInbox:
         self.runtime: Runtime | None = None
         self.actor: LoopActor | None = None
         self.is_runnable = False
-        # Its actor has stopped.
+        # Its actor has stopped, and has no turn any more.
         self.is_closed = False
+        # The actor's: it is up some time before the inbox is closed.
+        self.stop_flag = StopFlag()
 
     def put(self, message: object, /) -> None:
         """Add a message, or an envelope with one; from any thread."""
@@ -281,7 +284,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
 
     def __init__(self) -> None:
         super().__init__()
-        flag: Any = StopFlag()
+        flag: Any = self.actor_inbox.stop_flag
         self.actor_stopped = self.actor_ref.actor_stopped = flag
 
     @classmethod
@@ -313,26 +316,47 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
         """Handle what the inbox holds, up to a bound; called by the runtime."""
         inbox = self.actor_inbox
         messages = inbox.messages
-        stopped = self.actor_stopped.is_set
+        flag = inbox.stop_flag
         budget = TURN_MESSAGES_MAX
         try:
-            while messages and budget and not stopped():
+            while messages and budget and not flag.is_up:
                 budget -= 1
                 message = messages.popleft()
                 if message.__class__ is not Envelope:
                     self.on_receive(message)
                 else:
                     self.answer(message)
-            if not messages and not stopped():
+            if not messages and not flag.is_up:
                 self.on_idle()
         except BaseException as error:
             # As Pykka's loop does for a tell, but no exception stops the actors of others.
             self._stop_failed(error)
-        if stopped():
+        inbox.is_runnable = False
+        if messages or flag.is_up:
+            self._end_turn(inbox)
+
+    def run_turn_with(self, message: object) -> None:
+        """As `run_turn`, with a message for which the inbox, which is empty, is not needed."""
+        inbox = self.actor_inbox
+        flag = inbox.stop_flag
+        # Whatever the actor is told meanwhile, it handles in another turn.
+        inbox.is_runnable = True
+        try:
+            self.on_receive(message)
+            if not inbox.messages and not flag.is_up:
+                self.on_idle()
+        except BaseException as error:
+            self._stop_failed(error)
+        inbox.is_runnable = False
+        if inbox.messages or flag.is_up:
+            self._end_turn(inbox)
+
+    def _end_turn(self, inbox: LoopInbox) -> None:
+        """Close the inbox of an actor that has stopped; another has a turn for what is in it."""
+        if inbox.stop_flag.is_up:
             self._drop_references()
             inbox.close()
-        inbox.is_runnable = False
-        if messages and not inbox.is_closed:
+        elif inbox.messages:
             inbox.is_runnable = True
             self.runtime.make_runnable(self)
 
@@ -388,10 +412,21 @@ def tell(actor_ref: pykka.ActorRef[Any], message: object) -> bool:
 
     For messages that a stopped actor no longer needs; where it matters, look at the answer.
     """
-    # As ActorRef.tell, without an exception where the actor is gone.
-    if actor_ref.actor_stopped.is_set():
-        return False
-    # As it is, and in no envelope: nobody is to be answered, and this is the hot path.
+    # As ActorRef.tell, without an exception where the actor is gone; as it is, and in no envelope:
+    # nobody is to be answered, and this is the hot path.
     inbox: Any = actor_ref.actor_inbox
-    inbox.put(message)
+    if inbox.__class__ is not LoopInbox:
+        if actor_ref.actor_stopped.is_set():
+            return False
+        inbox.put(message)
+        return True
+    if inbox.stop_flag.is_up:
+        return False
+    inbox.messages.append(message)
+    if not inbox.is_runnable:
+        actor = inbox.actor
+        # Until it starts, nothing makes it runnable.
+        if actor is not None:
+            inbox.is_runnable = True
+            actor.runtime.make_runnable(actor)
     return True

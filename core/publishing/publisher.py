@@ -101,6 +101,7 @@ class Routed(NamedTuple):
     delays: Mapping[QueueDefinition, array[int]]
 
 
+_NONE: Final = range(0)
 _NO_DELAYS: Final[Mapping[QueueDefinition, array[int]]] = {}
 
 
@@ -176,6 +177,28 @@ class Publisher:
         if routes is None or batch.flagged:
             return None
         return self._number(batch, routes, batch.keys, len(batch.starts), None, _NO_DELAYS)
+
+    def route_to_one(self, batch: Batch) -> tuple[QueueDefinition, Indexes] | None:
+        """As `route_known`, where all of the batch goes to one queue, and nothing else is to be
+        done; else None, and nothing is done. So it is with nearly all lone publishes."""
+        route = None if batch.flagged else self._routes.known_alone(batch.distinct)
+        if route is None or len(route.queues) != 1 or self._routes.has_replies:
+            return None
+        batch.number = self._next_batch_number()
+        queue = route.queues[0]
+        indexes = range(len(batch.starts))
+        first_seq_no = 0
+        if self.confirm_mode:
+            first_seq_no = self._next_seq_no
+            self._next_seq_no = first_seq_no + len(indexes)
+        # Most often all are persistent, or none is.
+        persistent = batch.persistent
+        if not queue.durable or 1 not in persistent:
+            batch.durable = _NONE
+        elif 0 in persistent:
+            batch.durable = durable_indexes(batch, {queue: indexes}, len(indexes))
+        self.unconfirmed.insert_whole(batch, first_seq_no, queue, indexes)
+        return queue, indexes
 
     def hold(self, batch: Batch) -> Held:
         """Check a batch for a transaction; AmqpError if one of its messages is a mistake.

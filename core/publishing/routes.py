@@ -215,6 +215,18 @@ class Routes:
             routes.append(route)
         return routes
 
+    def known_alone(self, distinct: Sequence[bytes]) -> Route | None:
+        """As `known`, of a batch with one distinct key."""
+        if (
+            len(distinct) != 1
+            or self._version != self._table.version
+            or self.has_by_headers
+            or self.has_delays
+            or self.has_commands
+        ):
+            return None
+        return self._kept.get(distinct[0])
+
     def with_keys(self, key: bytes, route: Route, further: Sequence[str]) -> Steps[Route]:
         """The route of a message that has these routing keys, too; each queue gets it once."""
         exchange, routing_key = _names(key)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 
@@ -96,12 +96,15 @@ def split_answered(
     return found, left
 
 
+# Of all batches whose messages are not counted; nobody writes to it.
+_NONE_OPEN: Final = bytearray()
+
+
 class _Pending:
     """One batch: who owes what of it. `open_count` messages are not answered yet."""
 
     __slots__ = (
         "batch",
-        "confirmed_rows",
         "disjoint",
         "first_seq_no",
         "is_open",
@@ -112,33 +115,36 @@ class _Pending:
     )
 
     def __init__(
-        self, batch: Batch, first_seq_no: int, by_queue: dict[object, Indexes], open_count: int
+        self,
+        batch: Batch,
+        first_seq_no: int,
+        by_queue: dict[object, Indexes],
+        open_count: int,
+        disjoint: bool,
+        whole: bool,
     ) -> None:
         self.batch = batch
         self.first_seq_no = first_seq_no
         # What each queue owes.
         self.owed_by = by_queue
         self.open_count = open_count
-        # Was each message told to one queue? Then what a queue says of it is its answer.
-        told_count = sum(map(len, by_queue.values()))
-        self.disjoint = told_count == open_count
-        # Was every queue told every message? Then queues are counted, not messages.
-        self.whole = told_count == len(by_queue) * len(batch.starts)
-        # What queues have confirmed since the last answer: parts that together may be one range.
-        self.confirmed_rows: list[Sequence[int]] = []
+        # Was each message told to one queue? Then what a queue says of it is its answer. Was every
+        # queue told every message? Then queues are counted, not messages.
+        self.disjoint = disjoint
+        self.whole = whole
         # Per message how many queues owe it, and whether it is not answered. Made when needed: not
         # while a single queue owes, nor while each queue confirms all in one go.
         self.owed: list[int] | None = None
-        self.is_open = bytearray()
+        self.is_open = _NONE_OPEN
 
     def count_owners(self) -> None:
         """Count messages from now on."""
         self.owed = [0] * len(self.batch)
-        self.is_open = bytearray(len(self.batch))
+        is_open = self.is_open = bytearray(len(self.batch))
         for indexes in self.owed_by.values():
             for index in indexes:
                 self.owed[index] += 1
-                self.is_open[index] = 1
+                is_open[index] = 1
 
     def smallest_open(self) -> int:
         """The smallest number that is not answered; there must be one."""
@@ -163,7 +169,8 @@ class Unconfirmed:
         self._rest: dict[Batch, _Pending] = {}
         # Without the rows of the divided: batches whose queues have confirmed their parts.
         self._confirmed: list[SeqRange] = []
-        self._divided: dict[_Pending, None] = {}
+        # What queues have confirmed since the last answer: parts that together may be one range.
+        self._divided: dict[_Pending, list[Sequence[int]]] = {}
         self.rejected: list[SeqRange] = []
         self.released_bytes = 0
 
@@ -171,11 +178,14 @@ class Unconfirmed:
     def confirmed(self) -> list[SeqRange]:
         """Ranges of seq_nos to be acked: what queues have of one batch is joined."""
         if self._divided:
-            for pending in self._divided:
-                _append_joined(pending.first_seq_no, pending.confirmed_rows, self._confirmed)
-                pending.confirmed_rows = []
+            for pending, rows in self._divided.items():
+                _append_joined(pending.first_seq_no, rows, self._confirmed)
             self._divided.clear()
         return self._confirmed
+
+    def are_answers_due(self) -> bool:
+        """Has the channel anything to answer?"""
+        return bool(self._confirmed or self._divided or self.rejected)
 
     def __len__(self) -> int:
         """How many numbered publishes are open."""
@@ -215,7 +225,17 @@ class Unconfirmed:
             open_count = max(map(len, by_queue.values()))
             if open_count < len(batch.starts):
                 open_count = len(set().union(*by_queue.values()))
-        pending = _Pending(batch, first_seq_no, dict(by_queue), open_count)
+        told_count = sum(map(len, by_queue.values()))
+        disjoint = told_count == open_count
+        whole = told_count == len(by_queue) * len(batch.starts)
+        pending = _Pending(batch, first_seq_no, dict(by_queue), open_count, disjoint, whole)
+        (self._open if first_seq_no else self._rest)[batch] = pending
+
+    def insert_whole(
+        self, batch: Batch, first_seq_no: int, queue: object, indexes: Indexes
+    ) -> None:
+        """As `insert`, of a batch that was told to one queue, all of it."""
+        pending = _Pending(batch, first_seq_no, {queue: indexes}, len(indexes), True, True)
         (self._open if first_seq_no else self._rest)[batch] = pending
 
     def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
@@ -224,7 +244,21 @@ class Unconfirmed:
 
     def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue has these messages, on disk where that is promised."""
-        self._answer(queue, batch, indexes, rejects=False)
+        pending = self._open.get(batch)
+        if (
+            pending is None
+            or pending.owed_by.get(queue) is not indexes
+            or pending.owed is not None
+            or len(pending.owed_by) != 1
+            or indexes.__class__ is not range
+        ):
+            self._answer(queue, batch, indexes, rejects=False)
+            return
+        # One queue has all that it was told of: what nearly all lone publishes come to.
+        del self._open[batch]
+        first_seq_no = pending.first_seq_no
+        self._confirmed.append((first_seq_no + indexes[0], first_seq_no + indexes[-1]))
+        self.released_bytes += batch.wire_bytes
 
     def reject(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue will never have these messages; others' confirms of them no longer count."""
@@ -293,8 +327,7 @@ class Unconfirmed:
             _append_ranges(pending.first_seq_no, indexes, self._confirmed)
         elif indexes:
             # Others may confirm the messages in between, before the channel answers.
-            pending.confirmed_rows.append(indexes)
-            self._divided[pending] = None
+            self._divided.setdefault(pending, []).append(indexes)
 
 
 def _divide(owed: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:

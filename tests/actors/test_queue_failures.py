@@ -18,7 +18,7 @@ from insides import (
     queue_actor,
     readers,
 )
-from leveret.actors.messages import ChannelDown, Command, Input
+from leveret.actors.messages import ChannelDown, Command
 from leveret.actors.queue import queue as queue_module
 from leveret.actors.queue.queue import QueueAnswers
 from leveret.actors.runtime.runtime import tell
@@ -101,7 +101,7 @@ def test_a_queue_that_dies_nacks_what_is_still_in_its_mailbox(
     queue = queue_actor(broker, "q")
     read = read_of(publish("q", b"", mandatory=True) * 2)
     # The publishes are in the queue's mailbox, behind what it fails of.
-    on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(Input(read)))
+    on_loop(broker, lambda: fail(queue), lambda: channel.on_receive(read))
     client.expect(1, BasicNack(3, True, True))
     client.nothing_more()
 
@@ -185,11 +185,11 @@ def test_behind_small_publishes_that_a_queue_fails_of_each_is_answered(
     channels = [inside(channel_actor(reader)) for reader in readers(broker)]
     large = publish("durable", bytes(queue_module.MERGED_BYTES_MAX), PERSISTENT)
     small = publish("durable", b"", PERSISTENT)
-    last = Input(read_of(large)) if is_publish else Command(BasicGet(queue="durable"))
+    last = read_of(large) if is_publish else Command(BasicGet(queue="durable"))
     on_loop(
         broker,
-        lambda: channels[0].on_receive(Input(read_of(small))),
-        lambda: channels[1].on_receive(Input(read_of(small))),
+        lambda: channels[0].on_receive(read_of(small)),
+        lambda: channels[1].on_receive(read_of(small)),
         lambda: channels[2].on_receive(last),
     )
     answer = BasicNack(1, False, True) if is_publish else ChannelClose(404, CRASHED, 60, 70)
@@ -217,7 +217,7 @@ def test_messages_that_were_acked_before_their_queue_failed_do_not_come_back(
         client.publish_all("durable", b"acked", b"kept", properties=PERSISTENT)
         assert client.get("durable") is not None
         channel = inside(channel_actor(readers(broker)[0]))
-        acked = Input(read_of(encode_method(1, BasicAck(1, False))))
+        acked = read_of(encode_method(1, BasicAck(1, False)))
         queue = queue_actor(broker, "durable")
         # The queue has both in one turn.
         on_loop(broker, partial(channel.on_receive, acked), partial(fail, queue))

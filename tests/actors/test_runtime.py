@@ -261,6 +261,46 @@ def test_reads_that_come_alone_again_are_worked_on_at_once_again(
     assert entries == [b"read", "idle"]
 
 
+class Picky(Diary):
+    """Tells itself of what it reads, or fails of it."""
+
+    def on_receive(self, message: object) -> object:
+        if message == b"fail":
+            raise ValueError
+        if message == b"read":
+            tell(self.actor_ref, "told itself")
+        return super().on_receive(message)
+
+
+def test_what_a_reader_is_told_while_it_reads_it_handles_in_another_turn(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    begin_to_gather(runtime, scheduler, Diary.start_on(runtime, []))
+    entries: list[object] = []
+    reader = Picky.start_on(runtime, entries)
+    runtime.tell_read(reader, b"read")
+    assert entries == ["start", b"read"]
+    scheduler.run()
+    assert entries == ["start", b"read", "told itself", "idle"]
+    assert runtime.is_idle()
+
+
+def test_a_reader_that_fails_of_what_it_reads_stops_alone(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    other = Diary.start_on(runtime, [])
+    begin_to_gather(runtime, scheduler, other)
+    reader = Picky.start_on(runtime, entries)
+    runtime.tell_read(reader, b"fail")
+    assert entries == ["start", ("failed", ValueError)]
+    assert not tell(reader, b"read")
+    runtime.tell_read(reader, b"read")
+    scheduler.run()
+    assert entries == ["start", ("failed", ValueError)]
+    assert other.is_alive()
+
+
 def test_an_ask_is_answered_in_its_place(runtime: Runtime, scheduler: HandScheduler) -> None:
     entries: list[object] = []
     actor = Diary.start_on(runtime, entries)

@@ -11,7 +11,6 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import TIMEOUT_SECONDS, channel_actor, context_of, failure_of, inside, on_loop, readers
-from leveret.actors.messages import Input
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import BasicAck
 from leveret.storage.journal.log import JournalUnusableError
@@ -74,7 +73,7 @@ def test_a_queue_that_meets_a_failed_journal_neither_fails_nor_answers(
         broker,
         files.release,
         lambda: journal.actor_stopped.wait(TIMEOUT_SECONDS),
-        lambda: channel.on_receive(Input(read)),
+        lambda: channel.on_receive(read),
     )
     client.expect_closed()
     failure_of(broker)

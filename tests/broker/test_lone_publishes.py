@@ -10,7 +10,7 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import channel_actor, fail, inside, on_loop, queue_actor, readers
-from leveret.actors.messages import Append, Input
+from leveret.actors.messages import Append
 from leveret.actors.queue import queue
 from leveret.actors.queue.queue import QueueAnswers
 from leveret.amqp_frames.decoder import Decoder
@@ -43,7 +43,7 @@ def together(broker: leveret.Broker, *wires: bytes) -> None:
     """Have one channel after the other publish this, before any actor has a turn."""
     channels = [inside(channel_actor(reader)) for reader in readers(broker)]
     calls = [
-        partial(channel.on_receive, Input(read))  # type: ignore[arg-type]
+        partial(channel.on_receive, read)  # type: ignore[arg-type]
         for channel, wire in zip(channels, wires, strict=False)
         for read in Decoder(FRAME_MAX_BYTES, 100_000, 100_000).feed(wire)
     ]
