@@ -189,8 +189,8 @@ _frame_header = Struct(">BHI").unpack_from
 # A publish that is not whole at the end of a read waits for the rest of itself up to this size;
 # above it, its frames are taken one by one, so that a large body is not copied read by read.
 WHOLE_PUBLISH_BYTES_MAX: Final = 65_536
-# A read up to this size is tried as whole publishes of one channel, before it is looked at frame by
-# frame: so a client that publishes one message at a time sends them.
+# A read up to this size is tried as whole publishes of one channel, or as whole acks, before it is
+# looked at frame by frame: so a client that handles one message at a time sends them.
 LONE_BYTES_MAX: Final = 4096
 # A read up to this size is joined with what waited for it, so that both make one batch.
 READ_BYTES_COPIED_MAX: Final = 65_536
@@ -266,12 +266,14 @@ class Decoder:
 
         After an error, as after `close`, these are methods on channel 0, for the close handshake.
         """
-        if (
-            len(data) <= LONE_BYTES_MAX
-            and data.startswith(PUBLISH_IDS, FRAME_HEADER_BYTES)
-            and not (self._pending or self._assemblies or self._is_closing)
+        if len(data) <= LONE_BYTES_MAX and not (
+            self._pending or self._assemblies or self._is_closing
         ):
-            channel_input = self._publishes_alone(data)
+            channel_input = None
+            if data.startswith(PUBLISH_IDS, FRAME_HEADER_BYTES):
+                channel_input = self._publishes_alone(data)
+            elif data.startswith(ACK_SIZE_AND_IDS, 3):
+                channel_input = self._acks_alone(data)
             if channel_input is not None:
                 return [channel_input]
         if self.lost_sync:
@@ -299,6 +301,18 @@ class Decoder:
             return None
         channel_input = ChannelInput(channel_number)
         channel_input.batch = batch
+        return channel_input
+
+    def _acks_alone(self, data: bytes) -> ChannelInput | None:
+        """The same of whole acks."""
+        channel_number = data[1] << 8 | data[2]
+        if data[0] != FRAME_METHOD or not channel_number or not is_whole_ack(data, 0):
+            return None
+        end, tags, multiples = decode_acks(data, 0)
+        if end != len(data):
+            return None
+        channel_input = ChannelInput(channel_number)
+        channel_input.acks = Acks(tags, multiples)
         return channel_input
 
     def _complete_pending(self, data: bytes, position: int) -> int:

@@ -29,7 +29,7 @@ from ...amqp_frames.methods import (
 )
 from ...core.channel.held_back import HeldBack, release_unused_bytes
 from ...core.channel.queue_names import QueueNames
-from ...core.channel.transaction import Outcome, TransactionMemory
+from ...core.channel.transaction import TransactionMemory
 from ...core.channel.tx_mode import TransactionEnd, TxMode
 from ...core.channel.waiting import State, Waiting
 from ...core.connection.handshake import Handshake
@@ -224,7 +224,8 @@ class Channel(LoopActor):
         if self._waiting.state is _ENDED:
             return
         unconfirmed = self._publisher.unconfirmed
-        self._answer()
+        if unconfirmed.confirmed or unconfirmed.rejected:
+            self._answer()
         if self._is_finishing and self._waiting.state is _FREE and not self._held_back:
             self._end_for(0, "its connection ended")
             return
@@ -365,8 +366,7 @@ class Channel(LoopActor):
             self._acknowledge(channel_input.acks)
 
     def _acknowledge(self, acks: Acks) -> None:
-        deliveries = self.consuming.deliveries
-        deliveries.tell_queues(deliveries.outstanding.acknowledge(acks), Outcome.ACKED)
+        self.consuming.deliveries.acknowledge(acks)
 
     def _publish(self, batch: Batch) -> None:
         if self._tx_mode is not None:

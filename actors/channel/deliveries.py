@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
+from ...amqp_frames.decoder import Acks
 from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.deliveries import encode_deliveries, encode_get_ok
 from ...amqp_frames.methods import BasicGetEmpty
@@ -88,8 +89,9 @@ class Deliveries:
         first_tag = last_tag = 0
         for delivery in message.deliveries:
             span = delivery.span
-            tag = outstanding.number(len(span)) if no_ack else outstanding.hold(delivery)
-            first_tag, last_tag = first_tag or tag, tag + len(span) - 1
+            count = len(span.indexes)
+            tag = outstanding.number(count) if no_ack else outstanding.hold(delivery)
+            first_tag, last_tag = first_tag or tag, tag + count - 1
             window_bytes += delivery.wire_bytes
             if span.batch.traced is not None:
                 in_flight_ms = consumer.in_flight_timeout_ms or queue.in_flight_timeout_ms
@@ -181,6 +183,19 @@ class Deliveries:
         Or a client that asks and does not read would have all it asked for wait in memory.
         """
         return self._credit.outlet.outlet.is_closed(self._channel)
+
+    def acknowledge(self, acks: Acks) -> None:
+        """Settle what a run of basic.ack names; 406 for a tag that is not held."""
+        if not self._tracing.trace.is_on:
+            lone = self.outstanding.acknowledge_first(acks)
+            if lone is not None:
+                part, offered = lone
+                queue = cast("QueueDefinition", part[0].queue)
+                tell(queue.handle, Settle(self._channel, (part,)))
+                if offered:
+                    offer_credit(self._channel, self._credit, offered)
+                return
+        self.tell_queues(self.outstanding.acknowledge(acks), Outcome.ACKED)
 
     def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> None:
         """One ack, nack or reject; 406 for a tag that is not held."""

@@ -381,8 +381,9 @@ class Queue(LoopActor):
         )
         # The message at hand, or the publishes: if handling it fails, it is answered with the rest.
         self._at_hand: object = None
-        # Small publishes of this turn.
+        # Small publishes of this turn, and acks.
         self._gathered = GatheredPublishes()
+        self._settles: list[Settle] = []
         # What the journal is to be told of at the end of the turn.
         self._delivered_entries: list[EntryRange] = []
         self._settled_entries: list[EntryRange] = []
@@ -405,6 +406,12 @@ class Queue(LoopActor):
         if self._is_held and not isinstance(message, (Persisted, Unstored, Delete, Resume)):
             self._held_back.append(message)
             return
+        if message.__class__ is Settle:
+            # Behind the publishes of the turn, as within a read: nothing can tell the difference.
+            self._settles.append(message)
+            if len(self._settles) == GATHERED_COUNT_MAX:
+                self._settle_gathered()
+            return
         if isinstance(message, Publish) and len(message.batch.wire) <= MERGED_BYTES_MAX:
             if self._gathered.add(message) == GATHERED_COUNT_MAX:
                 self._publish_gathered()
@@ -415,6 +422,8 @@ class Queue(LoopActor):
             self._publish_gathered()
             self._held_back.popleft()
         self._at_hand = message
+        if self._settles:
+            self._settle_gathered()
         messages = self._messages
         if messages.needs_clock:
             # Deadlines are compared with the clock of the machine.
@@ -506,6 +515,23 @@ class Queue(LoopActor):
         self._answer(row, effects)
         self._carry_out(effects)
 
+    def _settle_gathered(self) -> None:
+        """Settle what consumers have acked in this turn; deliver what that makes room for."""
+        settles, self._settles = self._settles, []
+        messages, is_traced = self._messages, self._context.trace.is_on
+        if messages.needs_clock:
+            self._clock.read()
+        effects = Effects()
+        try:
+            for settle in settles:
+                settled = messages.settle(settle.channel, settle.parts, effects)
+                if is_traced:
+                    self._tracing.settled(settled, "acked")
+        finally:
+            # Should one fail, those before it count all the same: what they acked must not come
+            # back, and what was handed over takes up room of its channel and its connection.
+            self._carry_out(effects)
+
     def _withdraw(self, appends: Sequence[Append]) -> None:
         """The disk has no room for these: no message of them stays, wherever it is by now.
 
@@ -522,11 +548,7 @@ class Queue(LoopActor):
         """Have the rules handle what consumers and their channels did."""
         messages = self._messages
         effects = Effects()
-        if isinstance(message, Settle):
-            settled = messages.settle(message.channel, message.parts, effects)
-            if self._context.trace.is_on:
-                self._tracing.settled(settled, "acked")
-        elif isinstance(message, Discard):
+        if isinstance(message, Discard):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
             messages.sent(message.consumer, effects)
@@ -569,6 +591,8 @@ class Queue(LoopActor):
         """Tell every channel its confirms, once; arrange to be woken in time."""
         if self._gathered:
             self._publish_gathered()
+        if self._settles:
+            self._settle_gathered()
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()

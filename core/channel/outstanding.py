@@ -104,7 +104,7 @@ class Unacked:
 
     def add(self, first_tag: int, delivery: Delivery) -> None:
         """A whole delivery went out with consecutive tags from `first_tag` on."""
-        count = len(delivery.span)
+        count = len(delivery.span.indexes)
         delivery.first_tag = first_tag
         self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
         self.count += count
@@ -244,13 +244,18 @@ class Unacked:
 
         None, and nothing is removed, if it is any other.
         """
-        if self._head == len(self._ranges):
+        ranges, head = self._ranges, self._head
+        if head == len(ranges):
             return None
-        held = self._ranges[self._head]
+        held = ranges[head]
         if not held.first == delivery_tag == held.last:
             return None
         self.count -= 1
-        self._drop_head(self._head + 1)
+        if head + 1 == len(ranges):
+            ranges.clear()
+            self._head = 0
+        else:
+            self._drop_head(head + 1)
         return held.delivery, held.low, held.low + 1
 
     def remove_all(self) -> list[Part]:
@@ -551,7 +556,8 @@ class Outstanding:
 
     def hold(self, delivery: Delivery) -> int:
         """Number a delivery and hold it until it is acknowledged; return its first tag."""
-        first_tag = self.number(len(delivery.span))
+        first_tag = self._next_delivery_tag
+        self._next_delivery_tag = first_tag + len(delivery.span.indexes)
         self._unacked.add(first_tag, delivery)
         return first_tag
 
@@ -568,11 +574,10 @@ class Outstanding:
         The error, 406, is that tag's, or says that the transaction is too large; the acks before it
         are valid.
         """
-        if len(acks.tags) == 1 and self.transaction is None:
-            # Multiple or not: nothing is held below it.
-            part = self._unacked.remove_head(acks.tags[0])
-            if part is not None:
-                return self._settle(Outcome.ACKED, [part])
+        lone = self.acknowledge_first(acks)
+        if lone is not None:
+            part, offered = lone
+            return Settled([part], Returned({part[0].queue: [part]}, offered), None)
         parts: list[Part] = []
         fault: SoftError | None = None
         try:
@@ -589,6 +594,20 @@ class Outstanding:
             return settled
         fault.class_id, fault.method_id = BasicAck.class_id, BasicAck.method_id
         return settled._replace(error=fault)
+
+    def acknowledge_first(self, acks: Acks) -> tuple[Part, Sequence[object]] | None:
+        """Settle the first message that is held if the run is one ack of it, as it mostly is.
+
+        None, and nothing is settled, if it is anything else. With the message come the queues to be
+        offered its credit.
+        """
+        if len(acks.tags) != 1 or self.transaction is not None:
+            return None
+        # Multiple or not: nothing is held below it.
+        part = self._unacked.remove_head(acks.tags[0])
+        if part is None:
+            return None
+        return part, () if part[0].consumer is None else self._credit.release(1)
 
     def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> Settled:
         """Settle the messages that one ack, nack or reject names; 406 for a tag that is not held.

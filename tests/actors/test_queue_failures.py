@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import leveret
 import pytest
@@ -28,9 +29,11 @@ from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicConsume,
     BasicConsumeOk,
+    BasicDeliver,
     BasicGet,
     BasicGetOk,
     BasicNack,
+    BasicQos,
     ChannelClose,
     QueueBind,
     QueueBindOk,
@@ -40,6 +43,7 @@ from leveret.amqp_frames.methods import (
     encode_method,
 )
 from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.queue.rules import Effects, MessageQueue
 from wire import FRAME_MAX_BYTES, PERSISTENT, Client, publish
 
 Connect = Callable[..., Client]
@@ -225,6 +229,38 @@ def test_messages_that_were_acked_before_their_queue_failed_do_not_come_back(
         found = client.get("durable", no_ack=True)
         assert found is not None
         assert found.body == b"kept"
+
+
+def test_of_an_ack_that_a_queue_fails_of_those_before_it_in_the_turn_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = MessageQueue.settle
+
+    def settle_first(rules: MessageQueue, channel: object, parts: Any, effects: Effects) -> object:
+        if parts[0][0].span.first_entry_id > 1:
+            raise ValueError("a mistake of ours")
+        return settle(rules, channel, parts, effects)
+
+    monkeypatch.setattr(MessageQueue, "settle", settle_first)
+    with started(tmp_path) as (broker, client):
+        client.declare("durable", durable=True)
+        client.publish_all("durable", b"acked", b"held", b"next", properties=PERSISTENT)
+        client.ask(2, BasicQos(0, 1, False))
+        client.ask(2, BasicConsume(queue="durable", consumer_tag="c"))
+        client.expect_type(2, BasicDeliver)
+        client.read_content(2)
+        assert client.get("durable") is not None
+        channels = [inside(channel_actor(readers(broker)[0], number)) for number in (1, 2)]
+        acks = [read_of(encode_method(number, BasicAck(1, False))) for number in (1, 2)]
+        # The queue has both in one turn.
+        on_loop(broker, *(partial(channels[at].on_receive, acks[at]) for at in (1, 0)))
+        # What the first makes room for goes out all the same.
+        client.expect_type(2, BasicDeliver)
+        assert client.read_content(2).body == b"next"
+    with started(tmp_path) as (_, client):
+        found = [client.get("durable", no_ack=True) for _ in range(2)]
+        assert [each.body for each in found if each is not None] == [b"held", b"next"]
+        assert client.get("durable") is None
 
 
 def test_each_attempt_counts_though_a_message_goes_out_twice_in_one_turn(tmp_path: Path) -> None:
