@@ -26,6 +26,7 @@ from ..core.definitions import QueueDefinition
 from ..core.queue.consumers import Consumer
 from ..core.queue.deferral import Delays
 from ..core.queue.in_flight import Delivery
+from ..core.queue.sizing import SizedRow
 from ..core.users.access import Access
 from ..core.users.login_checks import PasswordCheck
 from ..core.users.login_results import LoginResult
@@ -172,13 +173,14 @@ class ReadEntries(NamedTuple):
     """Queue -> Journal: read these entries back; answered with EntriesRead by the PageReader.
 
     `ranges` ascend, and Persisted has told of the entries. About `bytes_max` of messages are read
-    at once, one at least.
+    at once, one at least. `only_sizes`: the answer is EntriesSized instead.
     """
 
     queue: Ref
     queue_id: int
     ranges: Sequence[tuple[int, int]]
     bytes_max: int
+    only_sizes: bool = False
 
 
 class EntriesRead(NamedTuple):
@@ -189,6 +191,14 @@ class EntriesRead(NamedTuple):
     """
 
     rows: Sequence[ReadRow]
+    lost: Sequence[tuple[int, int]]
+    through: int
+
+
+class EntriesSized(NamedTuple):
+    """PageReader -> Queue: as EntriesRead, with the sizes of the bodies and nothing else."""
+
+    rows: Sequence[SizedRow]
     lost: Sequence[tuple[int, int]]
     through: int
 
@@ -216,12 +226,13 @@ class EntriesSpilled(NamedTuple):
 
 
 class ReadSpilled(NamedTuple):
-    """Queue -> PageReader: as ReadEntries, of spilled entries; answered with EntriesRead."""
+    """Queue -> PageReader: as ReadEntries, of spilled entries, with the same answers."""
 
     queue: Ref
     queue_id: int
     ranges: Sequence[tuple[int, int]]
     bytes_max: int
+    only_sizes: bool = False
 
 
 class DropSpilled(NamedTuple):

@@ -307,7 +307,8 @@ class JournalActor(ThreadActor):
         """Find out where these entries are; the reader answers the queue."""
         assert self._page_reader is not None
         plan = self._journal.locate(asked.queue_id, asked.ranges, asked.bytes_max)
-        tell(self._page_reader, ReadPage(self.actor_ref, asked.queue, plan))
+        page = ReadPage(self.actor_ref, asked.queue, plan, asked.only_sizes)
+        tell(self._page_reader, page)
 
     def _search(self) -> None:
         """Have the next entries of a damaged segment read, as a queue would that wants them."""

@@ -10,9 +10,12 @@ start, and the queue is told that they are lost. Any other error ends the node.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...core.queue.columns import body_sizes
+from ...core.queue.sizing import SizedRow
 from ...storage.journal.ledger import joined
 from ...storage.journal.locating import ReadPlan
 from ...storage.journal.reading import JournalReader, PageRead
@@ -21,6 +24,7 @@ from ...storage.spill import Spill
 from ..messages import (
     DropSpilled,
     EntriesRead,
+    EntriesSized,
     EntriesSpilled,
     ReadSpilled,
     Ref,
@@ -41,6 +45,8 @@ class ReadPage(NamedTuple):
     journal: Ref
     queue: Ref
     plan: ReadPlan
+    # Answered with the sizes of the bodies, and nothing else of the messages.
+    only_sizes: bool = False
 
 
 class PageDone(NamedTuple):
@@ -71,10 +77,10 @@ class PageReader(ThreadActor):
             if isinstance(each, ReadPage):
                 page = self._reader.read(each.plan, self._joins())
                 tell(each.journal, PageDone(each.plan))
-                self._answer(each.queue, page)
+                self._answer(each.queue, page, each.only_sizes)
             elif isinstance(each, ReadSpilled):
                 page = self._spill.read(each.queue_id, each.ranges, each.bytes_max, self._joins())
-                self._answer(each.queue, page)
+                self._answer(each.queue, page, each.only_sizes)
             elif isinstance(each, SpillEntries):
                 failed = not self._spill.write(each.queue_id, each.rows, self._joins())
                 # Mostly they are one range, and the queue looks each of its rows up in them.
@@ -89,10 +95,17 @@ class PageReader(ThreadActor):
         """May messages of several batches come in one? The trace would not know them any more."""
         return self._trace is None or not self._trace.is_on
 
-    def _answer(self, queue: Ref, page: PageRead) -> None:
+    def _answer(self, queue: Ref, page: PageRead, only_sizes: bool) -> None:
         log_findings(self._log, page.report)
         # A queue that has gone meanwhile needs no answer.
-        tell(queue, EntriesRead(page.rows, page.lost, page.through))
+        if only_sizes:
+            sizes = [
+                SizedRow(row.first_entry_id, array("I", body_sizes(row.batch, row.indexes)))
+                for row in page.rows
+            ]
+            tell(queue, EntriesSized(sizes, page.lost, page.through))
+        else:
+            tell(queue, EntriesRead(page.rows, page.lost, page.through))
 
     def on_stop(self) -> None:
         """Remove the spilled messages."""

@@ -36,6 +36,10 @@ COUNTED_BYTES_MIN: Final = 4 * 1024
 # ahead, while all hold too much.
 READ_PART: Final = 64
 READ_BYTES_MIN: Final = 16 * 1024
+# Bytes of messages that are read at once, and not kept, to know their sizes: such a part of the
+# budget, so much at most.
+SIZED_PART: Final = 16
+SIZED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class QueuePaging:
@@ -156,9 +160,12 @@ class QueuePaging:
         wanted = self._messages.wanted(0 if is_short or self._has_paged else bytes_max)
         if wanted is None:
             return
+        only_sizes = wanted.is_sizing
+        if only_sizes:
+            bytes_max = min(SIZED_BYTES_MAX, budget.budget_bytes // SIZED_PART)
         if wanted.is_spilled:
-            asked = ReadSpilled(self._actor, self._queue_id, wanted.ranges, bytes_max)
+            asked = ReadSpilled(self._actor, self._queue_id, wanted.ranges, bytes_max, only_sizes)
             tell(self._context.page_reader, asked)
         else:
-            stored = ReadEntries(self._actor, self._queue_id, wanted.ranges, bytes_max)
+            stored = ReadEntries(self._actor, self._queue_id, wanted.ranges, bytes_max, only_sizes)
             tell(self._context.journal, stored)

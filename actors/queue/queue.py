@@ -52,6 +52,7 @@ from ..messages import (
     DropQueue,
     EntriesLost,
     EntriesRead,
+    EntriesSized,
     EntriesSpilled,
     ForgetIdentities,
     Get,
@@ -603,7 +604,8 @@ class Queue(LoopActor):
         # Behind everything that delivers and settles, and before the journal is asked to read.
         if self._delivered_entries or self._settled_entries:
             self._record_gathered()
-        if self._messages.ready.may_be_paged or self._messages.dying:
+        messages = self._messages
+        if messages.ready.may_be_paged or messages.dying or messages.wants_sizes:
             self._paging.read_wanted()
         self._paging.count_held()
 
@@ -809,6 +811,10 @@ class Queue(LoopActor):
             messages.lose(message.ranges, effects)
         elif isinstance(message, EntriesSpilled):
             self._paging.spilled(message)
+        elif isinstance(message, EntriesSized):
+            missing = messages.count_sizes(message.rows, message.through, effects)
+            report_missing(self.runtime.log, self._definition, missing, message.lost)
+            messages.dispatch(effects)
         elif isinstance(message, Woken):
             if message.token is LEASE_ENDS:
                 self._lease.check(len(messages.consumers))

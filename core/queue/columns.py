@@ -35,7 +35,7 @@ def body_sizes(batch: Batch, indexes: Indexes) -> Iterator[int]:
 def sizes_of(span: Span) -> Iterable[int]:
     """The size of the body of each message of a row, in bytes.
 
-    0 for a paged row whose queue had no limit by bytes when it was paged.
+    0 for a paged row whose sizes the disk has not said yet (`sizing.py`).
     """
     if isinstance(span, PagedSpan):
         return repeat(0, len(span)) if span.sizes is None else span.sizes

@@ -32,6 +32,7 @@ from ...amqp_frames.values.field_table import Table
 from .expiry import deadline_of
 from .parts import Part
 from .ready import Ready
+from .sizing import SizedRow, is_unsized, sized_parts
 from .span import PAGED_ROWS_SEEN_MAX, EntryRange, PagedSpan, Span, positions_in
 
 # Rows that may become due before others get their turn.
@@ -245,6 +246,29 @@ class Deferral(Part):
             span = paged(row.span)
             if span is not None:
                 row.span = span
+
+    def set_sizes(self, rows: Sequence[SizedRow]) -> list[PagedSpan]:
+        """The disk has said the sizes of these, which ascend; returns the paged rows that got them.
+
+        There is a row at least.
+        """
+        sized: list[PagedSpan] = []
+        lowest, highest = rows[0].first_entry_id, rows[-1].first_entry_id + len(rows[-1].sizes)
+        for number, row in list(self._rows.items()):
+            span = row.span
+            first = span.first_entry_id
+            if first >= highest or first + len(span) <= lowest or not is_unsized(span):
+                continue
+            parts = sized_parts(span, rows)
+            sized += [part for part in parts if part.sizes is not None]
+            if len(parts) == 1:
+                row.span = parts[0]
+                continue
+            del self._rows[number]
+            self.message_count -= len(span)
+            for part in parts:
+                self.add(part, row.due_ms)
+        return sized
 
     def clear(self) -> None:
         """Drop everything."""

@@ -67,7 +67,7 @@ class DyingRows:
                 (pieces if is_within else rest).append((span.part(low, high), reason))
         self._rows.extendleft(reversed(rest))
         self._wanted_count = 0
-        found, missing = matched([piece for piece, _ in pieces], rows)
+        found, missing, _ = matched([piece for piece, _ in pieces], rows)
         reasons = (
             pieces[bisect_right(pieces, row.first_entry_id, key=_first_entry_id) - 1][1]
             for row in found

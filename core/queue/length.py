@@ -86,6 +86,10 @@ class _ReadyLength(Tally, ABC):
         if self.counts_bytes:
             self._ready_bytes -= sum(sizes_of(span))
 
+    def sized(self, span: Span) -> None:
+        """Count bodies that were counted as empty."""
+        self.joined(span)
+
     def cleared(self) -> None:
         """Nothing is ready or deferred."""
         self._ready_bytes = 0

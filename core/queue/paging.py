@@ -16,6 +16,7 @@ the queue, so a row that is not on the disk yet keeps those behind it resident.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -28,6 +29,11 @@ from .span import EntryRange, ExpiringSpan, PagedSpan, Span, positions_in
 # Flags of a run.
 _STORED: Final = 1
 _SPILLED: Final = 2
+# Sizes are kept, and nobody knows those of this run.
+_UNSIZED: Final = 4
+_UNSIZED_FLAGS: Final = tuple(_UNSIZED | others for others in range(4))
+_TO_UNSIZED: Final = bytes(flags | _UNSIZED for flags in range(256))
+_TO_SIZED: Final = bytes(flags & ~_UNSIZED for flags in range(256))
 # A run's count is a 32-bit number.
 _RUN_COUNT_MAX: Final = 1 << 31
 # Runs in front of the first that are worth to be let go.
@@ -74,6 +80,8 @@ class Wanted(NamedTuple):
     is_spilled: bool
     # They have left for the dead-letter exchange.
     is_dying: bool = False
+    # Only the sizes of their bodies are wanted.
+    is_sizing: bool = False
 
     def read_through(self, entry_id: int) -> list[EntryRange]:
         """The ranges that are read when all up to this id have been."""
@@ -123,7 +131,11 @@ class PagedRows:
         attempts, deadline = span.attempts, span.deadline_ms
         self.message_count += count
         if self._sizes is not None:
-            self._sizes.extend(span.sizes if span.sizes is not None else [0] * count)
+            if span.sizes is None:
+                flags |= _UNSIZED
+                self._sizes.frombytes(bytes(count * self._sizes.itemsize))
+            else:
+                self._sizes.extend(span.sizes)
         last = len(self._firsts) - 1
         if (
             last >= self._at
@@ -152,7 +164,7 @@ class PagedRows:
             0 if self._deadlines is None else self._deadlines[run],
             bool(flags & _SPILLED),
             self._priority,
-            None if sizes is None else sizes[sizes_at : sizes_at + count],
+            None if sizes is None or flags & _UNSIZED else sizes[sizes_at : sizes_at + count],
         )
 
     def head(self) -> PagedSpan:
@@ -228,6 +240,71 @@ class PagedRows:
         for name in PagedRows.__slots__:
             setattr(self, name, getattr(kept, name))
 
+    # --- Sizes
+
+    def keep_sizes(self) -> None:
+        """Keep the sizes of bodies from now on: those of rows that are here are not known."""
+        if self._sizes is None:
+            self._sizes = array("I", bytes(4 * self.message_count))
+            self._sizes_at = 0
+            self._flags = self._flags.translate(_TO_UNSIZED)
+
+    def forget_sizes(self) -> None:
+        """Keep no sizes any more."""
+        self._sizes = None
+        self._sizes_at = 0
+        self._flags = self._flags.translate(_TO_SIZED)
+
+    def unsized(self, count_max: int) -> Iterator[PagedSpan]:
+        """The first rows without sizes that lie behind each other, up to so many messages, about.
+
+        None if sizes are not kept.
+        """
+        found = [self._flags.find(flags, self._at) for flags in _UNSIZED_FLAGS]
+        run = min((each for each in found if each >= 0), default=len(self._flags))
+        while run < len(self._flags) and self._flags[run] & _UNSIZED and count_max > 0:
+            yield self._span(run, 0)
+            count_max -= self._counts[run]
+            run += 1
+
+    def set_sizes(
+        self,
+        first_entry_id: int,
+        last_entry_id: int,
+        parts_of: Callable[[PagedSpan], list[PagedSpan]],
+    ) -> list[PagedSpan]:
+        """Replace unsized rows with entries from the first id to the last by their parts.
+
+        Returns the parts that have sizes.
+        """
+        if self._sizes is None or not self.message_count:
+            return []
+        low = max(bisect_right(self._firsts, first_entry_id, lo=self._at) - 1, self._at)
+        high = bisect_right(self._firsts, last_entry_id, lo=low)
+        sizes_at = self._sizes_at + sum(self._counts[self._at : low])
+        here = PagedRows(self._priority, keeps_sizes=True)
+        assert here._sizes is not None
+        sized: list[PagedSpan] = []
+        at = sizes_at
+        for run in range(low, high):
+            span = self._span(run, at)
+            at += self._counts[run]
+            parts = parts_of(span) if span.sizes is None else [span]
+            for part in parts:
+                here.append(part)
+            if span.sizes is None:
+                sized += [part for part in parts if part.sizes is not None]
+        runs = len(here._firsts)
+        self._firsts[low:high] = here._firsts
+        self._counts[low:high] = here._counts
+        self._flags[low:high] = here._flags
+        self._sizes[sizes_at:at] = here._sizes
+        if self._attempts is not None:
+            self._attempts[low:high] = here._attempts or array("I", bytes(4 * runs))
+        if self._deadlines is not None:
+            self._deadlines[low:high] = here._deadlines or array("Q", bytes(8 * runs))
+        return sized
+
     def __iter__(self) -> Iterator[PagedSpan]:
         sizes_at = self._sizes_at
         for run in range(self._at, len(self._firsts)):
@@ -284,16 +361,25 @@ class Backlog:
         yield from self.recent
 
 
-def matched(
-    pieces: Iterable[PagedSpan], rows: Iterable[ReadRow]
-) -> tuple[list[Span], list[PagedSpan]]:
-    """The resident rows of paged ones, made of the rows read; and paged rows that were not found.
+class Filled(NamedTuple):
+    """Rows that were read, and are resident now; and paged rows that were not found.
 
-    Both ascend by entry id. Rows that were read for nobody are dropped: their messages have left
-    the queue meanwhile.
+    Both ascend by entry id. `unsized` are those of the found ones whose sizes nobody knew before.
+    """
+
+    found: list[Span]
+    missing: list[PagedSpan]
+    unsized: list[Span]
+
+
+def matched(pieces: Iterable[PagedSpan], rows: Iterable[ReadRow]) -> Filled:
+    """The resident rows of paged ones, made of the rows read.
+
+    Rows that were read for nobody are dropped: their messages have left the queue meanwhile.
     """
     found: list[Span] = []
     missing: list[PagedSpan] = []
+    unsized: list[Span] = []
     remaining = iter(rows)
     row = next(remaining, None)
     for piece in pieces:
@@ -312,8 +398,10 @@ def matched(
             count = min(len(row.indexes) - low, end - at)
             indexes = row.indexes[low : low + count]
             found.append(_resident(piece, row.batch, indexes, first_id + at))
+            if piece.sizes is None:
+                unsized.append(found[-1])
             at += count
-    return found, missing
+    return Filled(found, missing, unsized)
 
 
 def _resident(piece: PagedSpan, batch: Batch, indexes: Indexes, first_entry_id: int) -> Span:

@@ -102,6 +102,9 @@ class Tally(Part):
     def left(self, span: Span) -> None:
         """These messages are neither any more."""
 
+    def sized(self, span: Span) -> None:
+        """The sizes of these, which have joined without, are known now."""
+
     @abstractmethod
     def cleared(self) -> None:
         """No message is ready or deferred."""

@@ -20,7 +20,8 @@ from operator import attrgetter
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
-from .paging import Backlog, OnDisk, PagedRows, ReadRow, Wanted, matched
+from .paging import Backlog, Filled, OnDisk, PagedRows, ReadRow, Wanted, matched
+from .sizing import SIZED_COUNT_MAX, SizedRow, is_unsized, sized_parts
 from .span import EntryRange, PagedSpan, Span, positions_in
 
 # Returned rows that are read together.
@@ -252,12 +253,10 @@ class Ready:
             heappush(returned, row)
         return Wanted(ranges, bool(is_spilled))
 
-    def fill(
-        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
-    ) -> tuple[list[Span], list[PagedSpan]]:
+    def fill(self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]) -> Filled:
         """Have rows that were read be resident, of the entries that were asked for.
 
-        Returns them, and the paged rows that were not found, which have left.
+        Rows that were not found have left.
         """
         backlog = self._backlog
         pieces: list[PagedSpan] = []
@@ -267,17 +266,15 @@ class Ready:
                 while paged.message_count and first <= paged.first_entry_id <= last:
                     pieces.append(paged.dequeue(last + 1 - paged.first_entry_id))
         if pieces:
-            found, missing = matched(pieces, rows)
-            self._fresh.extend(found)
+            filled = matched(pieces, rows)
+            self._fresh.extend(filled.found)
             self._forget_backlog()
         else:
-            found, missing = self._fill_returned(asked, rows)
-        self.message_count -= sum(map(len, missing))
-        return found, missing
+            filled = self._fill_returned(asked, rows)
+        self.message_count -= sum(map(len, filled.missing))
+        return filled
 
-    def _fill_returned(
-        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
-    ) -> tuple[list[Span], list[PagedSpan]]:
+    def _fill_returned(self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]) -> Filled:
         lowest, highest = asked[0][0], asked[-1][1]
         kept: list[tuple[int, Span]] = []
         pieces: list[PagedSpan] = []
@@ -293,10 +290,52 @@ class Ready:
                     pieces.append(part)
                 else:
                     kept.append((part.first_entry_id, part))
-        found, missing = matched(pieces, rows)
-        for row in (*kept, *((span.first_entry_id, span) for span in found)):
+        filled = matched(pieces, rows)
+        for row in (*kept, *((span.first_entry_id, span) for span in filled.found)):
             heappush(returned, row)
-        return found, missing
+        return filled
+
+    def keep_sizes(self, *, keeps: bool) -> None:
+        """Keep the sizes of paged rows from now on, or no longer."""
+        if self._backlog is not None:
+            paged = self._backlog.paged
+            if keeps:
+                paged.keep_sizes()
+            else:
+                paged.forget_sizes()
+
+    def unsized(self) -> Iterator[Span]:
+        """Some of the paged rows without sizes; none if all have them."""
+        first = None
+        if self._backlog is not None:
+            for first in self._backlog.paged.unsized(SIZED_COUNT_MAX):
+                yield first
+        if first is None:
+            yield from (span for _, span in self._returned if is_unsized(span))
+
+    def set_sizes(self, rows: Sequence[SizedRow]) -> list[PagedSpan]:
+        """The disk has said the sizes of these, which ascend; returns the paged rows that got them.
+
+        There is a row at least.
+        """
+        sized: list[PagedSpan] = []
+        if self._backlog is not None:
+            last = rows[-1].first_entry_id + len(rows[-1].sizes) - 1
+            sized += self._backlog.paged.set_sizes(
+                rows[0].first_entry_id, last, lambda span: sized_parts(span, rows)
+            )
+        if any(is_unsized(span) for _, span in self._returned):
+            returned: list[tuple[int, Span]] = []
+            for first, span in self._returned:
+                if not is_unsized(span):
+                    returned.append((first, span))
+                    continue
+                parts = sized_parts(span, rows)
+                returned += [(part.first_entry_id, part) for part in parts]
+                sized += [part for part in parts if part.sizes is not None]
+            heapify(returned)
+            self._returned = returned
+        return sized
 
 
 def _withdraw_newest(

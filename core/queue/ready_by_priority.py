@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .columns import priorities_of, read_priorities
-from .paging import OnDisk, ReadRow, Wanted
+from .paging import Filled, OnDisk, ReadRow, Wanted
 from .ready import Ready
+from .sizing import SizedRow
 from .span import EntryRange, PagedSpan, Span
 
 
@@ -151,18 +152,30 @@ class ReadyByPriority(Ready):
         self._asked = self._occupied.bit_length() - 1
         return self._highest().wanted(ahead_bytes, count_max)
 
-    def fill(
-        self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]
-    ) -> tuple[list[Span], list[PagedSpan]]:
+    def fill(self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]) -> Filled:
         """Have rows that were read be resident; returns them, and paged rows not found."""
         level = self._levels.get(self._asked)
         if level is None:
-            return [], []
-        found, missing = level.fill(asked, rows)
+            return Filled([], [], [])
+        filled = level.fill(asked, rows)
         if not level.message_count:
             self._occupied &= ~(1 << self._asked)
-        self.message_count -= sum(map(len, missing))
-        return found, missing
+        self.message_count -= sum(map(len, filled.missing))
+        return filled
+
+    def keep_sizes(self, *, keeps: bool) -> None:
+        """Keep the sizes of paged rows from now on, or no longer."""
+        for level in self._levels.values():
+            level.keep_sizes(keeps=keeps)
+
+    def unsized(self) -> Iterator[Span]:
+        """Some of the paged rows without sizes; none if all have them."""
+        for level in self._levels.values():
+            yield from level.unsized()
+
+    def set_sizes(self, rows: Sequence[SizedRow]) -> list[PagedSpan]:
+        """The disk has said the sizes of these; returns the paged rows that got them."""
+        return [span for level in self._levels.values() for span in level.set_sizes(rows)]
 
     def _highest(self) -> Ready:
         return self._levels[self._occupied.bit_length() - 1]

@@ -20,7 +20,8 @@ tuple, per batch and not per message.
 
 Rows may be paged: their bytes are on the disk only (`span.py`, `paging.py`). The rules go on until
 they need such bytes, for a consumer or for a dead letter, and then stop there (`wants_head`,
-`dying`); `wanted` says which entries to read, and `read` goes on with them. Nothing else waits:
+`dying`); `wanted` says which entries to read, and `read` goes on with them. Sizes for a limit by
+bytes that has come later are wanted last (`sizing.py`), and `count_sizes` has them. Nothing waits:
 messages that expire, are dropped, purged or settled without dead letters are never read.
 """
 
@@ -53,6 +54,7 @@ from .pager import Pager
 from .paging import ReadRow, Wanted
 from .parts import EXPIRED, REJECTED, Bound, Contents, Gate, Judge, Part, Tally
 from .ready import Ready
+from .sizing import SizedRow, is_unsized, wanted_sizes
 from .span import (
     EntryRange,
     PagedSpan,
@@ -188,6 +190,7 @@ class MessageQueue:
         "tallies",
         "uptime_ms",
         "wants_head",
+        "wants_sizes",
         "was_dying_read",
         "withdrawn",
     )
@@ -240,6 +243,8 @@ class MessageQueue:
         self.dying: DyingRows | None = None
         # Was the last read one of those? Then the head is next, if somebody waits for it.
         self.was_dying_read = False
+        # May there be paged rows whose sizes a limit asks for, and nobody knows?
+        self.wants_sizes = False
 
     # --- Parts
 
@@ -251,6 +256,7 @@ class MessageQueue:
         caller then calls `dispatch`, because the new parts may send messages away.
         """
         before = {part.name: part for part in self.parts}
+        kept_sizes = self._keeps_sizes()
         kept = {part.name: part for part in parts}
         for name, part in before.items():
             rest = None if name in kept else part.remainder(self._all_rows())
@@ -274,6 +280,9 @@ class MessageQueue:
             replaced = before.get(part.name)
             if replaced is not None:
                 part.succeed(replaced, self.now_ms)
+        if self._keeps_sizes() is not kept_sizes:
+            self.ready.keep_sizes(keeps=not kept_sizes)
+            self.wants_sizes = not kept_sizes
         for part in fresh:
             if isinstance(part, Tally):
                 for span in self.waiting():
@@ -348,8 +357,7 @@ class MessageQueue:
                 self.ready.append_paged(span, self._keeps_sizes())
             else:
                 self.ready.append(span)
-            for tally in self.tallies:
-                tally.joined(span)
+            self._joined(span)
         else:
             self.spent = self.spent or []
             self.spent.append((span, reason))
@@ -1016,8 +1024,14 @@ class MessageQueue:
                 effects.deferred_entries.append((span.first_entry_id, last, due_ms))
         else:
             self.ready.put_back(span)
+        self._joined(span)
+
+    def _joined(self, span: Span) -> None:
+        """These, which may be paged, are ready or deferred now."""
         for tally in self.tallies:
             tally.joined(span)
+            if tally.counts_bytes and is_unsized(span):
+                self.wants_sizes = True
 
     def _defer(self, span: Span, delay_ms: int, effects: Effects) -> None:
         self._deferring().add(span, self.uptime_ms + delay_ms)
@@ -1138,10 +1152,14 @@ class MessageQueue:
             if is_within
         ]
         if gone:
-            for span in self._withdraw_rows(sorted(gone)):
-                self._left(span)
-                self._settle(span, 0, len(span), effects)
+            self._vanish(gone, effects)
             self._dispatch(effects)
+
+    def _vanish(self, ranges: Sequence[EntryRange], effects: Effects) -> None:
+        """Have entries leave that are on no disk any more."""
+        for span in self._withdraw_rows(sorted(ranges)):
+            self._left(span)
+            self._settle(span, 0, len(span), effects)
 
     def wanted(self, ahead_bytes: int) -> Wanted | None:
         """Entries to be read now; they are being read from then on. None if there are none.
@@ -1161,7 +1179,44 @@ class MessageQueue:
             ahead_bytes and self.consumers.members and not self.is_paused
         ):
             self.reading = self.ready.wanted(ahead_bytes, READ_COUNT_MAX)
+        if self.reading is None and self.wants_sizes:
+            self.reading = wanted_sizes(self.ready.unsized()) or wanted_sizes(self.deferral or ())
+            self.wants_sizes = self.reading is not None
         return self.reading
+
+    def count_sizes(
+        self, rows: Sequence[SizedRow], through: int, effects: Effects
+    ) -> list[EntryRange]:
+        """Sizes that were wanted are known, of entries up to the id `through`.
+
+        Returns those entries that could not be read, as of `read`; `dispatch` is to be called.
+        """
+        reading, self.reading = self.reading, None
+        assert reading is not None
+        if not self._keeps_sizes():
+            return []
+        if rows:
+            sized = self.ready.set_sizes(rows)
+            if self.deferral is not None:
+                sized += self.deferral.set_sizes(rows)
+            for span in sized:
+                for tally in self.tallies:
+                    tally.sized(span)
+        asked = reading.read_through(through)
+        asked_count = sum(last + 1 - first for first, last in asked)
+        if asked_count == sum(len(row.sizes) for row in rows):
+            return []
+        # Some have left the queue meanwhile, or the disk does not have them.
+        missing = [
+            (span.first_entry_id + low, span.first_entry_id + high - 1)
+            for span in self.waiting()
+            if is_unsized(span) and span.is_spilled is reading.is_spilled
+            for low, high, is_within in positions_in(span, 0, len(span), asked)
+            if is_within
+        ]
+        if missing:
+            self._vanish(missing, effects)
+        return missing
 
     def read(self, rows: Sequence[ReadRow], through: int, effects: Effects) -> list[EntryRange]:
         """Entries that were wanted have been read, up to the id `through`.
@@ -1184,9 +1239,13 @@ class MessageQueue:
                 self.held_bytes += span.held_bytes
                 self._leave(span, reason, effects)
         elif asked:
-            found, missing = self.ready.fill(asked, rows)
+            found, missing, unsized = self.ready.fill(asked, rows)
             self.held_bytes += sum(span.held_bytes for span in found)
             effects.resident = found
+            if self._keeps_sizes():
+                for span in unsized:
+                    for tally in self.tallies:
+                        tally.sized(span)
             for span in missing:
                 self._left(span)
         for span in missing:

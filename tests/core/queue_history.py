@@ -25,7 +25,9 @@ from leveret.core.queue.construction import equip, make_queue, refill
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.dedup import STORED_KIND, RememberedRow
 from leveret.core.queue.in_flight import Delivery
+from leveret.core.queue.paging import Wanted
 from leveret.core.queue.rules import Effects
+from leveret.core.queue.sizing import SizedRow, is_unsized
 from leveret.core.queue.span import EntryRange, RefusedSpan, Span, held_bytes
 from queue_model import Arguments, Held, Message, NaiveQueue, Outcome
 from sweeping import EagerSweep
@@ -90,12 +92,9 @@ class History:
         self.batch_count = 0
         self.is_swept = random.random() < 0.5
         # Half of the histories page rows; the journal has synced the entries below this. A paged
-        # row has the columns that the queue needed when it was paged.
-        columns = {
-            tuple(each.get(name) for name in ("x-max-priority", "x-max-length-bytes"))
-            for each in choices
-        }
-        self.is_paged = random.random() >= 0.5 and len(columns) == 1
+        # row has the priority that counted when it was paged.
+        priorities = {each.get("x-max-priority") for each in choices}
+        self.is_paged = random.random() >= 0.5 and len(priorities) == 1
         self.synced_below = 0
         self.start()
 
@@ -182,17 +181,41 @@ class History:
     def read_wanted(self, effects: Effects) -> None:
         """The disk answers at once, so that what the queue does is that of one in memory."""
         while (wanted := self.queue.wanted(1 << 20)) is not None:
-            entries = sorted(entries_in(wanted.ranges))
-            assert not wanted.is_spilled or self.spilled.issuperset(entries)
-            assert wanted.is_spilled or self.journal.keys() >= set(entries)
-            through = self.random.choice((entries[0], entries[-1], entries[-1]))
-            rows = [_Read(self.messages[each], each) for each in entries if each <= through]
+            through = self.answer_read(wanted)
+            assert not wanted.is_sizing, "sizes are asked for when the limit comes"
+            rows = [
+                _Read(self.messages[each], each)
+                for each in sorted(entries_in(wanted.ranges))
+                if each <= through
+            ]
             lost = self.queue.read(rows, through, effects)
             assert not lost
             self.queue.dispatch(effects)
         gone = entries_in(effects.unspilled_entries or [])
         assert gone <= self.spilled
         self.spilled -= gone
+
+    def answer_read(self, wanted: Wanted) -> int:
+        """The disk has these; returns up to which of them it answers."""
+        entries = sorted(entries_in(wanted.ranges))
+        assert not wanted.is_spilled or self.spilled.issuperset(entries)
+        assert wanted.is_spilled or self.journal.keys() >= set(entries)
+        return self.random.choice((entries[0], entries[-1], entries[-1]))
+
+    def read_sizes(self) -> None:
+        """A limit by bytes has come, and the disk says at once how large paged messages are."""
+        effects = Effects()
+        while (wanted := self.queue.wanted(0)) is not None:
+            assert wanted.is_sizing
+            through = self.answer_read(wanted)
+            rows = [
+                SizedRow(each, array("I", [self.messages[each].size]))
+                for each in sorted(entries_in(wanted.ranges))
+                if each <= through
+            ]
+            assert not self.queue.count_sizes(rows, through, effects)
+        assert not effects.dead
+        assert not effects.settled_entries
 
     def check(self, effects: Effects) -> None:
         expected = self.model.outcome
@@ -808,8 +831,14 @@ class History:
     def change(self) -> None:
         """A policy, say, asks for other parts."""
         arguments = self.random.choice(self.choices)
+        if "x-max-length-bytes" in arguments and any(
+            is_unsized(delivery.span) for delivery in self.queue.in_flight.deliveries()
+        ):
+            # Their sizes are asked for when they come back; until then others may be delivered.
+            return
         self.set_clocks()
         equip(self.queue, table_of(arguments), self.window_bytes_max)
+        self.read_sizes()
         effects = self.perform(self.queue.dispatch)
         self.model.change(arguments)
         self.check(effects)

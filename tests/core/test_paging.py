@@ -14,7 +14,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue, refill_paged
 from leveret.core.queue.consumers import Consumer
-from leveret.core.queue.paging import SPILLED_BYTES_MAX, PagedRows, matched
+from leveret.core.queue.paging import SPILLED_BYTES_MAX, PagedRows, Wanted, matched
 from leveret.core.queue.rules import READ_COUNT_MAX, Effects, MessageQueue
 from leveret.core.queue.span import PagedSpan, Span, positions_in
 from wire import publish
@@ -471,7 +471,7 @@ def test_rows_are_matched_by_entry_id(gap: int) -> None:
     batch = persistent(6)
     pieces = [PagedSpan(1, 3, 0, True), PagedSpan(4, 3, 1, True)]
     rows = [Read(batch, range(gap, 6), 1 + gap)]
-    found, missing = matched(pieces, rows)
+    found, missing, _ = matched(pieces, rows)
     assert sum(map(len, missing)) == gap
     assert [
         (span.first_entry_id + at, span.indexes[at]) for span in found for at in range(len(span))
@@ -571,7 +571,7 @@ def test_who_waits_for_the_head_gets_turns_between_reads_of_letters() -> None:
     assert wanted.is_dying
     queue.read([Read(persistent(1), range(1), 1)], 1, Effects())
     assert queue.get("channel", no_ack=False, effects=Effects()) is None
-    assert queue.wanted(1 << 20) == ([(11, 11)], False, False)
+    assert queue.wanted(1 << 20) == Wanted([(11, 11)], False)
     queue.read([Read(persistent(1), range(1), 11)], 11, Effects())
     assert queue.get("channel", no_ack=False, effects=Effects()) is not None
     wanted = queue.wanted(1 << 20)
@@ -605,7 +605,7 @@ def test_rows_that_expire_while_they_are_read_stay_in_the_spill_for_their_dead_l
     queue.page_out(0, queue.next_entry_id, [(1, 3)])
     consumer_of(queue)
     queue.dispatch(Effects())
-    assert queue.wanted(1 << 20) == ([(1, 3)], True, False)
+    assert queue.wanted(1 << 20) == Wanted([(1, 3)], True)
     queue.now_ms = 1_000
     queue.expire(Effects())
     effects = Effects()
