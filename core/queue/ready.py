@@ -13,7 +13,7 @@ says what to read for that, and `fill` is given it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain
 from operator import attrgetter
@@ -67,6 +67,10 @@ class Ready:
     def divide(self, _batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
         """The rows in which new messages are appended one by one: here one row."""
         return (indexes,)
+
+    def parts_of(self, span: Span) -> Iterable[Span]:
+        """The parts of a row that have a priority each, as a row must that is to be paged."""
+        return (span,)
 
     def put_back(self, span: Span) -> None:
         """Return messages to their old place."""

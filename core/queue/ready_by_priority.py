@@ -8,7 +8,7 @@ there are; only new messages are looked at one by one.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from .columns import priorities_of, read_priorities
@@ -58,12 +58,20 @@ class ReadyByPriority(Ready):
         if span.is_paged:
             self.may_be_paged = True
 
+    def parts_of(self, span: Span) -> Iterable[Span]:
+        """The parts of a row that have a priority each."""
+        return [part for _, part in self._by_priority(span)]
+
     def _rows_by_level(self, span: Span) -> Iterator[tuple[Ready, Span]]:
         """Rows of messages that are added now, each of one priority."""
-        priorities = priorities_of(span, self.priority_max)
         self.message_count += len(span)
+        for priority, part in self._by_priority(span):
+            yield self._level(priority), part
+
+    def _by_priority(self, span: Span) -> Iterator[tuple[int, Span]]:
+        priorities = priorities_of(span, self.priority_max)
         if _are_equal(priorities):
-            yield self._level(priorities[0]), span
+            yield priorities[0], span
             return
         start, count = 0, len(priorities)
         while start < count:
@@ -71,7 +79,7 @@ class ReadyByPriority(Ready):
             end = start + 1
             while end < count and priorities[end] == priority:
                 end += 1
-            yield self._level(priority), span.part(start, end)
+            yield priority, span.part(start, end)
             start = end
 
     def head(self) -> Span | None:

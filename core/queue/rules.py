@@ -352,7 +352,7 @@ class MessageQueue:
         reason = self._judge(span.attempts)
         if reason is None:
             if due_ms > self.now_ms:
-                self._deferring().add(span, self.uptime_ms + due_ms - self.now_ms)
+                self._add_deferred(span, self.uptime_ms + due_ms - self.now_ms)
             elif isinstance(span, PagedSpan):
                 self.ready.append_paged(span, self._keeps_sizes())
             else:
@@ -384,6 +384,11 @@ class MessageQueue:
             self.compose((*self.parts, Deferral()))
         assert self.deferral is not None
         return self.deferral
+
+    def _add_deferred(self, span: Span, due_ms: int) -> None:
+        deferral = self._deferring()
+        for part in self.ready.parts_of(span):
+            deferral.add(part, due_ms)
 
     def rows_of(self, batch: Batch, indexes: Indexes) -> Sequence[Indexes]:
         """The rows in which a publish enters: the caller publishes one by one, in this order.
@@ -1034,7 +1039,7 @@ class MessageQueue:
                 self.wants_sizes = True
 
     def _defer(self, span: Span, delay_ms: int, effects: Effects) -> None:
-        self._deferring().add(span, self.uptime_ms + delay_ms)
+        self._add_deferred(span, self.uptime_ms + delay_ms)
         effects.deferred = effects.deferred or []
         effects.deferred.append((span, self.now_ms + delay_ms))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batches import batch_of
 from leveret.core.queue.dying import DyingRows
+from leveret.core.queue.paging import Wanted
 from leveret.core.queue.span import PagedSpan
 from leveret.storage.journal.reading import ReadRow
 from wire import publish
@@ -25,7 +26,7 @@ def test_rows_that_ascend_and_lie_in_the_same_place_are_wanted_together() -> Non
     rows.wanted(100)
     _, missing = rows.fill([(1, 3), (7, 8)], [])
     assert [span.first_entry_id for span in missing] == [1, 7]
-    assert rows.wanted(100) == ([(5, 6)], False, True)
+    assert rows.wanted(100) == Wanted([(5, 6)], is_spilled=False, is_dying=True)
 
 
 def test_each_letter_has_the_reason_of_its_own_row() -> None:

@@ -425,6 +425,20 @@ def test_more_transient_rows_than_are_spilled_at_once_are_spilled_in_the_end(
     assert queue.held_bytes == 0
 
 
+def test_deferred_messages_of_mixed_priorities_are_paged_with_these() -> None:
+    """Within limits they are not divided when they enter."""
+    queue = queue_of(x_max_priority=5, x_max_length=10)
+    batch = batch_of(
+        *[publish("q", b"x", Properties(delivery_mode=2, priority=each)) for each in (1, 5, 5, 0)]
+    )
+    queue.publish(batch, range(4), Effects(), delays_ms=1_000)
+    queue.page_out(0, queue.next_entry_id)
+    assert queue.held_bytes == 0
+    queue.uptime_ms = 1_000
+    queue.expire(Effects())
+    assert [(span.first_entry_id, len(span)) for span in queue.ready] == [(2, 2), (1, 1), (4, 1)]
+
+
 def test_a_queue_with_a_limit_by_bytes_knows_the_sizes_of_paged_messages() -> None:
     queue = queue_of(x_max_length_bytes=100)
     enter(queue, persistent(9, size=10))
@@ -571,7 +585,7 @@ def test_who_waits_for_the_head_gets_turns_between_reads_of_letters() -> None:
     assert wanted.is_dying
     queue.read([Read(persistent(1), range(1), 1)], 1, Effects())
     assert queue.get("channel", no_ack=False, effects=Effects()) is None
-    assert queue.wanted(1 << 20) == Wanted([(11, 11)], False)
+    assert queue.wanted(1 << 20) == Wanted([(11, 11)], is_spilled=False)
     queue.read([Read(persistent(1), range(1), 11)], 11, Effects())
     assert queue.get("channel", no_ack=False, effects=Effects()) is not None
     wanted = queue.wanted(1 << 20)
@@ -605,13 +619,13 @@ def test_rows_that_expire_while_they_are_read_stay_in_the_spill_for_their_dead_l
     queue.page_out(0, queue.next_entry_id, [(1, 3)])
     consumer_of(queue)
     queue.dispatch(Effects())
-    assert queue.wanted(1 << 20) == Wanted([(1, 3)], True)
+    assert queue.wanted(1 << 20) == Wanted([(1, 3)], is_spilled=True)
     queue.now_ms = 1_000
     queue.expire(Effects())
     effects = Effects()
     queue.read([Read(transient(3), range(3), 1)], 3, effects)
     assert not effects.unspilled_entries
-    assert queue.wanted(1 << 20) == ([(1, 3)], True, True)
+    assert queue.wanted(1 << 20) == Wanted([(1, 3)], is_spilled=True, is_dying=True)
     effects = Effects()
     queue.read([Read(transient(3), range(3), 1)], 3, effects)
     assert effects.unspilled_entries == [(1, 3)]
