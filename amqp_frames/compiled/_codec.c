@@ -13,7 +13,7 @@
 #include "frames.h"
 
 /* As in __init__.py: it grows with every change of a function's arguments or results. */
-enum { REVISION = 2 };
+enum { REVISION = 3 };
 
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
@@ -727,6 +727,167 @@ static PyObject *rows(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return made;
 }
 
+/* --- split(indexes, flags, first_number), divide(indexes, chosen), ranges(indexes, first_number) */
+
+/* A sequence of numbers as a column: the memory of an array itself, or a copy. */
+typedef struct {
+    Column column;
+    Memory memory;
+    const uint32_t *values;
+    size_t count;
+} Indexes;
+
+static int open_indexes(PyObject *object, Indexes *indexes) {
+    indexes->column.view.obj = NULL;
+    indexes->memory.large = NULL;
+    if (PyObject_CheckBuffer(object)) {
+        if (!open_column(object, &indexes->column)) return 0;
+        indexes->values = indexes->column.values;
+        indexes->count = indexes->column.count;
+        return 1;
+    }
+    const Py_ssize_t size = PySequence_Size(object);
+    if (size < 0 || (uint64_t)size > UINT32_MAX) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_OverflowError, "more numbers than 32 bits can count");
+        return 0;
+    }
+    uint32_t *values = reserve(&indexes->memory, (size_t)size * sizeof(uint32_t));
+    if (values == NULL) return 0;
+    indexes->values = values;
+    indexes->count = (size_t)size;
+    return read_indexes(object, values, indexes->count);
+}
+
+static void close_indexes(Indexes *indexes) {
+    close_column(&indexes->column);
+    release(&indexes->memory);
+}
+
+/* Two new rows of these sizes, and the room in each: `views` has their memory, if they have any. */
+static int new_pair(State *state, PyObject **pair, const size_t counts[2], Py_buffer views[2], RowRoom rooms[2]) {
+    for (size_t i = 0; i < 2; i++) {
+        pair[i] = new_column(state->short_column, counts[i], views + i);
+        if (pair[i] == NULL) {
+            views[i].obj = NULL;
+            return 0;
+        }
+        rooms[i].at = views[i].buf;
+        rooms[i].left = counts[i];
+    }
+    return 1;
+}
+
+static void close_pair(Py_buffer views[2]) {
+    for (size_t i = 0; i < 2; i++) {
+        if (views[i].obj != NULL) PyBuffer_Release(views + i);
+    }
+}
+
+static PyObject *split_of(State *state, const Indexes *indexes, Octets flags, uint64_t first_number) {
+    const size_t found = count_flagged(indexes->values, indexes->count, flags);
+    if (found == SIZE_MAX) {
+        PyErr_SetString(PyExc_IndexError, "a message without a flag");
+        return NULL;
+    }
+    const size_t counts[2] = {found, indexes->count - found};
+    PyObject *pair[2] = {NULL, NULL}, *made = NULL;
+    Py_buffer views[2] = {{0}, {0}}, numbers_view;
+    RowRoom rooms[2];
+    PyObject *numbers = new_column(state->long_column, found, &numbers_view);
+    if (numbers == NULL) return NULL;
+    if (new_pair(state, pair, counts, views, rooms)) {
+        if (put_split(indexes->values, indexes->count, flags, rooms, numbers_view.buf, first_number, rooms + 1)) {
+            made = PyTuple_Pack(3, pair[0], numbers, pair[1]);
+        } else {
+            PyErr_SetString(PyExc_ValueError, "rows that do not fit their room");
+        }
+    }
+    PyBuffer_Release(&numbers_view);
+    close_pair(views);
+    Py_DECREF(numbers);
+    Py_XDECREF(pair[0]);
+    Py_XDECREF(pair[1]);
+    return made;
+}
+
+static PyObject *split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Indexes indexes;
+    Py_buffer view;
+    uint64_t first_number;
+    PyObject *made = NULL;
+    if (!has_arguments(count, 3)) return NULL;
+    if (!read_number(args[2], UINT64_MAX - UINT32_MAX, &first_number)) return NULL;
+    if (PyObject_GetBuffer(args[1], &view, PyBUF_SIMPLE) < 0) return NULL;
+    if (open_indexes(args[0], &indexes)) {
+        const Octets flags = {view.buf, (size_t)view.len};
+        made = split_of(state_of(module), &indexes, flags, first_number);
+    }
+    close_indexes(&indexes);
+    PyBuffer_Release(&view);
+    return made;
+}
+
+static PyObject *divided_of(State *state, const Indexes *indexes, const Indexes *chosen) {
+    const size_t found = count_common(indexes->values, indexes->count, chosen->values, chosen->count);
+    const size_t counts[2] = {found, indexes->count - found};
+    PyObject *pair[2] = {NULL, NULL}, *made = NULL;
+    Py_buffer views[2] = {{0}, {0}};
+    RowRoom rooms[2];
+    if (new_pair(state, pair, counts, views, rooms)) {
+        if (put_divided(indexes->values, indexes->count, chosen->values, chosen->count, rooms, rooms + 1)) {
+            made = PyTuple_Pack(2, pair[0], pair[1]);
+        } else {
+            PyErr_SetString(PyExc_ValueError, "rows that do not fit their room");
+        }
+    }
+    close_pair(views);
+    Py_XDECREF(pair[0]);
+    Py_XDECREF(pair[1]);
+    return made;
+}
+
+static PyObject *divide(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Indexes indexes, chosen;
+    PyObject *made = NULL;
+    if (!has_arguments(count, 2)) return NULL;
+    if (open_indexes(args[0], &indexes)) {
+        if (open_indexes(args[1], &chosen)) made = divided_of(state_of(module), &indexes, &chosen);
+        close_indexes(&chosen);
+    }
+    close_indexes(&indexes);
+    return made;
+}
+
+static PyObject *range_of(uint64_t first, uint64_t last) {
+    PyObject *numbers[2] = {PyLong_FromUnsignedLongLong(first), PyLong_FromUnsignedLongLong(last)};
+    PyObject *made = NULL;
+    if (numbers[0] != NULL && numbers[1] != NULL) made = PyTuple_Pack(2, numbers[0], numbers[1]);
+    Py_XDECREF(numbers[0]);
+    Py_XDECREF(numbers[1]);
+    return made;
+}
+
+static PyObject *ranges(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Indexes indexes;
+    uint64_t first;
+    if (!has_arguments(count, 2)) return NULL;
+    if (!read_number(args[1], UINT64_MAX - UINT32_MAX, &first)) return NULL;
+    PyObject *made = NULL;
+    if (open_indexes(args[0], &indexes)) {
+        made = PyList_New(0);
+        for (size_t place = 0; made != NULL && place < indexes.count;) {
+            const size_t end = range_end(indexes.values, indexes.count, place);
+            PyObject *range = range_of(first + indexes.values[place], first + indexes.values[end - 1]);
+            if (range == NULL || PyList_Append(made, range) < 0) Py_CLEAR(made);
+            Py_XDECREF(range);
+            place = end;
+        }
+    }
+    close_indexes(&indexes);
+    return made;
+}
+
 /* --- The module */
 
 static PyMethodDef METHODS[] = {
@@ -737,6 +898,9 @@ static PyMethodDef METHODS[] = {
     {"answers", (PyCFunction)(void (*)(void))answers, METH_FASTCALL, NULL},
     {"merge", (PyCFunction)(void (*)(void))merge, METH_FASTCALL, NULL},
     {"rows", (PyCFunction)(void (*)(void))rows, METH_FASTCALL, NULL},
+    {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, NULL},
+    {"divide", (PyCFunction)(void (*)(void))divide, METH_FASTCALL, NULL},
+    {"ranges", (PyCFunction)(void (*)(void))ranges, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* An array of one 0; its items must have so many bytes. */

@@ -585,16 +585,71 @@ static int count_rows(const Keyed *keyed, size_t *counts, size_t rows) {
     return 1;
 }
 
+static inline int put_index(RowRoom *room, uint32_t index) {
+    if (!room->left) return 0;
+    *room->at++ = index;
+    room->left--;
+    return 1;
+}
+
 /* Appends each message's index to its row; 0 if a key or a row is none, or a row is full. */
 static int put_rows(const Keyed *keyed, RowRoom *rooms, size_t rows) {
     for (size_t i = 0; i < keyed->count; i++) {
         if (keyed->keys[i] >= keyed->keys_count) return 0;
         const size_t row = keyed->row_of_key[keyed->keys[i]];
-        if (row >= rows || !rooms[row].left) return 0;
-        *rooms[row].at++ = (uint32_t)i;
-        rooms[row].left--;
+        if (row >= rows || !put_index(rooms + row, (uint32_t)i)) return 0;
     }
     return 1;
+}
+
+/* How many of these have a flag that is not 0; SIZE_MAX if one has none. */
+static size_t count_flagged(const uint32_t *indexes, size_t count, Octets flags) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (indexes[i] >= flags.left) return SIZE_MAX;
+        found += flags.at[indexes[i]] != 0;
+    }
+    return found;
+}
+
+/* Appends each index to those that are flagged or to the others; those that are flagged have room
+   for as many numbers. 0 if an index has no flag, or there is no room. */
+static int put_split(const uint32_t *indexes, size_t count, Octets flags, RowRoom *flagged,
+                     uint64_t *numbers, uint64_t first_number, RowRoom *others) {
+    for (size_t i = 0; i < count; i++) {
+        if (indexes[i] >= flags.left) return 0;
+        const int is_flagged = flags.at[indexes[i]] != 0;
+        if (!put_index(is_flagged ? flagged : others, indexes[i])) return 0;
+        if (is_flagged) *numbers++ = first_number + i;
+    }
+    return 1;
+}
+
+/* How many of these are among the chosen; both ascend. */
+static size_t count_common(const uint32_t *indexes, size_t count, const uint32_t *chosen, size_t chosen_count) {
+    size_t found = 0;
+    for (size_t i = 0, at = 0; i < count; i++) {
+        while (at < chosen_count && chosen[at] < indexes[i]) at++;
+        found += at < chosen_count && chosen[at] == indexes[i];
+    }
+    return found;
+}
+
+/* Appends each index to those among the chosen or to the rest; 0 if there is no room. */
+static int put_divided(const uint32_t *indexes, size_t count, const uint32_t *chosen, size_t chosen_count,
+                       RowRoom *among, RowRoom *rest) {
+    for (size_t i = 0, at = 0; i < count; i++) {
+        while (at < chosen_count && chosen[at] < indexes[i]) at++;
+        const int is_among = at < chosen_count && chosen[at] == indexes[i];
+        if (!put_index(is_among ? among : rest, indexes[i])) return 0;
+    }
+    return 1;
+}
+
+/* Behind the consecutive indexes that begin at this place. */
+static size_t range_end(const uint32_t *indexes, size_t count, size_t place) {
+    while (++place < count && indexes[place] <= (uint64_t)indexes[place - 1] + 1) continue;
+    return place;
 }
 
 #endif

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 
 from ..compiled import codec
+from .batch import Indexes
 
 
 def rows_of(
@@ -28,6 +29,54 @@ def rows_of(
     for index, key in enumerate(keys[:count]):
         rows[row_of_key[key]].append(index)
     return rows
+
+
+def split(
+    indexes: Indexes, flags: bytes | bytearray, first_number: int
+) -> tuple[array[int], array[int], array[int]]:
+    """Split messages by a column of 0 and 1.
+
+    Those flagged; the numbers of these, if all messages are numbered on from `first_number`, in
+    64 bits; and the others. IndexError if a message has no flag.
+    """
+    if codec is not None:
+        return codec.split(indexes, flags, first_number)
+    flagged, numbers, others = array("I"), array("Q"), array("I")
+    for number, index in enumerate(indexes, first_number):
+        if flags[index]:
+            flagged.append(index)
+            numbers.append(number)
+        else:
+            others.append(index)
+    return flagged, numbers, others
+
+
+def divided(indexes: Indexes, chosen: Indexes) -> tuple[array[int], array[int]]:
+    """Those indexes that are among the chosen ones, and the rest."""
+    if codec is not None:
+        return codec.divide(indexes, chosen)
+    among = set(chosen)
+    return (
+        array("I", [index for index in indexes if index in among]),
+        array("I", [index for index in indexes if index not in among]),
+    )
+
+
+def ranges_of(indexes: Indexes, first_number: int) -> list[tuple[int, int]]:
+    """The numbers of ascending indexes as ranges: index 0 has `first_number`."""
+    if codec is not None:
+        return codec.ranges(indexes, first_number)
+    if not indexes:
+        return []
+    ranges: list[tuple[int, int]] = []
+    low = high = indexes[0]
+    for index in indexes:
+        if index > high + 1:
+            ranges.append((first_number + low, first_number + high))
+            low = index
+        high = index
+    ranges.append((first_number + low, first_number + high))
+    return ranges
 
 
 def _column(numbers: Sequence[int]) -> array[int]:

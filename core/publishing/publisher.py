@@ -292,7 +292,7 @@ class Publisher:
                 self._tags_returns,
             )
             if self.confirm_mode and len(mandatory) < len(unrouted):
-                dropped = [i for i in unrouted if not routes[keys[i]].mandatory]
+                dropped = array("I", [i for i in unrouted if not routes[keys[i]].mandatory])
                 unconfirmed.confirm_unrouted(first_seq_no, dropped)
         unconfirmed.insert(batch, first_seq_no, by_queue, told_count)
         numbered_from = first_seq_no if self.confirm_mode else 0
@@ -308,22 +308,20 @@ class Publisher:
         if self.transactional:
             # tx.commit-ok, or its refusal, answers for all of them.
             return b""
-        unconfirmed = self.unconfirmed
-        confirmed, rejected = unconfirmed.confirmed, unconfirmed.rejected
-        if len(confirmed) == 1 and not rejected:
-            [(first, last)] = confirmed
-            if first == last:
-                # A lone answer is never cumulative.
-                confirmed.clear()
-                return encode_ack(self._channel_number, first)
-        smallest = unconfirmed.smallest()
+        unconfirmed, number = self.unconfirmed, self._channel_number
+        rejected = unconfirmed.rejected
+        if not rejected:
+            cumulative, singles = unconfirmed.acks()
+            if not cumulative and len(singles) == 1 and singles[0][0] == singles[0][1]:
+                return encode_ack(number, singles[0][0])
+            return encode_answers(number, BASIC_ACK, cumulative, singles)
+        confirmed, smallest = unconfirmed.confirmed, unconfirmed.smallest()
         frames = b""
         if confirmed:
             cumulative, singles = coalesce(confirmed, rejected, smallest)
-            frames = encode_answers(self._channel_number, BASIC_ACK, cumulative, singles)
-        if rejected:
-            cumulative, singles = coalesce(rejected, confirmed, smallest)
-            frames += encode_answers(self._channel_number, BASIC_NACK, cumulative, singles)
+            frames = encode_answers(number, BASIC_ACK, cumulative, singles)
+        cumulative, singles = coalesce(rejected, confirmed, smallest)
+        frames += encode_answers(number, BASIC_NACK, cumulative, singles)
         confirmed.clear()
         rejected.clear()
         return frames

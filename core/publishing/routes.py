@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from ...amqp_frames.constants import NOT_IMPLEMENTED
 from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.messages.batch import Batch, Indexes
-from ...amqp_frames.messages.indexes import rows_of
+from ...amqp_frames.messages.indexes import rows_of, split
 from ...amqp_frames.messages.publishes import IMMEDIATE
 from ...amqp_frames.properties import decode_properties
 from ...amqp_frames.values.field_table import Table
@@ -84,12 +84,13 @@ def durable_indexes(
     if persistent_count == told_count == len(batch.starts) and len(reached) == len(by_queue):
         return None
     if len(reached) == 1 or any(len(indexes) == told_count for indexes in reached):
-        indexes: Sequence[int] = max(reached, key=len)
+        indexes = max(reached, key=len)
     else:
-        indexes = sorted(set(chain.from_iterable(reached)))
+        indexes = array("I", sorted(set(chain.from_iterable(reached))))
     if persistent_count == len(batch.starts) and len(indexes) == len(batch.starts):
         return None
-    return array("I", [index for index in indexes if persistent[index]])
+    flagged, _, _ = split(indexes, persistent, 0)
+    return flagged
 
 
 _MANDATORY = 1

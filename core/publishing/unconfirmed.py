@@ -18,14 +18,18 @@ coalesce_and_send). A lone answer is always multiple=false.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.indexes import divided, ranges_of
 
 # First and last of consecutive seq_nos.
 SeqRange = tuple[int, int]
+
+_NONE: Final = range(0)
 
 
 def merge(ranges: Sequence[SeqRange]) -> list[SeqRange]:
@@ -170,7 +174,7 @@ class Unconfirmed:
         # Without the rows of the divided: batches whose queues have confirmed their parts.
         self._confirmed: list[SeqRange] = []
         # What queues have confirmed since the last answer: parts that together may be one range.
-        self._divided: dict[_Pending, list[Sequence[int]]] = {}
+        self._divided: dict[_Pending, list[Indexes]] = {}
         self.rejected: list[SeqRange] = []
         self.released_bytes = 0
 
@@ -186,6 +190,36 @@ class Unconfirmed:
     def are_answers_due(self) -> bool:
         """Has the channel anything to answer?"""
         return bool(self._confirmed or self._divided or self.rejected)
+
+    def acks(self) -> tuple[int, list[SeqRange]]:
+        """What acks all that is confirmed, as `coalesce` has it, while nothing is to be nacked.
+
+        It is then no longer to be answered.
+        """
+        confirmed = self._confirmed
+        if len(confirmed) == 1 and not self._divided and confirmed[0][0] == confirmed[0][1]:
+            # A lone answer is never cumulative.
+            return 0, [confirmed.pop()]
+        smallest = self.smallest()
+        above: list[SeqRange] = []
+        for pending, rows in self._divided.items():
+            first = pending.first_seq_no
+            for row in rows:
+                place = bisect_left(row, smallest - first) if smallest else len(row)
+                if place:
+                    # What lies between has been answered, or is now: one frame acks it.
+                    confirmed.append((first + row[0], first + row[place - 1]))
+                if place < len(row):
+                    above += ranges_of(row[place:] if place else row, first)
+        self._divided.clear()
+        cumulative, singles = coalesce(confirmed, (), smallest)
+        confirmed.clear()
+        if above:
+            if singles and singles[0][1] < smallest:
+                # Not alone after all.
+                [(_, cumulative)], singles = singles, []
+            singles = sorted(singles + above)
+        return cumulative, singles
 
     def __len__(self) -> int:
         """How many numbered publishes are open."""
@@ -238,7 +272,7 @@ class Unconfirmed:
         pending = _Pending(batch, first_seq_no, {queue: indexes}, len(indexes), True, True)
         (self._open if first_seq_no else self._rest)[batch] = pending
 
-    def confirm_unrouted(self, first_seq_no: int, indexes: Sequence[int]) -> None:
+    def confirm_unrouted(self, first_seq_no: int, indexes: Indexes) -> None:
         """Messages that matched no queue and were not mandatory: confirmed at once."""
         _append_ranges(first_seq_no, indexes, self._confirmed)
 
@@ -290,14 +324,14 @@ class Unconfirmed:
         if pending.owed is None and not is_alone and (rejects or rest or not pending.whole):
             pending.count_owners()
         if rest:
-            pending.owed_by[queue] = array("I", rest)
+            pending.owed_by[queue] = rest
         else:
             del pending.owed_by[queue]
         if pending.owed is not None:
             named = _done(pending.owed, pending.is_open, named, rejects)
         elif not is_alone:
             # Others owe the very same messages.
-            named = ()
+            named = _NONE
         pending.open_count -= len(named)
         if pending.first_seq_no:
             self._note(pending, named, rejects)
@@ -319,7 +353,7 @@ class Unconfirmed:
             del self._rest[batch]
         self.released_bytes += batch.wire_bytes
 
-    def _note(self, pending: _Pending, indexes: Sequence[int], rejects: bool) -> None:
+    def _note(self, pending: _Pending, indexes: Indexes, rejects: bool) -> None:
         """These numbered publishes are to be answered."""
         if rejects:
             _append_ranges(pending.first_seq_no, indexes, self.rejected)
@@ -330,22 +364,16 @@ class Unconfirmed:
             self._divided.setdefault(pending, []).append(indexes)
 
 
-def _divide(owed: Indexes, indexes: Indexes) -> tuple[Sequence[int], Sequence[int]]:
+def _divide(owed: Indexes, indexes: Indexes) -> tuple[Indexes, Indexes]:
     """Split `owed` into the part among these indexes, and the rest."""
     if indexes is owed or indexes == owed:
-        return owed, ()
-    among = set(indexes)
-    return (
-        [index for index in owed if index in among],
-        [index for index in owed if index not in among],
-    )
+        return owed, _NONE
+    return divided(owed, indexes)
 
 
-def _done(
-    owed: list[int], is_open: bytearray, named: Sequence[int], rejects: bool
-) -> Sequence[int]:
+def _done(owed: list[int], is_open: bytearray, named: Indexes, rejects: bool) -> Indexes:
     """Take one owner from each of these messages; which of them are answered by that."""
-    done = []
+    done = array("I")
     for index in named:
         owed[index] -= 1
         if is_open[index] and (rejects or not owed[index]):
@@ -354,28 +382,23 @@ def _done(
     return done
 
 
-def _append_joined(first_seq_no: int, rows: list[Sequence[int]], into: list[SeqRange]) -> None:
+def _append_joined(first_seq_no: int, rows: list[Indexes], into: list[SeqRange]) -> None:
     """Add disjoint rows of ascending indexes as ranges of seq_nos."""
     low = min([row[0] for row in rows])
     high = max([row[-1] for row in rows])
     if sum(map(len, rows)) == high - low + 1:
         into.append((first_seq_no + low, first_seq_no + high))
     else:
-        joined = rows[0] if len(rows) == 1 else sorted(chain.from_iterable(rows))
-        _append_ranges(first_seq_no, joined, into)
+        joined = rows[0] if len(rows) == 1 else array("I", sorted(chain.from_iterable(rows)))
+        into += ranges_of(joined, first_seq_no)
 
 
-def _append_ranges(first_seq_no: int, indexes: Sequence[int], into: list[SeqRange]) -> None:
+def _append_ranges(first_seq_no: int, indexes: Indexes, into: list[SeqRange]) -> None:
     """Add ascending indexes as ranges of seq_nos."""
     if not indexes:
         return
-    if indexes[-1] - indexes[0] == len(indexes) - 1:
-        into.append((first_seq_no + indexes[0], first_seq_no + indexes[-1]))
-        return
-    low = high = indexes[0]
-    for index in indexes:
-        if index > high + 1:
-            into.append((first_seq_no + low, first_seq_no + high))
-            low = index
-        high = index
-    into.append((first_seq_no + low, first_seq_no + high))
+    first, last = indexes[0], indexes[-1]
+    if last - first == len(indexes) - 1:
+        into.append((first_seq_no + first, first_seq_no + last))
+    else:
+        into += ranges_of(indexes, first_seq_no)

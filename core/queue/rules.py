@@ -34,6 +34,7 @@ from operator import attrgetter
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.indexes import split
 from ..connection.reading_time import ReadingTime
 from .batch_sweep import SWEEP_INTERVAL_BYTES, BatchSweep
 from .consumers import Consumer, Consumers
@@ -462,25 +463,17 @@ class MessageQueue:
             self.sweep.count_arrival(batch, count)
         stored = False
         if self.durable:
-            persistent = batch.persistent
             if batch.durable is None:
                 effects.appended = (indexes, range(first, first + count))
                 stored = True
             elif len(batch.durable):
-                positions = [
-                    position for position, index in enumerate(indexes) if persistent[index]
-                ]
-                if len(positions) == count:
+                flagged, entry_ids, others = split(indexes, batch.persistent, first)
+                if not others:
                     effects.appended = (indexes, range(first, first + count))
                     stored = True
-                elif positions:
-                    effects.appended = (
-                        array("I", [indexes[position] for position in positions]),
-                        array("Q", [first + position for position in positions]),
-                    )
-                    effects.confirmed = array(
-                        "I", [index for index in indexes if not persistent[index]]
-                    )
+                elif flagged:
+                    effects.appended = (flagged, entry_ids)
+                    effects.confirmed = others
                     stored = True
         if not stored:
             effects.confirmed = indexes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -294,6 +295,7 @@ def random_calls(rng: random.Random, batches: list[Batch]) -> Iterator[Call]:
         yield lambda k=keys, r=row_of_key, n=row_count, c=first: (  # type: ignore[misc]
             indexes.rows_of(k, r, n, c)
         )
+        yield from _calls_of_indexes(rng, batch, chosen)
     if batches:
         yield lambda: columns(merging.merged(batches))
     first = rng.randrange(1, 100)
@@ -301,6 +303,17 @@ def random_calls(rng: random.Random, batches: list[Batch]) -> Iterator[Call]:
     ranges = singles[: rng.randrange(3)]
     method, cumulative = rng.choice([80, 120]), rng.choice([0, first])
     yield lambda: deliveries.encode_answers(9, method, cumulative, ranges)
+
+
+def _calls_of_indexes(rng: random.Random, batch: Batch, chosen: list[int]) -> Iterator[Call]:
+    """Messages of a batch divided by flags, by numbers, and into ranges."""
+    count = len(batch)
+    rows = (range(count), array("I", chosen), range(chosen[0], count), array("I"))
+    one, other = rng.choice(rows), rng.choice(rows)
+    number = rng.choice([0, 1, 1 << 60])
+    yield lambda: indexes.split(one, batch.persistent, number)
+    yield lambda: indexes.divided(one, other)
+    yield lambda: indexes.ranges_of(one, number)
 
 
 def compared(stream: Stream, rng: random.Random) -> bool:

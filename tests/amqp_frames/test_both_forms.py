@@ -22,7 +22,7 @@ from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.decoder import ChannelInput
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.deliveries import encode_answers, encode_deliveries
-from leveret.amqp_frames.messages.indexes import rows_of
+from leveret.amqp_frames.messages.indexes import rows_of, split
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the codec is not compiled here")
 
@@ -163,6 +163,12 @@ def test_rows_of_keys_that_are_none_are_an_exception_in_both_forms(
             rows_of(keys, row_of_key, 2, count)
 
 
+def test_a_message_without_a_flag_is_an_exception_in_both_forms() -> None:
+    for codec in (None, compiled):
+        with form(codec), pytest.raises(IndexError):
+            split(array("I", [0, 2]), bytearray(2), 1)
+
+
 def test_arguments_of_other_types_are_an_exception() -> None:
     calls: list[tuple[str, tuple[object, ...]]] = [
         ("publishes", ()),
@@ -188,6 +194,18 @@ def test_arguments_of_other_types_are_an_exception() -> None:
         ("rows", (b"", b"", -1, 0)),
         ("rows", (b"", b"", 1, 1 << 40)),
         ("rows", (b"", b"", 1, 1)),
+        ("split", (range(1), b"", 0)),
+        ("split", ([1 << 40], b"", 0)),
+        ("split", (7, b"", 0)),
+        ("split", (range(1), [1], 0)),
+        ("split", (range(1), b"1", 1 << 64)),
+        ("split", (b"123", b"1", 1)),
+        ("divide", (range(1), 7)),
+        ("divide", (range(-1, 1), range(1))),
+        ("divide", (range(1), [None])),
+        ("ranges", (range(1), -1)),
+        ("ranges", (range(1), 1 << 64)),
+        ("ranges", (["1"], 1)),
     ]
     for name, arguments in calls:
         with pytest.raises((TypeError, ValueError, IndexError, OverflowError, AttributeError)):

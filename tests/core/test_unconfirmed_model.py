@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from leveret.amqp_frames.messages.batch import Batch
-from leveret.core.publishing.unconfirmed import Unconfirmed
+from leveret.core.publishing.unconfirmed import Unconfirmed, coalesce, merge
 
 QUEUES = ("a", "b", "c")
 
@@ -36,6 +36,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         self.published: list[Published] = []
         self.confirmed: list[int] = []
         self.rejected: list[int] = []
+        self.acked: list[int] = []
         self.released_bytes = 0
 
     @rule(
@@ -109,7 +110,21 @@ class UnconfirmedMachine(RuleBasedStateMachine):
             self.apply_answer(published, queue, indexes, rejects=True)
             self.forget_if_answered(published)
 
-    @invariant()
+    @precondition(lambda self: not self.rejected)
+    @rule()
+    def ack(self) -> None:
+        """The channel acks all that is confirmed, in the frames of the cut-off rule."""
+        ranges = [(number, number) for number in self.confirmed]
+        expected = coalesce(ranges, (), self.unconfirmed.smallest())
+        cumulative, singles = self.unconfirmed.acks()
+        assert (cumulative, merge(singles)) == (expected[0], merge(expected[1]))
+        assert singles == sorted(singles)
+        assert not self.unconfirmed.are_answers_due()
+        self.acked += self.confirmed
+        self.confirmed.clear()
+
+    # Now and then: reading joins what queues confirmed of a batch, and acking need not join it.
+    @rule()
     def answers_are_the_models(self) -> None:
         for ranges, expected in (
             (self.unconfirmed.confirmed, self.confirmed),
@@ -134,7 +149,7 @@ class UnconfirmedMachine(RuleBasedStateMachine):
         self.answers_are_the_models()
         self.every_batch_is_released_once()
         assert not parts(self.unconfirmed, Batch)
-        answered = self.confirmed + self.rejected
+        answered = self.acked + self.confirmed + self.rejected
         assert len(set(answered)) == len(answered)
 
 

@@ -220,6 +220,40 @@ static void fuzz_rows(const Run *run) {
     free(numbers); free(row_of_key); free(counts);
 }
 
+/* Messages split by their flags, divided by other numbers, and in ranges. */
+static void fuzz_divided(const Run *run) {
+    const size_t count = run->count;
+    const int has_lies = one_in(2);
+    uint32_t *indexes = exactly(count * sizeof(uint32_t)), *chosen = copy_of(run->numbers, count, has_lies);
+    for (size_t i = 0; i < count; i++) indexes[i] = has_lies && one_in(3) ? (uint32_t)random_number() : (uint32_t)i;
+    uint8_t *bits = exactly(count);
+    memcpy(bits, run->persistent, count);
+    const Octets flags = {bits, count};
+    size_t found = count_flagged(indexes, count, flags);
+    check(has_lies || found <= count, "each message has a flag");
+    const int is_flag = found != SIZE_MAX;
+    if (!is_flag) found = below(count + 1);
+    for (size_t common = 0; common < 2; common++) {
+        if (common) found = count_common(indexes, count, chosen, count);
+        check(found <= count, "no more are found than there are");
+        const size_t less = one_in(8) && found ? 1 : 0;
+        uint32_t *made = exactly((found - less) * sizeof(uint32_t)), *rest = exactly((count - found) * sizeof(uint32_t));
+        uint64_t *numbers = exactly((found - less) * sizeof(uint64_t));
+        RowRoom one = {made, found - less}, other = {rest, count - found};
+        const int is_put = common ? put_divided(indexes, count, chosen, count, &one, &other)
+                                  : put_split(indexes, count, flags, &one, numbers, random_number(), &other);
+        check(is_put == (!less && (common || is_flag)), "all are put where they have room");
+        check(!is_put || (!one.left && !other.left), "rows are full");
+        free(made); free(rest); free(numbers);
+    }
+    for (size_t place = 0; place < count;) {
+        const size_t end = range_end(indexes, count, place);
+        check(end > place && end <= count, "a range has an end");
+        place = end;
+    }
+    free(indexes); free(chosen); free(bits);
+}
+
 static void check_run(const Run *run, size_t position, size_t end) {
     size_t before = position, flagged = 0;
     check(end <= run->wire.left && end >= position, "a run ends within the octets");
@@ -278,6 +312,7 @@ static void fuzz_run(Octets wire, size_t position) {
         fuzz_outgoing(&run);
         fuzz_merged(&run);
         fuzz_rows(&run);
+        fuzz_divided(&run);
     }
     for (size_t i = 0; i < 5; i++) free(*columns[i]);
     free(run.keys.octets); free(run.keys.slots); free(run.persistent);
