@@ -336,7 +336,11 @@ class Reject(NamedTuple):
 
 class Absorbed(NamedTuple):
     """Channel, LeftPublishes -> Reader: a publish window has room again, the connection's or the
-    node's; after a burst, from the event loop."""
+    node's."""
+
+
+class RoundOver(NamedTuple):
+    """ReadRounds -> Reader: the round in which the connection has had its share is over."""
 
 
 # --- Queue -> Channel -> Writer, and the ack back

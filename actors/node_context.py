@@ -27,6 +27,7 @@ from ..core.users.accounts import Accounts
 from ..logs.trace.trace import Trace
 from .messages import Ref
 from .queue.shared_runs import SharedRuns
+from .runtime.read_rounds import ReadRounds
 from .runtime.routing_turns import RoutingTurns
 from .runtime.runtime import Runtime
 
@@ -104,6 +105,8 @@ class NodeContext:
     vhost_users: VhostUsers
     # Who routes what takes long.
     routing_turns: RoutingTurns
+    # How much each connection may bring until the others have been read.
+    read_rounds: ReadRounds
     broker: Ref
     ticker: Ref
     dead_letters: Ref

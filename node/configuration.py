@@ -112,6 +112,7 @@ class Configuration:
     message_size_max_bytes: int = 128 * MIB
     topic_costly_words_max: int = TOPIC_COSTLY_WORDS_MAX
     routing_round_ms_max: int = 5
+    read_round_bytes_max: int = 1 * MIB
     file_descriptors_min: int = 1024
     file_descriptors_kept: int = 256
 
@@ -250,6 +251,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "message_size_max_bytes": (1, 512 * MIB),
     "topic_costly_words_max": (1000, 2**31 - 1),
     "routing_round_ms_max": (0, 1000),
+    "read_round_bytes_max": (65_536, 2**30),
     "file_descriptors_min": (64, 2**31 - 1),
     "file_descriptors_kept": (0, 2**31 - 1),
     "unfinished_publishes_bytes_max": (0, 2**40),

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .actors.connection.listener import Listener
+from .actors.connection.listener import READ_BYTES_MAX, Listener
 from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor
@@ -25,6 +25,7 @@ from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.queue.memory_watch import MemoryWatch
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
+from .actors.runtime.read_rounds import ReadRounds
 from .actors.runtime.routing_turns import RoutingTurns
 from .actors.runtime.runtime import Runtime, Scheduler, tell
 from .actors.runtime.thread_actor import stop_and_wait
@@ -371,6 +372,7 @@ class Node:
             reply_consumers=ReplyConsumers(),
             vhost_users=VhostUsers(accounts, configuration.routes_kept_bytes_max),
             routing_turns=RoutingTurns(runtime, configuration.routing_round_ms_max / 1000),
+            read_rounds=ReadRounds(runtime, configuration.read_round_bytes_max, READ_BYTES_MAX),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             memory_watch=nobody,

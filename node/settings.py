@@ -54,6 +54,7 @@ class Settings(TypedDict, total=False):
     message_size_max_bytes: int
     topic_costly_words_max: int
     routing_round_ms_max: int
+    read_round_bytes_max: int
     file_descriptors_min: int
     file_descriptors_kept: int
     unfinished_publishes_bytes_max: int

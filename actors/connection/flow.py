@@ -12,7 +12,6 @@ consumes goes on, and so does one whose only publishes are commands about delive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from ...amqp_frames.decoder import ChannelInput, Event
@@ -21,18 +20,13 @@ from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow
 from ...core.connection.reading_time import ReadingTime
 from ...core.publishing.delivery_commands import has_only_commands
-from ..messages import Absorbed, AlarmCleared, Ref, WriteBuffer
+from ..messages import Absorbed, AlarmCleared, Ref, RoundOver, WriteBuffer
 from ..node_context import NodeContext
+from ..runtime.read_rounds import ReadRounds
 from ..runtime.runtime import tell
 from .log import ConnectionLog
 from .opening import Opening
 from .transport import ReadableTransport
-
-# One client may bring so much before the event loop looks at everything else again. An event loop
-# may read a socket dozens of times in a row, while confirms wait to be sent and others to be read.
-BURST_BYTES_MAX = 1024 * 1024
-# A smaller read has emptied the socket: the event loop went on by itself.
-FULL_READ_BYTES_MIN = 128 * 1024
 
 
 class ReadingGate:
@@ -45,24 +39,34 @@ class ReadingGate:
     loop at most, or for its login, because the close-ok must be heard.
     """
 
-    def __init__(self, transport: ReadableTransport, window: PublishWindow) -> None:
+    def __init__(
+        self, transport: ReadableTransport, window: PublishWindow, rounds: ReadRounds
+    ) -> None:
         self._transport = transport
         self._window = window
+        self._rounds = rounds
+        # The last round in which it brought much, and how much.
+        self._round = 0
+        self._round_bytes = 0
         self.is_write_blocked = False
         self.is_alarmed = False
         self.is_paused = False
         # Until the event loop's next round.
         self.is_resting = False
-        self._burst_bytes = 0
 
     def received(self, count: int) -> bool:
-        """Count a read; true if the next one is to wait for the event loop's next round."""
-        if count < FULL_READ_BYTES_MIN:
+        """Count a read; true if the next one is to wait for the event loop's next round.
+
+        An event loop may read a socket dozens of times in a row.
+        """
+        rounds = self._rounds
+        rounds.received(count)
+        if self._round != rounds.number:
+            self._round = rounds.number
+            self._round_bytes = 0
+        self._round_bytes += count
+        if self._round_bytes < rounds.share_bytes or self.is_resting:
             return False
-        self._burst_bytes += count
-        if self._burst_bytes < BURST_BYTES_MAX or self.is_resting:
-            return False
-        self._burst_bytes = 0
         self.is_resting = True
         return True
 
@@ -93,8 +97,8 @@ class ReadingGate:
 
 
 # What the reader passes on to `ConnectionFlow.update`.
-FLOW_MESSAGES: Final = (Absorbed, WriteBuffer, AlarmCleared)
-FlowMessage = Absorbed | WriteBuffer | AlarmCleared
+FLOW_MESSAGES: Final = (Absorbed, RoundOver, WriteBuffer, AlarmCleared)
+FlowMessage = Absorbed | RoundOver | WriteBuffer | AlarmCleared
 
 
 class ConnectionFlow:
@@ -117,7 +121,7 @@ class ConnectionFlow:
         self._log = log
         self._reading = reading
         self._reader = reader
-        self.gate = ReadingGate(transport, window)
+        self.gate = ReadingGate(transport, window, context.read_rounds)
         self._phase = phase
         # The events that arrived during an alarm: a publish first, then all later ones. No more
         # than a read or two, because nothing is read meanwhile.
@@ -126,10 +130,10 @@ class ConnectionFlow:
         self._logged_reason = ""
 
     def received(self, count: int) -> None:
-        """Count a full read; after a burst of them everything else has its turn first."""
+        """Count a read that is not small; with its share, the connection rests for this round."""
         if self.gate.received(count):
             self.balance()
-            self._context.runtime.scheduler.call_soon(partial(tell, self._reader, Absorbed()))
+            self._context.read_rounds.rest(self._reader)
 
     def holds_back(self, event: Event, writer: Ref) -> bool:
         """Keep what may not be handled yet; false if it may.
@@ -155,7 +159,7 @@ class ConnectionFlow:
     def update(self, message: FlowMessage, writer: Ref) -> Sequence[Event]:
         """Take news of a condition for reading; returns the held-back events that may go on now."""
         released: Sequence[Event] = ()
-        if isinstance(message, Absorbed):
+        if isinstance(message, RoundOver):
             self.gate.is_resting = False
         elif isinstance(message, WriteBuffer):
             self.gate.is_write_blocked = message.is_full

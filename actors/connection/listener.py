@@ -19,6 +19,7 @@ from ..messages import (
 )
 from ..node_context import NodeContext
 from ..runtime.descriptors import REFUSAL, has_one_of_the_last
+from ..runtime.read_rounds import SHARE_BYTES_MIN
 from ..runtime.runtime import LoopActor, tell
 from .end import drop_soon
 from .reader import Reader
@@ -28,9 +29,6 @@ GONE = "it had gone again before it was accepted"
 # brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
 # event loop reads of its own accord halves the CPU that a message takes.
 READ_BYTES_MAX = 1024 * 1024
-# And while publishes wait for the disk: that a connection publishes is only known once it is read,
-# and the first publishes of all others together must not take much. About 200 acks.
-NARROW_READ_BYTES_MAX = 4096
 
 
 class Listener(LoopActor):
@@ -43,7 +41,9 @@ class Listener(LoopActor):
         self._readers: dict[Ref, None] = {}
         # All connections read into this, because each read's bytes are copied before the next read.
         self.read_memory = memoryview(bytearray(READ_BYTES_MAX))
-        self._narrow_memory = self.read_memory[:NARROW_READ_BYTES_MAX]
+        # While publishes wait for the disk: that a connection publishes is only known once it is
+        # read, and the first publishes of all others together must not take much. About 200 acks.
+        self._narrow_memory = self.read_memory[:SHARE_BYTES_MIN]
         self._is_stopping = False
         # Of all listeners: the TLS server has its handshakes here, too.
         self.crowds = context.crowds
@@ -52,8 +52,10 @@ class Listener(LoopActor):
     @property
     def next_read_memory(self) -> memoryview:
         """The part of `read_memory` that the next read may fill."""
-        is_full = self._context.node_window.is_closed
-        return self._narrow_memory if is_full else self.read_memory
+        context = self._context
+        if context.node_window.is_closed:
+            return self._narrow_memory
+        return self.read_memory[: context.read_rounds.share_bytes]
 
     def connection_made(self, transport: asyncio.Transport) -> Ref | None:
         """Start a reader; called on the event loop, not through the mailbox. None: refused."""

@@ -59,10 +59,11 @@ from ..messages import (
     WriteStalled,
 )
 from ..node_context import NodeContext
+from ..runtime.read_rounds import SHARE_BYTES_MIN
 from ..runtime.runtime import LoopActor, tell
 from .clock import ConnectionClock
 from .end import ConnectionEnd
-from .flow import FLOW_MESSAGES, FULL_READ_BYTES_MIN, ConnectionFlow
+from .flow import FLOW_MESSAGES, ConnectionFlow
 from .log import ConnectionLog
 from .opening import Opening
 from .transport import ReadableTransport
@@ -303,7 +304,7 @@ class Reader(LoopActor):
 
     def _received(self, data: bytes) -> None:
         self._clock.watch.signs += 1
-        if len(data) >= FULL_READ_BYTES_MIN:
+        if len(data) >= SHARE_BYTES_MIN:
             self._flow.received(len(data))
         phase = self._phase.now
         if phase is _ENDED:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from leveret.actors.connection.flow import BURST_BYTES_MAX, ReadingGate
+from hand_scheduler import HandScheduler
+from leveret.actors.connection.flow import ReadingGate
+from leveret.actors.connection.listener import READ_BYTES_MAX
+from leveret.actors.runtime.read_rounds import ReadRounds
+from leveret.actors.runtime.runtime import Runtime
 from leveret.core.connection.publish_window import NodeWindow, PublishWindow
+from structlog.testing import ReturnLogger
 
 FULL_READ_BYTES = 250_000
 
@@ -32,30 +37,44 @@ def transport() -> Socket:
 
 
 @pytest.fixture
-def gate(transport: Socket) -> ReadingGate:
-    return ReadingGate(transport, PublishWindow(1000, NodeWindow(10_000), None))  # type: ignore[arg-type]
+def scheduler() -> HandScheduler:
+    return HandScheduler()
+
+
+@pytest.fixture
+def rounds(scheduler: HandScheduler) -> ReadRounds:
+    return ReadRounds(Runtime(scheduler, ReturnLogger()), READ_BYTES_MAX, READ_BYTES_MAX)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def gate(transport: Socket, rounds: ReadRounds) -> ReadingGate:
+    return ReadingGate(transport, PublishWindow(1000, NodeWindow(10_000), None), rounds)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-def test_after_a_burst_of_full_reads_everything_else_has_its_turn(
+def test_after_its_share_of_a_round_everything_else_has_its_turn(
     gate: ReadingGate, transport: Socket, is_running: bool
 ) -> None:
     """Also while the connection opens or closes: who floods then has not even logged in."""
     reads = 0
     while not gate.received(FULL_READ_BYTES):
         reads += 1
-        assert reads * FULL_READ_BYTES < BURST_BYTES_MAX
+        assert reads * FULL_READ_BYTES < READ_BYTES_MAX
     gate.balance(is_running=is_running)
     assert transport.calls == ["pause"]
-    # What the event loop still hands over is no second burst.
+    # What the event loop still hands over asks for no second rest.
     assert not any(gate.received(FULL_READ_BYTES) for _ in range(10))
     gate.is_resting = False
     gate.balance(is_running=is_running)
     assert transport.calls == ["pause", "resume"]
 
 
-def test_reads_that_empty_the_socket_are_no_burst(gate: ReadingGate) -> None:
-    assert not any(gate.received(60_000) for _ in range(100))
+def test_what_a_connection_brings_is_counted_anew_in_each_round(
+    gate: ReadingGate, scheduler: HandScheduler
+) -> None:
+    for _ in range(10):
+        assert not gate.received(READ_BYTES_MAX - 1)
+        scheduler.run()
 
 
 def test_a_rest_that_is_over_does_not_open_what_is_closed_for_another_reason(
@@ -83,9 +102,11 @@ def test_a_closing_transport_is_neither_paused_nor_resumed(
     assert transport.calls == ["pause"]
 
 
-def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round() -> None:
+def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round(
+    rounds: ReadRounds,
+) -> None:
     window = PublishWindow(1000, NodeWindow(2000), None)
-    gate = ReadingGate(Socket(), window)  # type: ignore[arg-type]
+    gate = ReadingGate(Socket(), window, rounds)  # type: ignore[arg-type]
     gate.is_resting = True
     assert gate.reason() == ""
     window.add(1001)

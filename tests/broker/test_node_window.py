@@ -9,7 +9,8 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import context_of, wait_until
-from leveret.actors.connection.listener import NARROW_READ_BYTES_MAX, READ_BYTES_MAX
+from leveret.actors.connection.listener import READ_BYTES_MAX
+from leveret.actors.runtime.read_rounds import SHARE_BYTES_MIN
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicDeliver,
@@ -55,7 +56,7 @@ def test_publishers_together_are_read_no_further_than_the_node_s_window_and_then
         files.wait_until_syncing()
         wait_until(lambda: window.waiting_count == PUBLISHERS)
         # One full read passes the bound; the others bring a narrow one each, with a message's rest.
-        narrow = PUBLISHERS * (NARROW_READ_BYTES_MAX + len(BODY) + 1000)
+        narrow = PUBLISHERS * (SHARE_BYTES_MIN + len(BODY) + 1000)
         assert window.used_bytes < NODE_WINDOW_BYTES + READ_BYTES_MAX + narrow
         files.release()
     for client in publishers:
