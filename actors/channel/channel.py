@@ -224,7 +224,7 @@ class Channel(LoopActor):
         if self._waiting.state is _ENDED:
             return
         unconfirmed = self._publisher.unconfirmed
-        if unconfirmed.confirmed or unconfirmed.rejected:
+        if unconfirmed.are_answers_due():
             self._answer()
         if self._is_finishing and self._waiting.state is _FREE and not self._held_back:
             self._end_for(0, "its connection ended")
