@@ -226,13 +226,15 @@ def _bytes_of(batch: Batch, indexes: Indexes) -> int:
 def _renumbered(
     indexes: Indexes, parts: Sequence[tuple[int, int]], place_of: dict[int, int]
 ) -> Indexes:
-    """The new numbers at the same positions; any number where the queue has no message now."""
+    """The new numbers at the same positions; any other's where the queue has no message now."""
     first = parts[0][0]
     end = parts[-1][1]
     places = [place_of.get(index, 0) for index in indexes[first:end]]
-    if places[-1] - places[0] == len(places) - 1 and len(parts) == 1:
+    start = places[0] - first
+    are_others = 0 <= start <= len(place_of) - len(indexes)
+    if places[-1] - places[0] == len(places) - 1 and len(parts) == 1 and are_others:
         # Positions in front of it and behind it are there, too: parts are named by position.
-        return range(places[0] - first, places[0] - first + len(indexes))
+        return range(start, start + len(indexes))
     return (
         array("I", bytes(4 * first))
         + array("I", places)

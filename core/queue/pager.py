@@ -77,7 +77,7 @@ class Pager:
         if self._note_traced is not None and span.batch.traced is not None:
             self._note_traced(span)
         self._note_paged(span, is_spilled)
-        return self._paged_row(span, is_spilled)
+        return self._paged_row(span, is_spilled, span)
 
     def _note_paged(self, span: Span, is_spilled: bool) -> None:
         count = len(span.indexes)
@@ -89,7 +89,8 @@ class Pager:
                 used.append((first, first + count - 1))
         self.freed_bytes += held_bytes(span.batch, count)
 
-    def _paged_row(self, span: Span, is_spilled: bool) -> PagedSpan:
+    def _paged_row(self, span: Span, is_spilled: bool, held: Span) -> PagedSpan:
+        """The whole row, of which the queue has these messages, if not all."""
         priority_max = self._priority_max
         return PagedSpan(
             span.first_entry_id,
@@ -98,7 +99,7 @@ class Pager:
             span.stored,
             deadline_of(span) or 0,
             is_spilled,
-            priorities_of(span, priority_max)[0] if priority_max else 0,
+            priorities_of(held, priority_max)[0] if priority_max else 0,
             array("I", sizes_of(span)) if self._keeps_sizes else None,
         )
 
@@ -126,7 +127,8 @@ class Pager:
         is_spilled = OnDisk.SPILL in places
         for part in parts:
             self._note_paged(part, is_spilled)
-        return self._paged_row(span, is_spilled)
+        # Where the others were, a batch that was copied may have messages of other rows.
+        return self._paged_row(span, is_spilled, parts[0])
 
     def unspilled(self) -> list[Span]:
         """Rows in memory only, up to SPILLED_BYTES_MAX.

@@ -17,6 +17,7 @@ from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.paging import SPILLED_BYTES_MAX, PagedRows, Wanted, matched
 from leveret.core.queue.rules import READ_COUNT_MAX, Effects, MessageQueue
 from leveret.core.queue.span import PagedSpan, Span, positions_in
+from sweeping import EagerSweep
 from wire import publish
 
 ALL = 1 << 62
@@ -404,6 +405,28 @@ def test_a_delivery_that_is_answered_in_part_is_paged(
     queue.channel_down("channel", Effects())
     assert [(span.first_entry_id, len(span)) for span in queue.ready] == [(7, 4)]
     assert queue.held_bytes == 0
+
+
+def test_what_is_left_of_deliveries_in_a_copied_read_is_paged_with_its_own_priority() -> None:
+    queue = queue_of(x_max_priority=5)
+    queue.sweep = EagerSweep()
+    consumer_of(queue, prefetch=10)
+    batch = batch_of(
+        *[publish("q", b"x", Properties(delivery_mode=2, priority=each)) for each in (5, 5, 1, 1)]
+    )
+    effects = Effects()
+    for row in queue.rows_of(batch, range(4)):
+        queue.publish(batch, row, effects)
+    high, low = [delivery for _, deliveries in effects.delivered for delivery in deliveries]
+    high.first_tag, low.first_tag = 1, 3
+    queue.settle("channel", [(high, 0, 1), (low, 0, 1)], Effects())
+    queue.sweep.run_over_all((), (high, low), queue.next_entry_id)
+    assert len(high.span.batch) == 2
+    queue.page_out(0, queue.next_entry_id)
+    assert high.span.is_paged
+    assert low.span.is_paged
+    queue.channel_down("channel", Effects())
+    assert [(span.first_entry_id, len(span)) for span in queue.ready] == [(2, 1), (4, 1)]
 
 
 @pytest.mark.parametrize("delay_ms", [None, 60_000])
