@@ -17,6 +17,7 @@ from pykka import ActorRef
 from ..amqp_frames.errors import AmqpError
 from ..amqp_frames.messages.batch import Batch, Indexes
 from ..amqp_frames.methods import Method
+from ..amqp_frames.values.field_table import Table
 from ..core.channel.transaction import Part
 from ..core.connection.channel_credit import ChannelCredit
 from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
@@ -730,6 +731,16 @@ class SetPaused(NamedTuple):
     """Broker -> Queue: deliver nothing from now on, or deliver again."""
 
     is_paused: bool
+
+
+class SetArguments(NamedTuple):
+    """Broker -> Queue: these arguments, which were checked, are in effect from now on.
+
+    All of them: a name that is missing is no longer in effect. `QueueDefinition.effective` has them
+    already.
+    """
+
+    arguments: Table
 
 
 class ControlAnswer(NamedTuple):

@@ -3,8 +3,9 @@
 A definition is made once, by Topology, and then shared: the routing table hands out the
 QueueDefinition itself, so a channel compares and hashes queues by identity, and a name declared
 again is another definition with another queue_id. All of it is fixed but `QueueDefinition.handle`,
-which the broker sets when the queue has an actor, and `QueueDefinition.is_paused`, which the table
-sets.
+which the broker sets when the queue has an actor, `QueueDefinition.is_paused`, which the table
+sets, and the arguments in effect, which the table sets, too: they are those of the declaration
+until a change replaces them.
 
 A Change is one step of a plan (topology.py). The table applies all of a plan's changes; the
 catalog is told the durable ones.
@@ -92,6 +93,8 @@ class QueueDefinition:
     handle: Any = None
     # It delivers nothing until it is resumed.
     is_paused: bool = False
+    # The arguments in effect; a declaration is compared with `arguments`.
+    effective: Table = field(init=False, repr=False)
     is_quorum: bool = field(init=False, repr=False)
     # Is a redelivered message given the header x-delivery-count?
     counts_deliveries: bool = field(init=False, repr=False)
@@ -101,14 +104,22 @@ class QueueDefinition:
     in_flight_timeout_ms: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.consumer_timeout_ms = self._number("x-consumer-timeout")
-        self.in_flight_timeout_ms = self._number("x-in-flight-timeout")
         queue_type = self.arguments.get("x-queue-type")
         self.is_quorum = queue_type is not None and queue_type.value == "quorum"
-        self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(self.arguments)
+        self.put_in_effect(self.arguments)
+
+    def put_in_effect(self, arguments: Table) -> None:
+        """Have these arguments, which were checked, be in effect.
+
+        The queue's actor learns them by SetArguments.
+        """
+        self.effective = arguments
+        self.consumer_timeout_ms = self._number("x-consumer-timeout")
+        self.in_flight_timeout_ms = self._number("x-in-flight-timeout")
+        self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(arguments)
 
     def _number(self, name: str) -> int | None:
-        argument = self.arguments.get(name)
+        argument = self.effective.get(name)
         value = None if argument is None else argument.value
         return value if isinstance(value, int) else None
 
@@ -214,6 +225,20 @@ class PauseQueue(NamedTuple):
     is_paused: bool
 
 
+class ReplaceQueueArguments(NamedTuple):
+    """The queue has these arguments in effect from now on; its declaration stays."""
+
+    queue: QueueDefinition
+    arguments: Table
+
+
+class ReplaceAlternate(NamedTuple):
+    """The exchange has this alternate exchange from now on; None: none."""
+
+    exchange: ExchangeDefinition
+    alternate: str | None
+
+
 class AddBinding(NamedTuple):
     """The binding is new; its source and its destination are there."""
 
@@ -227,7 +252,15 @@ class RemoveBinding(NamedTuple):
 
 
 Change = (
-    AddExchange | RemoveExchange | AddQueue | RemoveQueue | PauseQueue | AddBinding | RemoveBinding
+    AddExchange
+    | RemoveExchange
+    | AddQueue
+    | RemoveQueue
+    | PauseQueue
+    | ReplaceQueueArguments
+    | ReplaceAlternate
+    | AddBinding
+    | RemoveBinding
 )
 
 

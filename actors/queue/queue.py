@@ -27,8 +27,10 @@ from typing import Final
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.values.field_table import Table
 from ...core.channel.transaction import Part
 from ...core.definitions import QueueDefinition
+from ...core.queue.construction import equip
 from ...core.queue.dedup import Deduplicated, Deduplication
 from ...core.queue.in_flight import Delivery
 from ...core.queue.rules import Effects, MessageQueue
@@ -76,6 +78,7 @@ from ..messages import (
     Requeue,
     Resume,
     Sent,
+    SetArguments,
     SetPaused,
     Settle,
     SettleSynced,
@@ -265,24 +268,29 @@ class QueueLease:
     """One queue's lease; one that never ends if its arguments set no time."""
 
     def __init__(self, context: NodeContext, definition: QueueDefinition, actor: Ref) -> None:
-        expires = definition.arguments.get("x-expires")
-        self._seconds: float | None = None
-        if expires is not None:
-            assert isinstance(expires.value, int)
-            self._seconds = expires.value / 1000
+        self._seconds = _lease_seconds(definition.effective)
         self._context = context
         self._definition = definition
         self._actor = actor
         # On the scheduler's clock.
         self._ends_at = 0.0
-        # There is one wish at a time; when it is granted, the lease is looked at again.
+        # There is one wish at a time, unless the lease has got shorter; when it is granted, the
+        # lease is looked at again.
         self._is_awaited = False
+        self._awaited_at = 0.0
+
+    def change(self, arguments: Table) -> None:
+        """Last as long as these arguments say, from now on, if that is another time."""
+        seconds = _lease_seconds(arguments)
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self.renew()
 
     def renew(self) -> None:
         """The queue is used, or no longer is, from now on."""
         if self._seconds is not None:
             self._ends_at = self._now() + self._seconds
-            if not self._is_awaited:
+            if not self._is_awaited or self._ends_at < self._awaited_at:
                 self._wait()
 
     def check(self, consumer_count: int) -> None:
@@ -293,7 +301,7 @@ class QueueLease:
             return
         if self.is_over():
             tell(self._context.broker, QueueUnused(self._definition, has_expired=True))
-        else:
+        elif self._seconds is not None:
             self._wait()
 
     def is_over(self) -> bool:
@@ -302,10 +310,19 @@ class QueueLease:
 
     def _wait(self) -> None:
         self._is_awaited = True
+        self._awaited_at = self._ends_at
         tell(self._context.ticker, WakeAt(self._ends_at, self._actor, LEASE_ENDS))
 
     def _now(self) -> float:
         return self._context.runtime.scheduler.time()
+
+
+def _lease_seconds(arguments: Table) -> float | None:
+    expires = arguments.get("x-expires")
+    if expires is None:
+        return None
+    assert isinstance(expires.value, int)
+    return expires.value / 1000
 
 
 # What the queue is woken with.
@@ -805,6 +822,8 @@ class Queue(LoopActor):
                 messages.pause()
             else:
                 messages.resume(effects)
+        elif isinstance(message, SetArguments):
+            self._set_arguments(message.arguments, effects)
         elif isinstance(message, PageOut):
             self._paging.relieve(message.kept_bytes)
         elif isinstance(message, EntriesLost):
@@ -820,6 +839,14 @@ class Queue(LoopActor):
                 self._lease.check(len(messages.consumers))
             else:
                 self._clock.wake(effects)
+
+    def _set_arguments(self, arguments: Table, effects: Effects) -> None:
+        """Have these arguments in effect, also for the messages that the queue holds."""
+        # Time may matter for the first time, and until now for the last.
+        self._clock.read()
+        equip(self._messages, arguments, self._context.delivery_window_bytes_max)
+        self._lease.change(arguments)
+        self._messages.dispatch(effects)
 
     def _add_consumer(self, message: AddConsumer, effects: Effects) -> None:
         consumer = message.consumer

@@ -18,7 +18,14 @@ from typing import Any
 
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
-from ...core.definitions import AddQueue, PauseQueue, QueueDefinition, RemoveQueue, resource
+from ...core.definitions import (
+    AddQueue,
+    PauseQueue,
+    QueueDefinition,
+    RemoveQueue,
+    ReplaceQueueArguments,
+    resource,
+)
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
@@ -49,6 +56,7 @@ from ..messages import (
     ReportStatus,
     ReportsTo,
     Resume,
+    SetArguments,
     SetPaused,
     Shutdown,
     Status,
@@ -144,7 +152,7 @@ class BrokerActor(LoopActor):
         return make_queue(
             queue,
             queue.durable,
-            queue.arguments,
+            queue.effective,
             context.delivery_window_bytes_max,
             context.sweep_interval_bytes,
         )
@@ -252,7 +260,7 @@ class BrokerActor(LoopActor):
             raise queue_gone_error(queue, has_crashed=True)
         for needed in plan.needed:
             access.check(*needed)
-        if not plan.changes and "x-expires" in queue.arguments:
+        if not plan.changes and "x-expires" in queue.effective:
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())
         yield from self._commit(access.topology, plan)
@@ -365,6 +373,8 @@ class BrokerActor(LoopActor):
             elif isinstance(change, PauseQueue):
                 # A queue whose actor has failed is paused when the node starts it anew.
                 tell(self._handle(change.queue), SetPaused(change.is_paused))
+            elif isinstance(change, ReplaceQueueArguments):
+                tell(self._handle(change.queue), SetArguments(change.arguments))
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.

@@ -7,6 +7,7 @@ in between brings the original back, so a message may be in both places, never i
 
 What becomes of a dead letter that a queue will not have:
 - no exchange of that name, no queue for the key, or a cycle of queues: dropped, as RabbitMQ does;
+- its queue has another dead-letter exchange by now, or none: that one counts when it is made;
 - its target was deleted meanwhile, or refuses new messages because it is full: dropped there;
 - its target refuses it with reject-publish-dlx: it becomes a dead letter of that queue. The new
   letter stands for the old one, and answers for it when its own queues have it;
@@ -464,8 +465,12 @@ class DeadLetters:
         exchange_end = 1 + key[0]
         exchange = decode_text(key[1:exchange_end])
         routing_key = decode_text(key[exchange_end + 1 : -1])
-        target = text_of(source.arguments["x-dead-letter-exchange"]) or ""
-        new_key = text_of(source.arguments.get("x-dead-letter-routing-key"))
+        dead_letter_exchange = source.effective.get("x-dead-letter-exchange")
+        if dead_letter_exchange is None:
+            # The queue has lost it since the message died: as if it did not exist.
+            return _Rewritten(None, ())
+        target = text_of(dead_letter_exchange) or ""
+        new_key = text_of(source.effective.get("x-dead-letter-routing-key"))
         keys = [routing_key, *names_in(properties.headers, "CC")]
         death = Death(reason, source.name, time_seconds, exchange, keys, properties.expiration)
         headers = headers_of_dead(properties.headers, death)

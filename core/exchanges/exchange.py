@@ -113,6 +113,11 @@ class Exchange(ABC):
             self._find_whether_plain()
         self._remove_route(binding, destination)
 
+    def replace_alternate(self, alternate: str | None) -> None:
+        """Have messages that no binding takes go to this exchange from now on; None: nowhere."""
+        self.alternate = alternate
+        self._find_whether_plain()
+
     def _find_whether_plain(self) -> None:
         self.is_plain = (
             self.alternate is None

@@ -38,6 +38,8 @@ from ..definitions import (
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
+    ReplaceAlternate,
+    ReplaceQueueArguments,
     resource,
 )
 from .delayed import DELAYED_TYPE, routing_type
@@ -322,6 +324,10 @@ class ExchangeTable:
                 self._remove_queue(queue)
             case PauseQueue(queue, is_paused):
                 queue.is_paused = is_paused
+            case ReplaceQueueArguments(queue, arguments):
+                queue.put_in_effect(arguments)
+            case ReplaceAlternate(definition, alternate):
+                self._exchanges[definition.name].replace_alternate(alternate)
             case AddExchange(exchange):
                 self._add_exchange(exchange)
             case RemoveExchange(exchange):

@@ -78,6 +78,8 @@ from ..definitions import (
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
+    ReplaceAlternate,
+    ReplaceQueueArguments,
     binding_identity,
     check_exchange_arguments,
     check_queue_arguments,
@@ -328,7 +330,12 @@ class Plan(NamedTuple):
 
 
 def is_durable(change: Change) -> bool:
-    """Whether the change must outlive the process, and so goes to the catalog."""
+    """Whether the change must outlive the process, and so goes to the catalog.
+
+    Arguments in effect do not: the catalog has the declaration, which they began with.
+    """
+    if isinstance(change, (ReplaceQueueArguments, ReplaceAlternate)):
+        return False
     return change[0].durable
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.definitions import ReplaceAlternate
 from leveret.core.exchanges.table import carry_out
 
 
@@ -111,3 +112,30 @@ def test_declaring_an_exchange_with_another_alternate_is_refused(commands, refus
         "in vhost '/': received 'other' but current is 'one'",
     ):
         commands.declare_exchange(**alternate("other"))
+
+
+def test_the_alternate_of_a_live_exchange_is_replaced(commands):
+    exchange = commands.declare_exchange("x", "direct", **alternate("amq.fanout"))
+    commands.declare_exchange("behind", "fanout")
+    declare_queues(commands, "saved", "other")
+    commands.bind("saved", "amq.fanout")
+    commands.bind("other", "amq.topic", "#")
+    commands.bind_exchange("x", "behind")
+    assert commands.route("behind") == ["saved"]
+    version = commands.table.version
+    commands.table.apply((ReplaceAlternate(exchange, "amq.topic"),))
+    assert commands.table.version > version, "channels look their routes up anew"
+    assert commands.route("x") == ["other"]
+    assert commands.route("behind") == ["other"]
+    commands.table.apply((ReplaceAlternate(exchange, None),))
+    assert commands.route("x") == []
+    assert commands.table.exchange("x").is_plain
+    commands.table.apply((ReplaceAlternate(exchange, "amq.fanout"),))
+    assert commands.route("x") == ["saved"]
+
+
+def test_a_new_alternate_that_looks_into_headers_has_them_read(commands):
+    exchange = commands.declare_exchange("x", "direct")
+    assert not commands.table.reads_headers("x")
+    commands.table.apply((ReplaceAlternate(exchange, "amq.headers"),))
+    assert commands.table.reads_headers("x")
