@@ -65,9 +65,9 @@ class ChannelInput:
 
     __slots__ = ("acks", "batch", "channel_number")
 
-    def __init__(self, channel_number: int) -> None:
+    def __init__(self, channel_number: int, batch: Batch | None = None) -> None:
         self.channel_number = channel_number
-        self.batch: Batch | None = None
+        self.batch = batch
         self.acks: Acks | None = None
 
 
@@ -269,13 +269,14 @@ class Decoder:
         if len(data) <= LONE_BYTES_MAX and not (
             self._pending or self._assemblies or self._is_closing
         ):
-            channel_input = None
             if data.startswith(PUBLISH_IDS, FRAME_HEADER_BYTES):
-                channel_input = self._publishes_alone(data)
+                batch = self._run.decode_alone(data)
+                if batch is not None:
+                    return [ChannelInput(batch.channel_number, batch)]
             elif data.startswith(ACK_SIZE_AND_IDS, 3):
                 channel_input = self._acks_alone(data)
-            if channel_input is not None:
-                return [channel_input]
+                if channel_input is not None:
+                    return [channel_input]
         if self.lost_sync:
             return []
         position = 0
@@ -291,20 +292,8 @@ class Decoder:
         self._numbers.clear()
         return events
 
-    def _publishes_alone(self, data: bytes) -> ChannelInput | None:
-        """The whole read, if it is nothing but whole publishes of one channel: mostly one."""
-        channel_number = data[1] << 8 | data[2]
-        if not channel_number:
-            return None
-        batch = self._run.decode_batch(data, channel_number, {}, 0)
-        if batch is None or batch.wire_bytes != len(data):
-            return None
-        channel_input = ChannelInput(channel_number)
-        channel_input.batch = batch
-        return channel_input
-
     def _acks_alone(self, data: bytes) -> ChannelInput | None:
-        """The same of whole acks."""
+        """The whole read, if it is nothing but whole acks of one channel."""
         channel_number = data[1] << 8 | data[2]
         if data[0] != FRAME_METHOD or not channel_number or not is_whole_ack(data, 0):
             return None
@@ -483,9 +472,7 @@ class Decoder:
                 Oversized(channel_number, assembly.oversized_bytes, assembly.is_immediate)
             )
             return
-        channel_input = ChannelInput(channel_number)
-        channel_input.batch = assembly.batch(channel_number)
-        self._events.append(channel_input)
+        self._events.append(ChannelInput(channel_number, assembly.batch(channel_number)))
 
     def _lose_sync(self, error: HardError) -> None:
         self.error = self.error or error

@@ -251,6 +251,9 @@ class OperatingSystemFiles:
         self._direct = DirectWrites()
         self._locks: set[int] = set()
         self._paths: dict[int, str] = {}
+        # Where the next write of a file goes of itself. To say so anew costs a commit two more
+        # hand-overs of the interpreter between its thread and the event loop's.
+        self._next_at: dict[int, int] = {}
         self.make_room: Callable[[], bool] | None = None
 
     def make_directory(self, directory: str) -> None:
@@ -309,8 +312,11 @@ class OperatingSystemFiles:
                 buffers = first_bytes(buffers, before_block)
             elif taken := self._direct.write_blocks(handle, offset, buffers):
                 return taken
-        os.lseek(handle, offset, os.SEEK_SET)
-        return os.writev(handle, buffers)
+        if self._next_at.pop(handle, -1) != offset:
+            os.lseek(handle, offset, os.SEEK_SET)
+        written = os.writev(handle, buffers)
+        self._next_at[handle] = offset + written
+        return written
 
     def sync_data(self, handle: int) -> None:
         """One fdatasync."""
@@ -324,6 +330,7 @@ class OperatingSystemFiles:
         """Close; of a locked file, this gives the lock back."""
         self._direct.close(handle)
         self._paths.pop(handle, None)
+        self._next_at.pop(handle, None)
         if handle in self._locks:
             self._locks.remove(handle)
             # A process forked meanwhile has the file open, too, and would keep the lock.

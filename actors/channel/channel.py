@@ -262,11 +262,8 @@ class Channel(LoopActor):
         answers.received(before, unconfirmed)
 
     def _answer(self) -> None:
-        unconfirmed = self._publisher.unconfirmed
-        if not unconfirmed.are_answers_due():
-            return
         if self.tracing.answers.open:
-            self.tracing.answers.answering(unconfirmed)
+            self.tracing.answers.answering(self._publisher.unconfirmed)
         frames = self._publisher.answers()
         if frames:
             tell(self._client.writer, frames)

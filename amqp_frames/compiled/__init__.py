@@ -18,7 +18,7 @@ from typing import Final
 # With "no" the Python form runs, compiled or not.
 FORM_VARIABLE: Final = "LEVERET_COMPILED"
 # Of arguments and results: in a checkout, an earlier build may lie beside later sources.
-REVISION: Final = 3
+REVISION: Final = 4
 
 try:
     if os.environ.get(FORM_VARIABLE) == "no":

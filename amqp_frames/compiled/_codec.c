@@ -13,7 +13,7 @@
 #include "frames.h"
 
 /* As in __init__.py: it grows with every change of a function's arguments or results. */
-enum { REVISION = 3 };
+enum { REVISION = 4 };
 
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
@@ -182,15 +182,8 @@ static PyObject *flagged_of(const Run *run) {
     return list;
 }
 
-/* Five columns in a tuple; the run's keys have their numbers in the batch. */
-static PyObject *columns_of(State *state, Run *run, PyObject *numbers, PyObject *distinct) {
-    /* The scan has done with its slots, and there are more of them than keys. */
-    uint32_t *numbers_of = run->keys.slots;
-    const int differ = number_keys(run, numbers, distinct, numbers_of);
-    if (differ < 0) return NULL;
-    if (differ) {
-        for (size_t i = 0; i < run->count; i++) run->numbers[i] = numbers_of[run->numbers[i]];
-    }
+/* Five columns in a tuple. */
+static PyObject *columns_of(State *state, const Run *run) {
     const uint32_t *const columns[4] = {run->starts, run->headers, run->ends, run->numbers};
     PyObject *made = PyTuple_New(5);
     for (size_t i = 0; made != NULL && i < 5; i++) {
@@ -198,6 +191,32 @@ static PyObject *columns_of(State *state, Run *run, PyObject *numbers, PyObject 
             i < 4 ? column_of(state->short_column, columns[i], run->count)
                   : PyByteArray_FromStringAndSize((const char *)run->persistent, (Py_ssize_t)run->count);
         if (column == NULL || PyTuple_SetItem(made, (Py_ssize_t)i, column) < 0) Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* The same; the run's keys have their numbers in the batch. */
+static PyObject *numbered_columns_of(State *state, Run *run, PyObject *numbers, PyObject *distinct) {
+    /* The scan has done with its slots, and there are more of them than keys. */
+    uint32_t *numbers_of = run->keys.slots;
+    const int differ = number_keys(run, numbers, distinct, numbers_of);
+    if (differ < 0) return NULL;
+    if (differ) {
+        for (size_t i = 0; i < run->count; i++) run->numbers[i] = numbers_of[run->numbers[i]];
+    }
+    return columns_of(state, run);
+}
+
+/* A tuple of the items, which are the caller's no more; NULL if one of them is. */
+static PyObject *tuple_of(PyObject **items, size_t count) {
+    PyObject *made = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; i < count; i++) {
+        if (made == NULL || items[i] == NULL) {
+            Py_XDECREF(items[i]);
+            Py_CLEAR(made);
+        } else if (PyTuple_SetItem(made, (Py_ssize_t)i, items[i]) < 0) {
+            Py_CLEAR(made);
+        }
     }
     return made;
 }
@@ -212,27 +231,45 @@ static PyObject *run_found(State *state, Run *run, size_t end, PyObject *numbers
         NULL,
     };
     if (run->count) {
-        items[4] = columns_of(state, run, numbers, distinct);
+        items[4] = numbered_columns_of(state, run, numbers, distinct);
     } else {
         items[4] = Py_NewRef(Py_None);
     }
-    PyObject *found = PyTuple_New(5);
-    for (size_t i = 0; i < 5; i++) {
-        if (found == NULL || items[i] == NULL) {
-            Py_XDECREF(items[i]);
-            Py_CLEAR(found);
-        } else if (PyTuple_SetItem(found, (Py_ssize_t)i, items[i]) < 0) {
-            Py_CLEAR(found);
-        }
-    }
-    return found;
+    return tuple_of(items, 5);
+}
+
+/* Lay out the columns and keys of a run over `wire` from `position` on, and scan it; `end` is where
+   it ends. 0: no memory, else `memory` is to be released. */
+static int scan(State *state, Run *run, Memory *memory, size_t position, size_t *end) {
+    size_t slots = 4;
+    /* One more, so that a look is had at the publish that is not whole. */
+    run->room = (run->wire.left - position) / PUBLISH_BYTES_MIN + 1;
+    while (slots < 2 * run->room) slots *= 2;
+    const size_t slots_bytes = slots * sizeof(uint32_t);
+    const size_t bytes = run->room * (sizeof(Octets) + 5 * sizeof(uint32_t) + 1) + slots_bytes;
+    /* Columns in the order of their items' sizes, so that each is aligned. */
+    Octets *keys = reserve(memory, bytes);
+    if (keys == NULL) return 0;
+    run->keys.octets = keys;
+    run->keys.slots = (uint32_t *)(keys + run->room);
+    run->keys.slot_mask = slots - 1;
+    run->keys.seed = state->seed;
+    run->starts = run->keys.slots + slots;
+    run->headers = run->starts + run->room;
+    run->ends = run->headers + run->room;
+    run->numbers = run->ends + run->room;
+    run->flagged = run->numbers + run->room;
+    run->persistent = (uint8_t *)(run->flagged + run->room);
+    memset(run->keys.slots, 0, slots_bytes);
+    *end = scan_publishes(run, position);
+    return 1;
 }
 
 static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     State *state = state_of(module);
     Run run;
     memset(&run, 0, sizeof run);
-    size_t position, slots = 4;
+    size_t position, end;
     uint64_t frame_max;
     if (!has_arguments(count, 7)) return NULL;
     if (!read_octets(args[0], &run.wire) || !read_position(args[1], run.wire, &position)) return NULL;
@@ -244,28 +281,49 @@ static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t c
         return NULL;
     }
     run.frame_max_bytes = (uint32_t)frame_max;
-    /* One more, so that a look is had at the publish that is not whole. */
-    run.room = (run.wire.left - position) / PUBLISH_BYTES_MIN + 1;
-    while (slots < 2 * run.room) slots *= 2;
-    const size_t slots_bytes = slots * sizeof(uint32_t);
-    const size_t bytes = run.room * (sizeof(Octets) + 5 * sizeof(uint32_t) + 1) + slots_bytes;
     Memory memory;
-    /* Columns in the order of their items' sizes, so that each is aligned. */
-    Octets *keys = reserve(&memory, bytes);
-    if (keys == NULL) return NULL;
-    run.keys.octets = keys;
-    run.keys.slots = (uint32_t *)(keys + run.room);
-    run.keys.slot_mask = slots - 1;
-    run.keys.seed = state->seed;
-    run.starts = run.keys.slots + slots;
-    run.headers = run.starts + run.room;
-    run.ends = run.headers + run.room;
-    run.numbers = run.ends + run.room;
-    run.flagged = run.numbers + run.room;
-    run.persistent = (uint8_t *)(run.flagged + run.room);
-    memset(run.keys.slots, 0, slots_bytes);
-    const size_t end = scan_publishes(&run, position);
+    if (!scan(state, &run, &memory, position, &end)) return NULL;
     PyObject *found = run_found(state, &run, end, args[5], args[6]);
+    release(&memory);
+    return found;
+}
+
+/* --- publishes_alone(data, frame_max, body_max) */
+
+static PyObject *distinct_of(const Run *run) {
+    PyObject *list = PyList_New((Py_ssize_t)run->keys.count);
+    for (uint32_t i = 0; list != NULL && i < run->keys.count; i++) {
+        const Octets key = run->keys.octets[i];
+        PyObject *octets = PyBytes_FromStringAndSize((const char *)key.at, (Py_ssize_t)key.left);
+        if (octets == NULL || PyList_SetItem(list, (Py_ssize_t)i, octets) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *publishes_alone(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    State *state = state_of(module);
+    Run run;
+    memset(&run, 0, sizeof run);
+    size_t end;
+    uint64_t frame_max;
+    if (!has_arguments(count, 3)) return NULL;
+    if (!read_octets(args[0], &run.wire)) return NULL;
+    if (!read_number(args[1], UINT32_MAX, &frame_max)) return NULL;
+    if (!read_number(args[2], UINT64_MAX, &run.body_bytes_max)) return NULL;
+    run.frame_max_bytes = (uint32_t)frame_max;
+    if (run.wire.left < PUBLISH_BYTES_MIN) Py_RETURN_NONE;
+    run.channel = (uint16_t)(run.wire.at[1] << 8 | run.wire.at[2]);
+    if (!run.channel) Py_RETURN_NONE;
+    Memory memory;
+    if (!scan(state, &run, &memory, 0, &end)) return NULL;
+    PyObject *found;
+    if (end == run.wire.left) {
+        PyObject *items[5] = {PyLong_FromLong(run.channel), distinct_of(&run), flagged_of(&run),
+                              PyLong_FromUnsignedLong(run.largest), columns_of(state, &run)};
+        found = tuple_of(items, 5);
+    } else {
+        found = Py_NewRef(Py_None);
+    }
     release(&memory);
     return found;
 }
@@ -892,6 +950,7 @@ static PyObject *ranges(PyObject *module, PyObject *const *args, Py_ssize_t coun
 
 static PyMethodDef METHODS[] = {
     {"publishes", (PyCFunction)(void (*)(void))publishes, METH_FASTCALL, NULL},
+    {"publishes_alone", (PyCFunction)(void (*)(void))publishes_alone, METH_FASTCALL, NULL},
     {"acks", (PyCFunction)(void (*)(void))acks, METH_FASTCALL, NULL},
     {"deliveries", (PyCFunction)(void (*)(void))deliveries, METH_FASTCALL, NULL},
     {"returns", (PyCFunction)(void (*)(void))returns, METH_FASTCALL, NULL},

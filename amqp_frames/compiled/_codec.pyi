@@ -20,6 +20,12 @@ def publishes(
     /,
 ) -> tuple[int, int, list[int] | None, int, Columns | None]: ...
 
+# Channel number, distinct keys, the flagged, the largest frame's bytes and columns, if the data is
+# nothing but publishes of one channel: decode_alone of PublishRun.
+def publishes_alone(
+    data: bytes, frame_max_bytes: int, body_bytes_max: int, /
+) -> tuple[int, list[bytes], list[int] | None, int, Columns] | None: ...
+
 # The end of the run, its tags and bits: decode_acks in amqp_frames/decoder.py.
 def acks(data: bytes, position: int, /) -> tuple[int, _Column, bytearray]: ...
 

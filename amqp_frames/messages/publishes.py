@@ -146,6 +146,15 @@ class PublishRun:
         batch = Batch(data, channel_number)
         return batch if self.decode_run(batch, numbers, position) > position else None
 
+    def decode_alone(self, data: bytes) -> Batch | None:
+        """The batch that a read is which is nothing but whole publishes of one channel, if it is.
+
+        For short reads: of any other, this is work done twice.
+        """
+        channel_number = int.from_bytes(data[1:3], "big")
+        batch = self.decode_batch(data, channel_number, {}, 0) if channel_number else None
+        return batch if batch is not None and batch.ends[-1] == len(data) else None
+
     def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
         """Append the publishes from `position` on to the batch; return where they end.
 
@@ -383,6 +392,19 @@ class CompiledRun:
         batch.frame_bytes_max = largest
         batch.flagged = flagged
         batch.wire_bytes = end - position
+        return batch
+
+    def decode_alone(self, data: bytes) -> Batch | None:
+        """As PublishRun.decode_alone."""
+        found = codec.publishes_alone(data, self._frame_max_bytes, self._message_size_max_bytes)
+        if found is None:
+            return None
+        channel_number, distinct, flagged, largest, columns = found
+        batch = Batch(data, channel_number, columns)
+        batch.distinct = distinct
+        batch.frame_bytes_max = largest
+        batch.flagged = flagged
+        batch.wire_bytes = len(data)
         return batch
 
     def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:

@@ -309,11 +309,13 @@ class Publisher:
             # tx.commit-ok, or its refusal, answers for all of them.
             return b""
         unconfirmed, number = self.unconfirmed, self._channel_number
+        lone = unconfirmed.pop_lone_confirm()
+        if lone:
+            # A lone answer is never cumulative.
+            return encode_ack(number, lone)
         rejected = unconfirmed.rejected
         if not rejected:
             cumulative, singles = unconfirmed.acks()
-            if not cumulative and len(singles) == 1 and singles[0][0] == singles[0][1]:
-                return encode_ack(number, singles[0][0])
             return encode_answers(number, BASIC_ACK, cumulative, singles)
         confirmed, smallest = unconfirmed.confirmed, unconfirmed.smallest()
         frames = b""

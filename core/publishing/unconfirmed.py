@@ -196,11 +196,7 @@ class Unconfirmed:
 
         It is then no longer to be answered.
         """
-        confirmed = self._confirmed
-        if len(confirmed) == 1 and not self._divided and confirmed[0][0] == confirmed[0][1]:
-            # A lone answer is never cumulative.
-            return 0, [confirmed.pop()]
-        smallest = self.smallest()
+        confirmed, smallest = self._confirmed, self.smallest()
         above: list[SeqRange] = []
         for pending, rows in self._divided.items():
             first = pending.first_seq_no
@@ -220,6 +216,17 @@ class Unconfirmed:
                 [(_, cumulative)], singles = singles, []
             singles = sorted(singles + above)
         return cumulative, singles
+
+    def pop_lone_confirm(self) -> int:
+        """Remove the number to be acked if it is the only one to be answered; 0 if it is not."""
+        confirmed = self._confirmed
+        if len(confirmed) != 1 or self._divided or self.rejected:
+            return 0
+        first, last = confirmed[0]
+        if first != last:
+            return 0
+        confirmed.clear()
+        return first
 
     def __len__(self) -> int:
         """How many numbered publishes are open."""

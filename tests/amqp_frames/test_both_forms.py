@@ -19,10 +19,12 @@ from forms import Stream, batches_of, columns, compared, compiled, form, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 from leveret.amqp_frames.compiled import FORM
+from leveret.amqp_frames.constants import HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import ChannelInput
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.messages.deliveries import encode_answers, encode_deliveries
 from leveret.amqp_frames.messages.indexes import rows_of, split
+from leveret.amqp_frames.messages.publishes import publish_run
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the codec is not compiled here")
 
@@ -64,6 +66,48 @@ def test_both_forms_have_the_same_results_on_any_octets(
     wire = stream.wire
     reads = [wire[:place] + octets + wire[place + removed :]]
     compared(stream._replace(reads=reads), rng)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_alone"),
+    [
+        ([Publish()], True),
+        ([Publish(b"")], True),
+        ([Publish(b"body" * 9, part_bytes=5)], True),
+        ([Publish(channel=7), Publish(b"other", b"\0\1k\0", channel=7), Publish(channel=7)], True),
+        # A property that the broker must look at: `expiration`.
+        ([Publish(), Publish(properties=b"\1\0\x03100")], True),
+        ([Publish(channel=0)], False),
+        ([Publish(), Publish(channel=2)], False),
+        ([Publish(), ack(1)], False),
+        ([ack(1), Publish()], False),
+        ([Publish(properties=b"\x20\0")], False),
+        ([Publish(), b"\1"], False),
+        ([], False),
+    ],
+)
+def test_a_read_of_nothing_but_publishes_of_one_channel_is_found_in_both_forms(
+    pieces: list[Publish | bytes], is_alone: bool
+) -> None:
+    wire = b"".join(each if isinstance(each, bytes) else each.wire() for each in pieces)
+    found = []
+    for each in (compiled, None):
+        with form(each):
+            batch = publish_run(131_072, 1000).decode_alone(wire)
+        found.append(None if batch is None else columns(batch))
+    assert found[0] == found[1]
+    assert (found[0] is not None) is is_alone
+    if is_alone:
+        # As it comes with the frames of others behind it.
+        [batch] = batches_of(Stream([wire + HEARTBEAT_FRAME]))
+        batch.wire = batch.wire[: len(wire)]
+        assert columns(batch) == found[0]
+    for end in range(len(wire)):
+        with form(compiled):
+            cut = publish_run(131_072, 1000).decode_alone(wire[:end])
+        with form(None):
+            same = publish_run(131_072, 1000).decode_alone(wire[:end])
+        assert (cut and columns(cut)) == (same and columns(same))
 
 
 def test_a_publish_cut_anywhere_waits_for_as_many_bytes_in_both_forms() -> None:

@@ -102,6 +102,34 @@ def test_writes_that_stop_short_go_on_where_they_stopped(tmp_path: Path) -> None
     assert files.read(path, 0, 99) == b"0123456789abcdefgx"
 
 
+def test_a_write_goes_to_its_offset_wherever_the_one_before_ended(
+    files: OperatingSystemFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "file")
+    handle = files.create(path)
+    assert files.write(handle, 2, [b"cd"]) == 2
+    assert files.write(handle, 4, [b"ef"]) == 2
+    assert files.write(handle, 0, [b"a", b"b"]) == 2
+    assert files.write(handle, 2, [b"CD"]) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", failing(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            files.write(handle, 4, [b"EF"])
+    # As a write does that has failed in its midst.
+    os.lseek(handle, 1, os.SEEK_CUR)
+    assert files.write(handle, 4, [b"EF"]) == 2
+    files.truncate(path, 4)
+    assert files.write(handle, 4, [b"gh"]) == 2
+    assert files.read(path, 0, 10) == b"abCDgh"
+    # Another file gets its number.
+    files.close(handle)
+    other = files.create(str(tmp_path / "other"))
+    assert other == handle
+    assert files.write(other, 0, [b"1"]) == 1
+    assert files.read(str(tmp_path / "other"), 0, 10) == b"1"
+    files.close(other)
+
+
 def test_a_write_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
     class Full(OperatingSystemFiles):
         def write(self, handle: int, offset: int, buffers: list[Buffer]) -> int:
