@@ -75,19 +75,20 @@ def durable_indexes(
     `told_count` messages reach any queue.
     """
     persistent = batch.persistent
-    persistent_count = persistent.count(1)
-    if not persistent_count:
+    if 1 not in persistent:
         return range(0)
     reached = [indexes for queue, indexes in by_queue.items() if queue.durable]
     if not reached:
         return range(0)
-    if persistent_count == told_count == len(batch.starts) and len(reached) == len(by_queue):
+    are_all_persistent = 0 not in persistent
+    are_all_told = told_count == len(batch.starts)
+    if are_all_persistent and are_all_told and len(reached) == len(by_queue):
         return None
     if len(reached) == 1 or any(len(indexes) == told_count for indexes in reached):
         indexes = max(reached, key=len)
     else:
         indexes = array("I", sorted(set(chain.from_iterable(reached))))
-    if persistent_count == len(batch.starts) and len(indexes) == len(batch.starts):
+    if are_all_persistent and len(indexes) == len(batch.starts):
         return None
     flagged, _, _ = split(indexes, persistent, 0)
     return flagged

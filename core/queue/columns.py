@@ -58,4 +58,4 @@ def times_to_live(batch: Batch, indexes: Indexes) -> list[int] | None:
 def are_persistent(batch: Batch, indexes: Indexes) -> bool:
     """Are these messages all persistent?"""
     persistent = batch.persistent
-    return persistent.count(1) == len(persistent) or all(persistent[index] for index in indexes)
+    return 0 not in persistent or all(persistent[index] for index in indexes)

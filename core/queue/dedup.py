@@ -280,7 +280,7 @@ def divide_by_identity(
 ) -> Division:
     """`durable`: does the queue store persistent messages?"""
     digests = reader.digests(batch, indexes)
-    if durable and all(digests) and batch.persistent.count(0) == 0:
+    if durable and all(digests) and 0 not in batch.persistent:
         # As it nearly always is: all are to be stored, and none has ever come before.
         identities = [digest + STORED_KIND for digest in digests]
         if len(set(identities)) == len(identities) and not window.holds_any(identities):
