@@ -22,7 +22,7 @@ BROKER_STOP_TIMEOUT: Final = "broker.stop_timeout"
 BROKER_FAILED: Final = "broker.failed"
 # A signal that means nothing to the broker: it goes on.
 BROKER_SIGNAL_IGNORED: Final = "broker.signal_ignored"
-# A second signal to stop: it ends the process at once.
+# Another signal to stop, later than a repeat of the first: it ends the process at once.
 BROKER_SIGNAL_ENDS: Final = "broker.signal_ends"
 # The line on standard output that says where it listens could not be written.
 BROKER_UNHEARD: Final = "broker.unheard"

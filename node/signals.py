@@ -1,10 +1,12 @@
 """The handling of signals in `leveret serve`.
 
-SIGTERM and SIGINT stop it; a second one of these logs a line and ends it at once, as if nobody
-handled it: its exit status is that signal. Should that line hang, a third one ends it without any
-doing of its own. SIGHUP renews the certificates of TLS; it also comes when the terminal
-that the broker was started in is closed, and then it stops the broker as SIGTERM does. Other
-signals that end a process by default, and that a person or a tool may send to a service (log
+SIGTERM and SIGINT stop it. Another one within REPEAT_SECONDS is the same wish once more, and the
+stop goes on: `timeout` signals its child and then the child's group, and a terminal's Ctrl-C
+reaches a broker beside the script that passes it on. A later one logs a line and ends the broker at
+once, as if nobody handled it: its exit status is that signal. Should that line hang, one more ends
+it without any doing of its own. SIGHUP renews the certificates of TLS; it also comes when the
+terminal that the broker was started in is closed, and then it stops the broker as SIGTERM does.
+Other signals that end a process by default, and that a person or a tool may send to a service (log
 rotation, the reload of another program), are logged and change nothing.
 """
 
@@ -15,6 +17,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+# Senders of two signals have both sent by then; a person has not lost patience yet.
+REPEAT_SECONDS: Final = 0.5
 # Longer the end does not wait for its line, which nobody may be reading.
 _LINE_SECONDS_MAX: Final = 0.5
 
@@ -35,12 +40,21 @@ _LINE_SECONDS_MAX: Final = 0.5
 class Signals:
     """Takes the process's signals from now on; made on its main thread, on the event loop.
 
-    `stopping` is done, with the signal's name, when the broker is to stop.
+    `stopping` is done, with the signal's name, when the broker is to stop. `clock` is in seconds,
+    and only goes forward.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._loop = loop
         self._log = log
+        self._clock = clock
+        # When the first signal came that stops the broker.
+        self._asked_at: float | None = None
         self.stopping: asyncio.Future[str] = loop.create_future()
         for number in _STOPPING:
             # Not by the event loop, which a long recovery keeps busy.
@@ -62,12 +76,18 @@ class Signals:
         self._loop.add_signal_handler(signal.SIGHUP, hang_up)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        for each in _STOPPING:
-            signal.signal(each, self._end)
         name = signal.Signals(number).name
-        self._loop.call_soon_threadsafe(partial(self._ask_to_stop, name))
+        if self._asked_at is None:
+            self._asked_at = self._clock()
+            self._loop.call_soon_threadsafe(partial(self._ask_to_stop, name))
+        elif self._clock() - self._asked_at < REPEAT_SECONDS:
+            # The stop may have closed the event loop by now.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ignore, name, "the broker is stopping")
+        else:
+            self._end(number)
 
-    def _end(self, number: int, _frame: FrameType | None) -> None:
+    def _end(self, number: int) -> None:
         for each in _STOPPING:
             signal.signal(each, signal.SIG_DFL)
         name = signal.Signals(number).name

@@ -191,7 +191,7 @@ async def _serve(
         BROKER_STARTING, version=VERSION, pid=os.getpid(), data_dir=str(configuration.data_dir)
     )
     signals = Signals(asyncio.get_running_loop(), log)
-    hint = "a second signal ends it at once"
+    hint = "another signal ends it at once"
     reading = Progress("reading the journal")
     node = Node(
         configuration,

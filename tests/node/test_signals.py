@@ -35,6 +35,44 @@ def test_signals_that_mean_nothing_here_are_logged_and_the_broker_goes_on(tmp_pa
         assert served.exit_code() == 0
 
 
+# A process that sends itself signals, at times that it sets.
+REPEATING = """
+import asyncio, signal
+from leveret.signals import REPEAT_SECONDS, Signals
+from structlog.testing import CapturingLogger
+
+async def main():
+    log, now = CapturingLogger(), [100.0]
+    signals = Signals(asyncio.get_running_loop(), log, lambda: now[0])
+    for number, seconds in (("SIGTERM", 0), ("SIGTERM", 0.001), ("SIGINT", REPEAT_SECONDS - 0.01)):
+        now[0] = 100 + seconds
+        signal.raise_signal(signal.Signals[number])
+    print(await signals.stopping)
+    for call in log.calls:
+        print(call.method_name, call.kwargs["signal"], call.kwargs["reason"])
+    print("stopped", flush=True)
+    now[0] = 100 + REPEAT_SECONDS
+    signal.raise_signal(signal.SIGINT)
+    print("not reached")
+
+asyncio.run(main())
+"""
+
+
+def test_a_repeat_of_a_signal_lets_the_stop_go_on_and_a_later_one_ends_it() -> None:
+    """As `timeout` sends two: to its child, and to the child's group."""
+    ended = subprocess.run(
+        [sys.executable, "-c", REPEATING], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.splitlines() == [
+        "SIGTERM",
+        "info SIGTERM the broker is stopping",
+        "info SIGINT the broker is stopping",
+        "stopped",
+    ]
+    assert ended.returncode == -signal.SIGINT
+
+
 def test_a_closed_terminal_stops_the_broker_that_was_started_in_it(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     with Served(tmp_path, stderr=slave) as served:
