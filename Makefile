@@ -18,6 +18,8 @@
 #   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
 #                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris; TARGETS=compiled: the
 #                 loops in C, under sanitizers
+#   make sanitize the tests of the codec, in both forms, with the compiled one built for AddressSanitizer and
+#                 UndefinedBehaviorSanitizer; needs a gcc that has both
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
 
@@ -39,7 +41,7 @@ RUNS ?= 100000
 SECONDS ?= 0
 TARGETS ?=
 
-.PHONY: run test check soak bench simulate fuzz trips lint types tools clean
+.PHONY: run test check soak bench simulate fuzz sanitize trips lint types tools clean
 .DELETE_ON_ERROR:
 
 run: $(INSTALLED)
@@ -74,6 +76,23 @@ fuzz: $(INSTALLED)
 	@[ '$(TOOLS)' = no ] || $(BIN)/python -c 'import atheris' 2>/dev/null || \
 	  $(BIN)/python -m pip install -q -e '.[fuzz]' || echo 'without Atheris: Hypothesis'
 	@$(BIN)/python tests/fuzz $(TARGETS) --runs $(RUNS) --seconds $(SECONDS)
+
+# Python is not built for the sanitizers: their library is loaded first, the interpreter's own
+# allocator would hide ours from it, and what the interpreter never frees is no leak of the codec.
+SANITIZED := build/sanitized
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=all
+sanitize: $(INSTALLED)
+	rm -rf build/lib $(SANITIZED)
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --target $(SANITIZED) .
+	rm -f $(SANITIZED)/leveret/amqp_frames/compiled/_codec.*so
+	gcc -shared -fPIC -g -O1 $(SANITIZERS) \
+	  "-I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
+	  -o $(SANITIZED)/leveret/amqp_frames/compiled/_codec.abi3.so amqp_frames/compiled/_codec.c
+	@export LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED); \
+	$(BIN)/python -c 'from leveret.amqp_frames.compiled import _codec; assert "$(SANITIZED)" in _codec.__file__' && \
+	$(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames && \
+	LEVERET_COMPILED=no $(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames
 
 # The files that a publish, an ack, a declare and a dead letter pass through, in order.
 trips: $(INSTALLED)
