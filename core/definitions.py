@@ -43,8 +43,10 @@ from ..amqp_frames.values.field_table import (
 )
 from .erlang_terms import as_text
 
-# The largest `x-dedup-window`, unless the settings say otherwise.
+# The largest `x-dedup-window`, unless the settings say otherwise, and the most that the windows of
+# all queues of a node may remember together.
 DEDUP_WINDOW_MAX: Final = 10_000_000
+DEDUP_IDENTITIES_MAX: Final = 20_000_000
 
 # Publishes to this exchange are commands about deliveries; every vhost has it.
 DELIVERY_EXCHANGE: Final = "amq.leveret.delivery"
@@ -102,6 +104,8 @@ class QueueDefinition:
     consumer_timeout_ms: int | None = field(init=False, repr=False)
     # How long a delivery may be in flight without a time of its consumer; None: for ever.
     in_flight_timeout_ms: int | None = field(init=False, repr=False)
+    # How many identities it remembers at most.
+    dedup_window: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         queue_type = self.arguments.get("x-queue-type")
@@ -116,6 +120,7 @@ class QueueDefinition:
         self.effective = arguments
         self.consumer_timeout_ms = self._number("x-consumer-timeout")
         self.in_flight_timeout_ms = self._number("x-in-flight-timeout")
+        self.dedup_window = self._number("x-dedup-window") or 0
         self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(arguments)
 
     def _number(self, name: str) -> int | None:

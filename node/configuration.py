@@ -22,7 +22,7 @@ from typing import Any
 
 from .amqp_frames.compiled import FORM_VARIABLE
 from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
-from .core.definitions import EXPIRY_MS_MAX
+from .core.definitions import DEDUP_IDENTITIES_MAX, EXPIRY_MS_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
 from .core.queue.in_flight_timeouts import TOUCHED_TIMEOUT_MS_MAX
@@ -134,6 +134,7 @@ class Configuration:
     spill_segment_bytes_max: int = SPILL_SEGMENT_BYTES_MAX
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
     dedup_window_max: int = 10_000_000
+    dedup_identities_max: int = DEDUP_IDENTITIES_MAX
     stranded_letters_max: int = 100_000
     stranded_letters_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
@@ -276,6 +277,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "spill_segment_bytes_max": (64 * 1024, 2**40),
     "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),
+    "dedup_identities_max": (1, 2**40),
     "stranded_letters_max": (0, 2**31 - 1),
     "stranded_letters_bytes_max": (0, 2**40),
     "tls_handshakes_max": (1, 65_535),

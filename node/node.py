@@ -185,7 +185,9 @@ class Node:
         accounts = disk.begin(partial(open_accounts, catalog, user, password, cost))
         queue_ids = itertools.count(catalog.next_queue_id)
         limits = TopologyLimits(
-            configuration.dedup_window_max, configuration.topic_costly_words_max
+            configuration.dedup_window_max,
+            configuration.topic_costly_words_max,
+            configuration.dedup_identities_max,
         )
         vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, machine.random_bytes, limits)
         restore(vhosts, contents)

@@ -75,6 +75,7 @@ class Settings(TypedDict, total=False):
     spill_segment_bytes_max: int
     routes_kept_bytes_max: int
     dedup_window_max: int
+    dedup_identities_max: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int
     segment_bytes_max: int

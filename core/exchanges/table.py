@@ -22,6 +22,7 @@ from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
 from ...amqp_frames.errors import SoftError
 from ...amqp_frames.values.field_table import Table
 from ..definitions import (
+    DEDUP_IDENTITIES_MAX,
     DEDUP_WINDOW_MAX,
     DELIVERY_EXCHANGE,
     TO_EXCHANGE,
@@ -149,10 +150,12 @@ PREDECLARED: Final = (
 
 
 class TopologyLimits(NamedTuple):
-    """Settings of a node that bound what may be declared and bound in each vhost."""
+    """Settings of a node that bound what may be declared and bound: in each vhost, unless noted."""
 
     dedup_window_max: int = DEDUP_WINDOW_MAX
     topic_costly_words_max: int = TOPIC_COSTLY_WORDS_MAX
+    # Of all vhosts together.
+    dedup_identities_max: int = DEDUP_IDENTITIES_MAX
 
 
 DEFAULT_LIMITS: Final = TopologyLimits()
@@ -184,6 +187,8 @@ class ExchangeTable:
         self._delays: dict[str, bool] = {}
         # How many of the exchanges delay messages; in most vhosts none.
         self.delayed_count = 0
+        # How many identities its queues remember at most.
+        self.dedup_identities = 0
         for name, type_name in PREDECLARED:
             self._add_exchange(ExchangeDefinition(name, type_name, durable=True, vhost=vhost))
 
@@ -325,7 +330,9 @@ class ExchangeTable:
             case PauseQueue(queue, is_paused):
                 queue.is_paused = is_paused
             case ReplaceQueueArguments(queue, arguments):
+                self.dedup_identities -= queue.dedup_window
                 queue.put_in_effect(arguments)
+                self.dedup_identities += queue.dedup_window
             case ReplaceAlternate(definition, alternate):
                 self._exchanges[definition.name].replace_alternate(alternate)
             case AddExchange(exchange):
@@ -351,6 +358,7 @@ class ExchangeTable:
     def _add_queue(self, queue: QueueDefinition) -> None:
         assert queue.name not in self._queues, queue
         self._queues[queue.name] = queue
+        self.dedup_identities += queue.dedup_window
         self._bindings_by_destination[queue] = {}
         if queue.exclusive:
             self._queues_by_owner.setdefault(queue.owner, {})[queue] = None
@@ -359,6 +367,7 @@ class ExchangeTable:
         assert self._queues[queue.name] is queue, queue
         assert not self._bindings_by_destination[queue], queue
         del self._queues[queue.name]
+        self.dedup_identities -= queue.dedup_window
         del self._bindings_by_destination[queue]
         if queue.exclusive:
             owned = self._queues_by_owner[queue.owner]

@@ -487,15 +487,21 @@ class Topology:
         random_octets: Callable[[int], bytes],
         vhost: str = "/",
         limits: TopologyLimits = DEFAULT_LIMITS,
+        dedup_identities: Callable[[], int] | None = None,
     ) -> None:
-        """`next_queue_id` never repeats, not even after a restart; os.urandom is random enough."""
+        """`next_queue_id` never repeats, not even after a restart; os.urandom is random enough.
+
+        `dedup_identities`: how many identities the queues of all vhosts remember at most; None:
+        there is no other vhost.
+        """
         self.vhost = vhost
         self.table = ExchangeTable(vhost, limits)
         # The vhost is no more; another of its name has a topology of its own.
         self.is_deleted = False
         self._next_queue_id = next_queue_id
         self._random_octets = random_octets
-        self._dedup_window_max = limits.dedup_window_max
+        self._limits = limits
+        self._dedup_identities = dedup_identities or self._own_dedup_identities
 
     def restore(
         self,
@@ -638,7 +644,7 @@ class Topology:
             )
             return make_plan(self.table, queue=existing)
         named = resource("queue", name, self.vhost)
-        check_queue_arguments(named, arguments, self._dedup_window_max)
+        check_queue_arguments(named, arguments, self._limits.dedup_window_max)
         queue = QueueDefinition(
             name,
             self._next_queue_id(),
@@ -650,6 +656,8 @@ class Topology:
             self.vhost,
         )
         check_queue_properties(queue)
+        if queue.dedup_window:
+            self._check_dedup_identities(queue)
         if "x-dead-letter-exchange" in arguments:
             needed += _needed_to_name("queue", name, arguments, "x-dead-letter-exchange")
         return make_plan(self.table, (AddQueue(queue),), queue=queue, needed=needed)
@@ -730,6 +738,19 @@ class Topology:
         return plan_unbind(
             self.table, TO_EXCHANGE, destination, source, routing_key, arguments, None
         )
+
+    def _own_dedup_identities(self) -> int:
+        return self.table.dedup_identities
+
+    def _check_dedup_identities(self, queue: QueueDefinition) -> None:
+        """406 if the windows of all queues could remember too much with that of this one."""
+        limit = self._limits.dedup_identities_max
+        if self._dedup_identities() + queue.dedup_window > limit:
+            text = (
+                f"cannot declare {queue} with an x-dedup-window of {queue.dedup_window}: "
+                f"all windows together would have more than {limit} identities"
+            )
+            raise SoftError(PRECONDITION_FAILED, text)
 
     def _generated_name(self) -> str:
         while True:
@@ -824,10 +845,15 @@ class Vhosts:
     def add(self, name: str) -> Topology:
         """A new vhost, with the exchanges that each has."""
         assert name not in self._topologies, name
-        topology = Topology(self._next_queue_id, self._random_octets, name, self._limits)
+        topology = Topology(
+            self._next_queue_id, self._random_octets, name, self._limits, self._dedup_identities
+        )
         self._topologies[name] = topology
         self.tables[name] = topology.table
         return topology
+
+    def _dedup_identities(self) -> int:
+        return sum(table.dedup_identities for table in self.tables.values())
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""

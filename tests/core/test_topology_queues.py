@@ -5,10 +5,16 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from leveret.amqp_frames.errors import SoftError
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.definitions import AddQueue, RemoveBinding, RemoveQueue
-from leveret.core.exchanges.table import carry_out
-from leveret.core.topology.topology import Topology
+from leveret.core.definitions import (
+    AddQueue,
+    RemoveBinding,
+    RemoveQueue,
+    ReplaceQueueArguments,
+)
+from leveret.core.exchanges.table import TopologyLimits, carry_out
+from leveret.core.topology.topology import Topology, Vhosts
 
 LOCKED = (
     "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could "
@@ -193,3 +199,37 @@ def test_a_name_declared_again_is_a_new_queue(commands):
     assert first.queue_id != second.queue_id
     # Too late: the queue that was to be removed is gone, its namesake is not.
     assert commands.topology.prepare_remove_queues([first]).changes == ()
+
+
+def test_the_windows_of_all_queues_remember_so_much_together_and_no_more(commands_within, refused):
+    commands = commands_within(dedup_identities_max=10)
+    seven, four = table_of({"x-dedup-window": 7}), table_of({"x-dedup-window": 4})
+    queue = commands.declare_queue("a", arguments=seven)
+    text = (
+        "PRECONDITION_FAILED - cannot declare queue 'b' in vhost '/' with an x-dedup-window of 4: "
+        "all windows together would have more than 10 identities"
+    )
+    with refused(406, text):
+        commands.declare_queue("b", arguments=four)
+    assert commands.declare_queue("a", arguments=seven) is queue, "it is there already"
+    commands.table.apply((ReplaceQueueArguments(queue, table_of({"x-dedup-window": 6})),))
+    commands.declare_queue("b", arguments=four)
+    commands.delete_queue("a")
+    commands.declare_queue("c", arguments=table_of({"x-dedup-window": 6}))
+    with refused(406, text.replace("'b'", "'d'").replace("of 4", "of 1")):
+        commands.declare_queue("d", arguments=table_of({"x-dedup-window": 1}))
+
+
+def test_the_windows_of_all_vhosts_count_together() -> None:
+    limits = TopologyLimits(dedup_identities_max=10)
+    vhosts = Vhosts(["a", "b"], itertools.count(1).__next__, bytes, limits)
+
+    def declare(vhost: str, window: int) -> None:
+        topology = vhosts[vhost]
+        arguments = table_of({"x-dedup-window": window})
+        topology.apply(topology.prepare_declare_queue("q", "us", arguments=arguments))
+
+    declare("a", 7)
+    with pytest.raises(SoftError, match="more than 10 identities"):
+        declare("b", 4)
+    declare("b", 3)
