@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Callable
 
 from leveret.amqp_frames.compiled import FORM, FORM_VARIABLE
@@ -27,6 +28,7 @@ from leveret.amqp_frames.messages.deliveries import (
     encode_deliveries,
     encode_returns,
 )
+from leveret.amqp_frames.messages.indexes import divided, ranges_of, rows_of, split
 from leveret.amqp_frames.messages.merging import merged
 
 from benchmarks import wire
@@ -89,6 +91,9 @@ def measure() -> Costs:
         for tag in range(1, MESSAGES + 1):
             encode_answers(1, BASIC_ACK, 0, [(tag, tag)])
 
+    ten = array("I", [number % 10 for number in range(MESSAGES)])
+    turns = bytearray((0, 1)) * (MESSAGES // 2)
+    odd = array("I", range(1, MESSAGES, 2))
     stages: dict[str, Callable[[], object]] = {
         "decode": lambda: _batches(reads),
         "decode, ten keys": lambda: _batches(keys),
@@ -103,6 +108,9 @@ def measure() -> Costs:
         "returns with acks, one at a time": give_back,
         "answers, one at a time": answer,
         "merging batches of one": lambda: merged(lone),
+        "divided among ten queues": lambda: rows_of(ten, range(10), 10, MESSAGES),
+        "split by turns": lambda: split(range(MESSAGES), turns, 1),
+        "confirmed by turns": lambda: (divided(range(MESSAGES), odd), ranges_of(odd, 1)),
     }
     return {name: _cpu_us(run) for name, run in stages.items()}
 
