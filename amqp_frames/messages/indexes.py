@@ -26,8 +26,9 @@ def rows_of(
         msg = "more messages than keys"
         raise ValueError(msg)
     rows = [array("I") for _ in range(row_count)]
+    appends = [row.append for row in rows]
     for index, key in enumerate(keys[:count]):
-        rows[row_of_key[key]].append(index)
+        appends[row_of_key[key]](index)
     return rows
 
 
