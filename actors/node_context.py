@@ -107,6 +107,8 @@ class NodeContext:
     routing_turns: RoutingTurns
     # How much each connection may bring until the others have been read.
     read_rounds: ReadRounds
+    # Of all queues.
+    shared_runs: SharedRuns
     broker: Ref
     ticker: Ref
     dead_letters: Ref
@@ -129,8 +131,6 @@ class NodeContext:
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.
     last_letters: set[Ref] = field(default_factory=set)
-    # Of all queues.
-    shared_runs: SharedRuns = field(default_factory=SharedRuns)
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

@@ -133,6 +133,7 @@ class Configuration:
     read_ahead_bytes_max: int = 512 * 1024
     spill_segment_bytes_max: int = SPILL_SEGMENT_BYTES_MAX
     routes_kept_bytes_max: int = ROUTES_KEPT_BYTES_MAX
+    shared_runs_bytes_max: int = 2 * MIB
     dedup_window_max: int = 10_000_000
     dedup_identities_max: int = DEDUP_IDENTITIES_MAX
     stranded_letters_max: int = 100_000
@@ -275,6 +276,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "memory_headroom_bytes": (0, 2**40),
     "read_ahead_bytes_max": (16 * 1024, 2**30),
     "spill_segment_bytes_max": (64 * 1024, 2**40),
+    "shared_runs_bytes_max": (0, 2**30),
     "routes_kept_bytes_max": (0, 2**40),
     "dedup_window_max": (1, 2**31 - 1),
     "dedup_identities_max": (1, 2**40),

@@ -24,6 +24,7 @@ from .actors.disk.page_reader import PageReader
 from .actors.messages import Abandon, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.queue.memory_watch import MemoryWatch
+from .actors.queue.shared_runs import SharedRuns
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
 from .actors.runtime.read_rounds import ReadRounds
 from .actors.runtime.routing_turns import RoutingTurns
@@ -375,6 +376,7 @@ class Node:
             vhost_users=VhostUsers(accounts, configuration.routes_kept_bytes_max),
             routing_turns=RoutingTurns(runtime, configuration.routing_round_ms_max / 1000),
             read_rounds=ReadRounds(runtime, configuration.read_round_bytes_max, READ_BYTES_MAX),
+            shared_runs=SharedRuns(configuration.shared_runs_bytes_max),
             broker=nobody,
             ticker=Ticker.start_on(runtime, self._on_fatal),
             memory_watch=nobody,

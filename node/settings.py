@@ -74,6 +74,7 @@ class Settings(TypedDict, total=False):
     read_ahead_bytes_max: int
     spill_segment_bytes_max: int
     routes_kept_bytes_max: int
+    shared_runs_bytes_max: int
     dedup_window_max: int
     dedup_identities_max: int
     stranded_letters_max: int

@@ -15,7 +15,8 @@ from ...amqp_frames.messages.batch import Batch
 from ...amqp_frames.messages.merging import merged
 from ..messages import Publish
 
-# A larger publish is not copied for this.
+# A larger publish is not copied for this. No setting: a queue has what it gathers anyhow, and the
+# publish windows bound it.
 MERGED_BYTES_MAX: Final = 4 * 1024
 # So many wait at most, even if the mailbox of the queue is never empty: together 1 MiB.
 GATHERED_COUNT_MAX: Final = 256

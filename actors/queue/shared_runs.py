@@ -8,12 +8,8 @@ same publishes in the same order, so the first makes the batch, and the others f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from ...amqp_frames.messages.batch import Batch
-
-# Merged batches are kept for queues to come, up to so many bytes; the oldest go first.
-KEPT_BYTES_MAX: Final = 2 * 1024 * 1024
 
 # The numbers of the batches that were merged: each is one batch's in the process.
 Run = tuple[int, ...]
@@ -25,11 +21,15 @@ def run_of(batches: Sequence[Batch]) -> Run:
 
 
 class SharedRuns:
-    """One for all queues of a node."""
+    """One for all queues of a node.
 
-    __slots__ = ("_kept", "kept_bytes")
+    It keeps merged batches for queues to come, up to `bytes_max`; the oldest go first.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bytes_max", "_kept", "kept_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         # The oldest first.
         self._kept: dict[Run, Batch] = {}
         self.kept_bytes = 0
@@ -43,5 +43,5 @@ class SharedRuns:
         kept = self._kept
         kept[run] = batch
         self.kept_bytes += len(batch.wire)
-        while self.kept_bytes > KEPT_BYTES_MAX:
+        while self.kept_bytes > self._bytes_max:
             self.kept_bytes -= len(kept.pop(next(iter(kept))).wire)

@@ -19,6 +19,9 @@ from __future__ import annotations
 
 from typing import Final
 
+# These are no settings: more or less of them changes what a message costs by a few per cent, and
+# nobody waits longer or holds more than ROUND_BYTES_MAX, beside read_round_bytes_max, allows.
+#
 # One of so many reads that were worked on at once waits, to see whether others come with it.
 LONE_READS_MAX: Final = 32
 # Polls of the sockets for one round, beside the first.

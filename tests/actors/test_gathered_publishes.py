@@ -6,12 +6,13 @@ from typing import Any
 
 from leveret.actors.messages import Publish
 from leveret.actors.queue.gathered_publishes import GatheredPublishes, as_one
-from leveret.actors.queue.shared_runs import KEPT_BYTES_MAX, SharedRuns
+from leveret.actors.queue.shared_runs import SharedRuns
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.messages.batch import Batch
 from wire import FRAME_MAX_BYTES, PERSISTENT, publish
 
 _channel: Any = None
+KEPT_BYTES_MAX = 2_000_000
 
 
 def batches(count: int, body_bytes: int) -> list[Batch]:
@@ -42,7 +43,7 @@ def test_those_that_other_queues_get_are_merged_apart_from_those_of_one_queue() 
 
 
 def test_what_is_kept_for_other_queues_is_bounded_and_the_oldest_goes_first() -> None:
-    shared = SharedRuns()
+    shared = SharedRuns(KEPT_BYTES_MAX)
     merged = as_one(batches(60, 3_900), 1)
     count = 2 * KEPT_BYTES_MAX // len(merged.wire)
     for number in range(count):
@@ -52,3 +53,10 @@ def test_what_is_kept_for_other_queues_is_bounded_and_the_oldest_goes_first() ->
     found = [number for number in range(count) if shared.find((number, number + 1)) is not None]
     assert found == list(range(count - len(found), count))
     assert len(found) == KEPT_BYTES_MAX // len(merged.wire)
+
+
+def test_nothing_is_kept_for_other_queues_where_the_bound_is_nothing() -> None:
+    shared = SharedRuns(0)
+    shared.keep((1, 2), as_one(batches(2, 10), 1))
+    assert shared.find((1, 2)) is None
+    assert shared.kept_bytes == 0

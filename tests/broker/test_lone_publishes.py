@@ -207,8 +207,13 @@ def test_a_queue_that_fails_behind_them_nacks_each_to_its_publisher(
         client.nothing_more()
 
 
+@pytest.mark.parametrize(
+    ("settings", "copies"),
+    [({}, 1), ({"shared_runs_bytes_max": 0}, 3)],
+    ids=["by default", "where nothing may be kept for other queues"],
+)
 def test_the_journal_has_those_of_a_fanout_once_for_all_queues(
-    broker: leveret.Broker, clients: list[Client], tmp_path: Path
+    broker: leveret.Broker, clients: list[Client], tmp_path: Path, copies: int
 ) -> None:
     names = ["a", "b", "c"]
     for name in names:
@@ -221,7 +226,7 @@ def test_the_journal_has_those_of_a_fanout_once_for_all_queues(
         client.expect(1, BasicAck(1, False))
         client.nothing_more()
     files = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]
-    assert [sum(data.count(body) for data in files) for body in wanted] == [1] * COUNT
+    assert [sum(data.count(body) for data in files) for body in wanted] == [copies] * COUNT
     # Each queue has its own life of them.
     assert first_bodies(clients[0], "a", COUNT) == wanted
     for name in names[1:]:
