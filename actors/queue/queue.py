@@ -11,18 +11,15 @@ time matters to one of them, the actor reads the clock for the rules, and asks t
 A queue that holds much has rows whose bytes are on the disk only (`paging.py`). When the rules want
 some of them, they are read; a basic.get that must wait for that is answered then.
 
-A queue with `x-expires` has a lease: unused for that long, the queue is deleted. As in RabbitMQ a
-queue is in use while it has a consumer. A declaration that finds it and a basic.get renew the
-lease, and so does the last consumer when it leaves, and a start of the broker. Publishing and
-purging do not count as use.
+What it owes publishers is in `answers.py`, the lease of a queue with `x-expires` in `lease.py`, the
+time of the rules in `clock.py`.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
@@ -42,7 +39,6 @@ from ..messages import (
     AddConsumer,
     Append,
     ChannelDown,
-    Confirm,
     ConsumerAdded,
     ConsumerCancelled,
     ConsumerRemoved,
@@ -71,7 +67,6 @@ from ..messages import (
     RecordDeliveries,
     Ref,
     Refused,
-    Reject,
     RemoveConsumer,
     RenewLease,
     ReportStatus,
@@ -86,283 +81,20 @@ from ..messages import (
     TimedOut,
     Touch,
     Unstored,
-    WakeAt,
     Woken,
 )
 from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import QueueTracing
+from .answers import QueueAnswers, refuse
+from .clock import QueueClock
 from .gathered_publishes import GATHERED_COUNT_MAX, MERGED_BYTES_MAX, GatheredPublishes, as_one
 from .last_letters import LastLetters
+from .lease import LEASE_ENDS, QueueLease
 from .missing_entries import report_missing
 from .paging import QueuePaging
 from .shared_runs import run_of
-
-Items = dict[Ref, list[tuple[Batch, Indexes]]]
-
-# For a trace, and for the answer to tx.commit.
-NO_ROOM: Final = "no space left on the disk"
-
-
-class QueueAnswers:
-    """Confirms and rejects, by channel."""
-
-    def __init__(self, queue: QueueDefinition, tracing: QueueTracing) -> None:
-        self._queue = queue
-        self._tracing = tracing
-        # Why it rejects, for the trace: AMQP cannot say.
-        self._reason = "the queue is full"
-        self._confirms: Items = {}
-        self._rejects: Items = {}
-        # What it would take if the disk had room.
-        self._rejects_for_now: Items = {}
-        # Appends that the journal has not answered, in order.
-        self._owed: dict[int, Append] = {}
-        # Repeats of stored messages, by the append that was the last when they came: the journal
-        # answers in order.
-        self._behind: dict[int, Items] = {}
-
-    def owe(self, append: Append) -> None:
-        """Confirm these when the journal has them."""
-        self._owed[id(append)] = append
-
-    def synced_below(self, next_entry_id: int) -> int:
-        """The journal has all stored entries with ids below this."""
-        for append in self._owed.values():
-            return append.entry_ids[0]
-        return next_entry_id
-
-    def persisted(self, appends: Sequence[Append]) -> None:
-        """The journal has these."""
-        for append in appends:
-            if append.batch.traced is not None:
-                self._tracing.step("message.persisted", append.batch, append.indexes)
-            for channel, batch, indexes in append.publishes:
-                self.confirm(channel, batch, indexes)
-            # Last: should one of these fail, the append is still owed, and nacked with the rest.
-            self._owed.pop(id(append), None)
-        if self._behind:
-            for append in appends:
-                for channel, items in self._behind.pop(id(append), {}).items():
-                    for batch, indexes in items:
-                        self.confirm(channel, batch, indexes)
-
-    def repeat(self, publish: Publish, found: Deduplicated) -> None:
-        """Confirm the repeats in a publish, and those of stored messages once these are on disk.
-
-        Which append that is, nobody knows any more: so once all are that the journal has not
-        answered. Fsync before confirm.
-        """
-        channel, batch = publish.channel, publish.batch
-        stored, transient = found.repeats_stored, found.repeats_transient
-        for indexes in (stored, transient):
-            if indexes:
-                self._tracing.step("message.duplicate", batch, indexes)
-        if stored:
-            if self._owed:
-                last = next(reversed(self._owed))
-                behind = self._behind.setdefault(last, {})
-                behind.setdefault(channel, []).append((batch, stored))
-            else:
-                self.confirm(channel, batch, stored)
-        if transient:
-            self.confirm(channel, batch, transient)
-
-    def unstored(self, appends: Sequence[Append]) -> None:
-        """The disk has no room for these: they are nacked, once, whatever became of them here.
-
-        A message that repeats one of them is nacked, too. Which repeats these are, nobody knows
-        any more: so all are that wait.
-        """
-        for append in appends:
-            if self._owed.pop(id(append), None) is not None:
-                for published in append.publishes:
-                    self._reject_for_now(*published)
-        for channel, batch, indexes in self._forget_repeats():
-            self._reject_for_now(channel, batch, indexes)
-
-    def _forget_repeats(self) -> Iterator[tuple[Ref, Batch, Indexes]]:
-        """The repeats that wait for the disk; they wait no more."""
-        behind, self._behind = self._behind, {}
-        for repeats in behind.values():
-            for channel, items in repeats.items():
-                for batch, indexes in items:
-                    yield channel, batch, indexes
-
-    def _reject_for_now(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
-        self._tracing.wrong("confirm.rejected", batch, indexes, reason=NO_ROOM)
-        self._rejects_for_now.setdefault(channel, []).append((batch, indexes))
-
-    def confirm(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
-        """The queue has these, on disk where that is promised."""
-        if batch.traced is not None:
-            self._tracing.step("confirm.queued", batch, indexes)
-        items = self._confirms.get(channel)
-        if items is None:
-            self._confirms[channel] = [(batch, indexes)]
-        else:
-            items.append((batch, indexes))
-
-    def reject(self, channel: Ref, batch: Batch, indexes: Indexes) -> None:
-        """The queue will not have these."""
-        self._tracing.wrong("confirm.rejected", batch, indexes, reason=self._reason)
-        self._rejects.setdefault(channel, []).append((batch, indexes))
-
-    def forget(self, channel: Ref) -> None:
-        """The channel is gone."""
-        self._confirms.pop(channel, None)
-        self._rejects.pop(channel, None)
-        self._rejects_for_now.pop(channel, None)
-
-    def send(self) -> None:
-        """Tell every channel its confirms and its rejects, once each."""
-        if self._confirms:
-            for channel, items in self._confirms.items():
-                tell(channel, Confirm(self._queue, items))
-            self._confirms.clear()
-        if self._rejects:
-            for channel, items in self._rejects.items():
-                tell(channel, Reject(self._queue, items, self._reason))
-            self._rejects.clear()
-        if self._rejects_for_now:
-            for channel, items in self._rejects_for_now.items():
-                tell(channel, Reject(self._queue, items, NO_ROOM, is_for_now=True))
-            self._rejects_for_now.clear()
-
-    def reject_all(self, reason: str) -> None:
-        """The queue goes: messages on disk that are not yet confirmed are not kept, so rejected.
-
-        `reason` is why, of these and of all later rejects.
-        """
-        self._reason = reason
-        confirms, self._confirms = self._confirms, {}
-        for channel, items in confirms.items():
-            for batch, indexes in items:
-                self.reject(channel, batch, indexes)
-        for append in self._owed.values():
-            for published in append.publishes:
-                self.reject(*published)
-        self._owed.clear()
-        for channel, batch, indexes in self._forget_repeats():
-            self.reject(channel, batch, indexes)
-
-
-def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
-    """Answer what a queue that goes will not handle any more; `error` says that it is gone."""
-    if isinstance(message, Publish):
-        answers.reject(message.channel, message.batch, message.indexes)
-    elif isinstance(message, RemoveConsumer):
-        tell(message.channel, ConsumerRemoved(message.consumer_tag))
-    elif isinstance(message, (AddConsumer, Get)):
-        tell(message.channel, Refused(error))
-    elif isinstance(message, (ReportStatus, Purge)):
-        tell(message.reply_to, Refused(error))
-
-
-# What the queue is woken with.
-LEASE_ENDS: Final = "lease ends"
-
-
-class QueueLease:
-    """One queue's lease; one that never ends if its arguments set no time."""
-
-    def __init__(self, context: NodeContext, definition: QueueDefinition, actor: Ref) -> None:
-        self._seconds = _lease_seconds(definition.effective)
-        self._context = context
-        self._definition = definition
-        self._actor = actor
-        # On the scheduler's clock.
-        self._ends_at = 0.0
-        # There is one wish at a time, unless the lease has got shorter; when it is granted, the
-        # lease is looked at again.
-        self._is_awaited = False
-        self._awaited_at = 0.0
-
-    def change(self, arguments: Table) -> None:
-        """Last as long as these arguments say, from now on, if that is another time."""
-        seconds = _lease_seconds(arguments)
-        if seconds != self._seconds:
-            self._seconds = seconds
-            self.renew()
-
-    def renew(self) -> None:
-        """The queue is used, or no longer is, from now on."""
-        if self._seconds is not None:
-            self._ends_at = self._now() + self._seconds
-            if not self._is_awaited or self._ends_at < self._awaited_at:
-                self._wait()
-
-    def check(self, consumer_count: int) -> None:
-        """The time of the wish has come: is it the end?"""
-        self._is_awaited = False
-        if consumer_count:
-            # The last of them renews it.
-            return
-        if self.is_over():
-            tell(self._context.broker, QueueUnused(self._definition, has_expired=True))
-        elif self._seconds is not None:
-            self._wait()
-
-    def is_over(self) -> bool:
-        """Has the queue been unused for too long? Of one without consumers."""
-        return self._seconds is not None and self._now() >= self._ends_at
-
-    def _wait(self) -> None:
-        self._is_awaited = True
-        self._awaited_at = self._ends_at
-        tell(self._context.ticker, WakeAt(self._ends_at, self._actor, LEASE_ENDS))
-
-    def _now(self) -> float:
-        return self._context.runtime.scheduler.time()
-
-
-def _lease_seconds(arguments: Table) -> float | None:
-    expires = arguments.get("x-expires")
-    if expires is None:
-        return None
-    assert isinstance(expires.value, int)
-    return expires.value / 1000
-
-
-# What the queue is woken with.
-RULES_DUE: Final = "rules due"
-
-_NEVER: Final = float("inf")
-# A wish is worth telling the ticker if it is so much earlier than the last: the time is read anew
-# for each message, in whole milliseconds.
-_EARLIER_SECONDS: Final = 0.002
-
-
-class QueueClock:
-    """Has one queue's actor woken when time brings its rules something to do."""
-
-    def __init__(self, messages: MessageQueue, actor: Ref, context: NodeContext) -> None:
-        self._messages = messages
-        self._actor = actor
-        self._context = context
-        # When the ticker will wake the actor, at the latest, on the scheduler's clock.
-        self._wakes_at = _NEVER
-
-    def read(self) -> None:
-        """Tell the rules the time: of the wall, and of a clock that only goes forward."""
-        self._messages.now_ms = self._context.runtime.wall_clock.now_ms()
-        self._messages.uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
-
-    def watch(self) -> None:
-        """After each message: see to it that the actor is woken in time."""
-        wait_ms = self._messages.wait_ms()
-        if wait_ms is None:
-            return
-        when = self._context.runtime.scheduler.time() + wait_ms / 1000
-        if when < self._wakes_at - _EARLIER_SECONDS:
-            self._wakes_at = when
-            tell(self._context.ticker, WakeAt(when, self._actor, RULES_DUE))
-
-    def wake(self, effects: Effects) -> None:
-        """The ticker has woken the actor, perhaps for a message that has gone."""
-        self._wakes_at = _NEVER
-        self._messages.expire(effects)
 
 
 class Queue(LoopActor):

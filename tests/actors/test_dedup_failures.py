@@ -5,7 +5,7 @@ from __future__ import annotations
 import leveret
 import pytest
 from identified import declare, each, known
-from leveret.actors.queue.queue import QueueAnswers
+from leveret.actors.queue.answers import QueueAnswers
 from leveret.amqp_frames.methods import BasicNack
 from wire import Client
 

@@ -21,7 +21,7 @@ from insides import (
 )
 from leveret.actors.messages import ChannelDown, Command
 from leveret.actors.queue import queue as queue_module
-from leveret.actors.queue.queue import QueueAnswers
+from leveret.actors.queue.answers import QueueAnswers
 from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.decoder import ChannelInput, Decoder
 from leveret.amqp_frames.methods import (

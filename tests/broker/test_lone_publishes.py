@@ -12,7 +12,7 @@ from gated_files import GatedFiles
 from insides import channel_actor, fail, inside, on_loop, queue_actor, readers
 from leveret.actors.messages import Append
 from leveret.actors.queue import queue
-from leveret.actors.queue.queue import QueueAnswers
+from leveret.actors.queue.answers import QueueAnswers
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
