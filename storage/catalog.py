@@ -5,8 +5,8 @@ SQLite's modes commits one row fastest (docs/JOURNAL.md has the figures). The fi
 exclusively while it is open, as the data directory is, which saves the shared-memory index.
 
 It stores rows and knows no rules: names, flags, and arguments as an encoded AMQP table; users,
-vhosts and permissions, with a password as the text of its hash. Transient and exclusive queues and
-exchanges are not stored. The catalog may live on any one thread at a time.
+vhosts, permissions and runtime parameters, with a password as the text of its hash. Transient and
+exclusive queues and exchanges are not stored. The catalog may live on any one thread at a time.
 
 A change of the tables is a new SCHEMA_VERSION, with a step from the old one.
 
@@ -29,7 +29,7 @@ from .belonging import CatalogClaims
 from .errors import NoSpaceError, StorageError
 from .journal.records import DIRECTORY_ID_BYTES
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # AUTOINCREMENT keeps the highest queue id ever used, so that none is used for another queue.
 # `arguments` is an encoded AMQP table.
@@ -105,8 +105,37 @@ PAUSE_SCHEMA = """
 ALTER TABLE queues ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
 """
 
+# New in version 5: runtime parameters (a global one has an empty component and vhost), topic
+# permissions, limits of users, metadata of vhosts. `value`, `limits` and `metadata` are JSON. A
+# broker that knows only version 4 refuses the catalog: it would heed no limit and no policy.
+PARAMETERS_SCHEMA = """
+CREATE TABLE parameters (
+    component TEXT NOT NULL,
+    vhost TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (component, vhost, name)
+);
+CREATE TABLE topic_permissions (
+    "user" TEXT NOT NULL,
+    vhost TEXT NOT NULL,
+    exchange TEXT NOT NULL,
+    "write" TEXT NOT NULL,
+    "read" TEXT NOT NULL,
+    PRIMARY KEY ("user", vhost, exchange)
+);
+ALTER TABLE users ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE vhosts ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';
+"""
+
 # What takes a catalog of that version to the next one; 0 is an empty file.
-STEPS = {0: SCHEMA, 1: ACCOUNTS_SCHEMA, 2: DIRECTORY_SCHEMA, 3: PAUSE_SCHEMA}
+STEPS = {
+    0: SCHEMA,
+    1: ACCOUNTS_SCHEMA,
+    2: DIRECTORY_SCHEMA,
+    3: PAUSE_SCHEMA,
+    4: PARAMETERS_SCHEMA,
+}
 # The version from which on a catalog has the row of `directory`.
 DIRECTORY_ROW_VERSION = 3
 
@@ -198,11 +227,19 @@ _MARK = "accounts"
 
 
 class UserRow(NamedTuple):
-    """A user; its tags are divided by commas."""
+    """A user; its tags are divided by commas, its limits JSON."""
 
     name: str
     password_hash: str
     tags: str
+    limits: str = "{}"
+
+
+class VhostRow(NamedTuple):
+    """A vhost; its metadata is JSON."""
+
+    name: str
+    metadata: str = "{}"
 
 
 class PermissionRow(NamedTuple):
@@ -215,6 +252,25 @@ class PermissionRow(NamedTuple):
     read: str
 
 
+class TopicPermissionRow(NamedTuple):
+    """A user's two patterns for a topic exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class ParameterRow(NamedTuple):
+    """A runtime parameter; its value is JSON."""
+
+    component: str
+    vhost: str
+    name: str
+    value: str
+
+
 class AccountRows(NamedTuple):
     """Everything, each list in the order in which it was added.
 
@@ -222,8 +278,10 @@ class AccountRows(NamedTuple):
     """
 
     users: list[UserRow]
-    vhosts: list[str]
+    vhosts: list[VhostRow]
     permissions: list[PermissionRow]
+    topic_permissions: list[TopicPermissionRow]
+    parameters: list[ParameterRow]
     are_new: bool
 
 
@@ -239,14 +297,14 @@ class RemoveUser(NamedTuple):
     name: str
 
 
-class AddVhost(NamedTuple):
-    """The vhost is new."""
+class PutVhost(NamedTuple):
+    """The vhost is new, or has changed."""
 
-    name: str
+    vhost: VhostRow
 
 
 class RemoveVhost(NamedTuple):
-    """The vhost goes, with the permissions, queues, exchanges and bindings in it."""
+    """The vhost goes, with its permissions, parameters, queues, exchanges and bindings."""
 
     name: str
 
@@ -264,22 +322,78 @@ class RemovePermission(NamedTuple):
     vhost: str
 
 
-AccountChange = PutUser | RemoveUser | AddVhost | RemoveVhost | PutPermission | RemovePermission
+class PutTopicPermission(NamedTuple):
+    """The topic permission is new, or has changed."""
+
+    permission: TopicPermissionRow
+
+
+class RemoveTopicPermission(NamedTuple):
+    """The topic permission goes."""
+
+    user: str
+    vhost: str
+    exchange: str
+
+
+class PutParameter(NamedTuple):
+    """The parameter is new, or has changed."""
+
+    parameter: ParameterRow
+
+
+class RemoveParameter(NamedTuple):
+    """The parameter goes."""
+
+    component: str
+    vhost: str
+    name: str
+
+
+AccountChange = (
+    PutUser
+    | RemoveUser
+    | PutVhost
+    | RemoveVhost
+    | PutPermission
+    | RemovePermission
+    | PutTopicPermission
+    | RemoveTopicPermission
+    | PutParameter
+    | RemoveParameter
+)
+
+
+# Those whose rows go with their vhost.
+_TABLES_OF_VHOSTS: Final = (
+    "permissions",
+    "topic_permissions",
+    "parameters",
+    "bindings",
+    "queues",
+    "exchanges",
+)
 
 
 def load_accounts(connection: sqlite3.Connection) -> AccountRows:
     """Read everything."""
     execute = connection.execute
-    users = execute("SELECT name, password_hash, tags FROM users ORDER BY rowid").fetchall()
-    vhosts = execute("SELECT name FROM vhosts ORDER BY rowid").fetchall()
+    users = execute("SELECT name, password_hash, tags, limits FROM users ORDER BY rowid").fetchall()
+    vhosts = execute("SELECT name, metadata FROM vhosts ORDER BY rowid").fetchall()
     permissions = execute(
         'SELECT "user", vhost, configure, "write", "read" FROM permissions ORDER BY rowid'
     )
+    topic_permissions = execute(
+        'SELECT "user", vhost, exchange, "write", "read" FROM topic_permissions ORDER BY rowid'
+    )
+    parameters = execute("SELECT component, vhost, name, value FROM parameters ORDER BY rowid")
     marked = execute("SELECT count(*) FROM marks WHERE name = ?", (_MARK,)).fetchone()[0]
     return AccountRows(
         [UserRow(*row) for row in users],
-        [name for (name,) in vhosts],
+        [VhostRow(*row) for row in vhosts],
         [PermissionRow(*row) for row in permissions],
+        [TopicPermissionRow(*row) for row in topic_permissions],
+        [ParameterRow(*row) for row in parameters],
         not (marked or users or vhosts),
     )
 
@@ -291,17 +405,23 @@ def apply_account_change(connection: sqlite3.Connection, change: AccountChange) 
     match change:
         case PutUser(user):
             execute(
-                "INSERT INTO users VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
-                " SET password_hash = excluded.password_hash, tags = excluded.tags",
+                "INSERT INTO users VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET password_hash = excluded.password_hash, tags = excluded.tags,"
+                " limits = excluded.limits",
                 user,
             )
         case RemoveUser(name):
-            execute('DELETE FROM permissions WHERE "user" = ?', (name,))
+            for table in ("permissions", "topic_permissions"):
+                execute(f'DELETE FROM {table} WHERE "user" = ?', (name,))
             execute("DELETE FROM users WHERE name = ?", (name,))
-        case AddVhost(name):
-            execute("INSERT INTO vhosts VALUES (?)", (name,))
+        case PutVhost(vhost):
+            execute(
+                "INSERT INTO vhosts VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET metadata = excluded.metadata",
+                vhost,
+            )
         case RemoveVhost(name):
-            for table in ("permissions", "bindings", "queues", "exchanges"):
+            for table in _TABLES_OF_VHOSTS:
                 execute(f"DELETE FROM {table} WHERE vhost = ?", (name,))
             execute("DELETE FROM vhosts WHERE name = ?", (name,))
         case PutPermission(permission):
@@ -311,8 +431,29 @@ def apply_account_change(connection: sqlite3.Connection, change: AccountChange) 
                 ' "read" = excluded."read"',
                 permission,
             )
-        case RemovePermission(user, vhost):
-            execute('DELETE FROM permissions WHERE "user" = ? AND vhost = ?', (user, vhost))
+        case RemovePermission(user_name, vhost_name):
+            named = (user_name, vhost_name)
+            execute('DELETE FROM permissions WHERE "user" = ? AND vhost = ?', named)
+        case PutTopicPermission(topic):
+            execute(
+                "INSERT INTO topic_permissions VALUES (?, ?, ?, ?, ?)"
+                ' ON CONFLICT ("user", vhost, exchange)'
+                ' DO UPDATE SET "write" = excluded."write", "read" = excluded."read"',
+                topic,
+            )
+        case RemoveTopicPermission():
+            execute(
+                'DELETE FROM topic_permissions WHERE "user" = ? AND vhost = ? AND exchange = ?',
+                change,
+            )
+        case PutParameter(parameter):
+            execute(
+                "INSERT INTO parameters VALUES (?, ?, ?, ?) ON CONFLICT (component, vhost, name)"
+                " DO UPDATE SET value = excluded.value",
+                parameter,
+            )
+        case RemoveParameter():
+            execute("DELETE FROM parameters WHERE component = ? AND vhost = ? AND name = ?", change)
 
 
 _OWNER_ONLY = 0o600
@@ -495,7 +636,7 @@ class Catalog:
             )
 
     def load_accounts(self) -> AccountRows:
-        """Read users, vhosts and permissions."""
+        """Read users, vhosts, permissions and parameters."""
         with errors_named(self._path):
             return load_accounts(self._connection)
 

@@ -32,7 +32,14 @@ from ...core.queue.rules import MessageQueue
 from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_error
 from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
-from ...core.users.accounts import AccountChange, AccountError, AddVhost, RemoveUser, RemoveVhost
+from ...core.users.accounts import (
+    AccountChange,
+    AccountError,
+    AddVhost,
+    MissingError,
+    RemoveUser,
+    RemoveVhost,
+)
 from ...storage.journal.recovery import Recovered
 from ..messages import (
     AccountRequest,
@@ -407,7 +414,8 @@ def account_steps(
     try:
         changes = prepare_request(context.accounts, request.name, request.arguments)
     except AccountError as error:
-        return ControlAnswer(request.token, str(error)), []
+        is_missing = isinstance(error, MissingError)
+        return ControlAnswer(request.token, str(error), is_missing), []
     if changes:
         committed = yield context.catalog, Commit(broker, changes)
         if isinstance(committed, Refused):

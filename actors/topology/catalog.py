@@ -6,18 +6,21 @@ This module translates both ways: a row has its arguments encoded, and a user's 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...amqp_frames.constants import RESOURCE_ERROR
 from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.values.field_table import Table, decode_table, encode_table
 from ...core import definitions
 from ...core.definitions import BindingDefinition, ExchangeDefinition, QueueDefinition
+from ...core.parameters import parameters
+from ...core.parameters.parameters import Parameter, Parameters
 from ...core.topology.topology import Vhosts
 from ...core.users import accounts
-from ...core.users.accounts import Accounts, Permission, User
+from ...core.users.accounts import Accounts, Permission, TopicPermission, User, VhostMetadata
 from ...logs.events import CATALOG_REFUSED
 from ...storage import catalog as rows
 from ...storage.catalog import (
@@ -29,9 +32,12 @@ from ...storage.catalog import (
     CatalogDamagedError,
     Change,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
     QueueRow,
+    TopicPermissionRow,
     UserRow,
+    VhostRow,
 )
 from ...storage.errors import NoSpaceError
 from ...storage.reserve import Purpose, Reserve
@@ -129,17 +135,26 @@ def _change(change: definitions.Change | accounts.AccountChange) -> rows.Change:
         case definitions.RemoveBinding(binding):
             return rows.RemoveBinding(_binding_row(binding))
         case accounts.PutUser(user):
-            return rows.PutUser(UserRow(user.name, user.password_hash, ",".join(user.tags)))
+            tags, limits = ",".join(user.tags), json.dumps(dict(user.limits))
+            return rows.PutUser(UserRow(user.name, user.password_hash, tags, limits))
         case accounts.RemoveUser(name):
             return rows.RemoveUser(name)
-        case accounts.AddVhost(name):
-            return rows.AddVhost(name)
+        case accounts.AddVhost(name, metadata) | accounts.ChangeVhost(name, metadata):
+            return rows.PutVhost(VhostRow(name, json.dumps(metadata._asdict())))
         case accounts.RemoveVhost(name):
             return rows.RemoveVhost(name)
         case accounts.PutPermission(permission):
             return rows.PutPermission(PermissionRow(*permission))
         case accounts.RemovePermission(user_name, vhost):
             return rows.RemovePermission(user_name, vhost)
+        case accounts.PutTopicPermission(topic):
+            return rows.PutTopicPermission(TopicPermissionRow(*topic))
+        case accounts.RemoveTopicPermission():
+            return rows.RemoveTopicPermission(*change)
+        case parameters.PutParameter(parameter):
+            return rows.PutParameter(ParameterRow(*parameter[:3], json.dumps(parameter.value)))
+        case parameters.RemoveParameter():
+            return rows.RemoveParameter(*change)
 
 
 def _queue_row(queue: QueueDefinition) -> QueueRow:
@@ -241,10 +256,37 @@ def _table(encoded: bytes) -> Table:
 
 
 def restored_accounts(loaded: AccountRows) -> Accounts:
-    """The accounts in the catalog."""
+    """The accounts in the catalog; CatalogDamagedError if they cannot be read."""
+    try:
+        return _accounts(loaded)
+    except (ValueError, TypeError) as fault:
+        raise CatalogDamagedError(f"the catalog is damaged: {fault}") from fault
+
+
+def _accounts(loaded: AccountRows) -> Accounts:
     users = {
-        row.name: User(row.name, row.password_hash, tuple(filter(None, row.tags.split(","))))
+        row.name: User(
+            row.name,
+            row.password_hash,
+            tuple(filter(None, row.tags.split(","))),
+            json.loads(row.limits),
+        )
         for row in loaded.users
     }
-    permissions = {(row.user, row.vhost): Permission(*row) for row in loaded.permissions}
-    return Accounts(users, dict.fromkeys(loaded.vhosts), permissions)
+    topics: dict[tuple[str, str], dict[str, TopicPermission]] = {}
+    for topic in loaded.topic_permissions:
+        of_user = topics.setdefault((topic.user, topic.vhost), {})
+        of_user[topic.exchange] = TopicPermission(*topic)
+    return Accounts(
+        users,
+        {row.name: _metadata(json.loads(row.metadata)) for row in loaded.vhosts},
+        {(row.user, row.vhost): Permission(*row) for row in loaded.permissions},
+        topics,
+        Parameters([Parameter(*row[:3], json.loads(row.value)) for row in loaded.parameters]),
+    )
+
+
+def _metadata(stored: dict[str, Any]) -> VhostMetadata:
+    metadata = VhostMetadata(**stored)
+    # JSON has no tuples.
+    return metadata._replace(tags=tuple(metadata.tags))

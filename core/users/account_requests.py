@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from .accounts import AccountChanges, AccountError, Accounts, Permission
+from ..parameters.limits import LIMITS
+from ..parameters.parameters import NODE_WIDE, VHOST_LIMITS, Json
+from .accounts import (
+    AccountChanges,
+    AccountError,
+    Accounts,
+    Permission,
+    TopicPermission,
+    VhostMetadata,
+)
 
 Arguments = Mapping[str, object]
 
@@ -36,6 +45,14 @@ def _texts(arguments: Arguments, name: str) -> list[str]:
     return values
 
 
+def _json(arguments: Arguments, name: str) -> Json:
+    """The value, which came in JSON. It is not changed afterwards."""
+    if name not in arguments:
+        raise AccountError(f"'{name}' must be there")
+    value: Json = arguments[name]  # type: ignore[assignment]
+    return value
+
+
 def _add_user(accounts: Accounts, given: Arguments) -> AccountChanges:
     return accounts.prepare_add_user(
         _text(given, "user"), _text(given, "password_hash"), _texts(given, "tags")
@@ -54,8 +71,32 @@ def _delete_user(accounts: Accounts, given: Arguments) -> AccountChanges:
     return accounts.prepare_delete_user(_text(given, "user"))
 
 
+def _set_user_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
+    return accounts.prepare_set_user_limits(_text(given, "user"), _json(given, "limits"))
+
+
 def _add_vhost(accounts: Accounts, given: Arguments) -> AccountChanges:
-    return accounts.prepare_add_vhost(_text(given, "vhost"))
+    return accounts.prepare_add_vhost(_text(given, "vhost"), _metadata(given, VhostMetadata()))
+
+
+def _change_vhost(accounts: Accounts, given: Arguments) -> AccountChanges:
+    vhost = _text(given, "vhost")
+    before = accounts.vhosts.get(vhost, VhostMetadata())
+    return accounts.prepare_change_vhost(vhost, _metadata(given, before))
+
+
+def _metadata(given: Arguments, before: VhostMetadata) -> VhostMetadata:
+    """As it was before, but for what the arguments name."""
+    description, tags, default_queue_type, is_traced = before
+    if "description" in given:
+        description = _text(given, "description")
+    if "tags" in given:
+        tags = tuple(_texts(given, "tags"))
+    if "default_queue_type" in given:
+        default_queue_type = _text(given, "default_queue_type")
+    if "tracing" in given:
+        is_traced = given["tracing"] is True
+    return VhostMetadata(description, tags, default_queue_type, is_traced)
 
 
 def _delete_vhost(accounts: Accounts, given: Arguments) -> AccountChanges:
@@ -71,13 +112,59 @@ def _clear_permission(accounts: Accounts, given: Arguments) -> AccountChanges:
     return accounts.prepare_clear_permission(_text(given, "user"), _text(given, "vhost"))
 
 
+def _set_topic_permission(accounts: Accounts, given: Arguments) -> AccountChanges:
+    names = ("user", "vhost", "exchange", "write", "read")
+    permission = TopicPermission(*(_text(given, name) for name in names))
+    return accounts.prepare_set_topic_permission(permission)
+
+
+def _clear_topic_permissions(accounts: Accounts, given: Arguments) -> AccountChanges:
+    exchange = _text(given, "exchange") if "exchange" in given else None
+    user, vhost = _text(given, "user"), _text(given, "vhost")
+    return accounts.prepare_clear_topic_permissions(user, vhost, exchange)
+
+
+def _set_parameter(accounts: Accounts, given: Arguments) -> AccountChanges:
+    component, vhost = _text(given, "component"), _text(given, "vhost")
+    return accounts.prepare_set_parameter(
+        component, vhost, _text(given, "name"), _json(given, "value")
+    )
+
+
+def _clear_parameter(accounts: Accounts, given: Arguments) -> AccountChanges:
+    names = (_text(given, name) for name in ("component", "vhost", "name"))
+    return accounts.prepare_clear_parameter(*names)
+
+
+def _set_global_parameter(accounts: Accounts, given: Arguments) -> AccountChanges:
+    return accounts.prepare_set_global_parameter(_text(given, "name"), _json(given, "value"))
+
+
+def _clear_global_parameter(accounts: Accounts, given: Arguments) -> AccountChanges:
+    return accounts.prepare_clear_parameter(NODE_WIDE, NODE_WIDE, _text(given, "name"))
+
+
+def _set_vhost_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
+    vhost, limits = _text(given, "vhost"), _json(given, "limits")
+    return accounts.prepare_set_parameter(VHOST_LIMITS, vhost, LIMITS, limits)
+
+
 REQUESTS: Final[dict[str, Callable[[Accounts, Arguments], AccountChanges]]] = {
     "user add": _add_user,
     "user passwd": _change_password,
     "user tags": _set_tags,
+    "user limits": _set_user_limits,
     "user delete": _delete_user,
     "vhost add": _add_vhost,
+    "vhost change": _change_vhost,
+    "vhost limits": _set_vhost_limits,
     "vhost delete": _delete_vhost,
     "permissions set": _set_permission,
     "permissions clear": _clear_permission,
+    "topic permissions set": _set_topic_permission,
+    "topic permissions clear": _clear_topic_permissions,
+    "parameter set": _set_parameter,
+    "parameter clear": _clear_parameter,
+    "global parameter set": _set_global_parameter,
+    "global parameter clear": _clear_global_parameter,
 }

@@ -32,7 +32,7 @@ from leveret.actors.topology.broker import BrokerActor
 from leveret.configuration import Configuration
 from leveret.core.exchanges.table import TopologyLimits
 from leveret.core.topology.topology import Vhosts
-from leveret.core.users.accounts import Accounts, Permission, User
+from leveret.core.users.accounts import Accounts, Permission, User, VhostMetadata
 from leveret.core.users.login_results import LoginResult
 from leveret.node import Node
 
@@ -145,7 +145,7 @@ class QuietNode:
         runtime = Runtime(self.scheduler, self.log, self._on_fatal)
         users = {"guest": User("guest", "", ())}
         permission = Permission("guest", "/", ".*", ".*", ".*")
-        accounts = Accounts(users, {"/": None}, {("guest", "/"): permission})
+        accounts = Accounts(users, {"/": VhostMetadata()}, {("guest", "/"): permission})
         queue_ids = iter(range(1, 1 << 30))
         vhosts = Vhosts(accounts.vhosts, queue_ids.__next__, bytes, TopologyLimits())
         node = Node(configuration, self.log, self._on_fatal)

@@ -27,7 +27,7 @@ class CatalogModel:
         self._queues: dict[int, rows.QueueRow] = {}
         self._bindings: dict[rows.BindingRow, None] = {}
         self._users: dict[str, rows.UserRow] = {}
-        self._vhosts: dict[str, None] = {}
+        self._vhosts: dict[str, rows.VhostRow] = {}
         self._permissions: dict[tuple[str, str], rows.PermissionRow] = {}
         self._are_accounts_new = True
 
@@ -60,8 +60,10 @@ class CatalogModel:
     def load_accounts(self) -> AccountRows:
         return AccountRows(
             list(self._users.values()),
-            list(self._vhosts),
+            list(self._vhosts.values()),
             list(self._permissions.values()),
+            [],
+            [],
             self._are_accounts_new,
         )
 
@@ -97,8 +99,8 @@ class CatalogModel:
             case rows.PutUser(user):
                 self._users[user.name] = user
                 self._are_accounts_new = False
-            case rows.AddVhost(name):
-                self._vhosts[name] = None
+            case rows.PutVhost(vhost):
+                self._vhosts[vhost.name] = vhost
             case rows.PutPermission(permission):
                 self._permissions[permission.user, permission.vhost] = permission
             case _:
