@@ -55,7 +55,7 @@ class WriteBuffer(NamedTuple):
 
 
 class LogIn(NamedTuple):
-    """Reader, HttpConnection -> Logins: may this user log in from this address?
+    """Reader or an HTTP request -> Logins: may this user log in from this address?
 
     Answered with LoginAnswer.
     """
@@ -72,7 +72,7 @@ class LogIn(NamedTuple):
 
 
 class LoginAnswer(NamedTuple):
-    """Logins -> Reader, HttpConnection."""
+    """Logins -> Reader or an HTTP request."""
 
     result: LoginResult
 
@@ -606,7 +606,7 @@ class LeftAbsorbed(NamedTuple):
 
 
 class AskJournal(NamedTuple):
-    """HttpConnection, LeftPublishes -> Journal: tell `answer` to `reply_to` behind the next
+    """HTTP requests, LeftPublishes -> Journal: tell `answer` to `reply_to` behind the next
     commit."""
 
     reply_to: Ref
@@ -614,7 +614,7 @@ class AskJournal(NamedTuple):
 
 
 class JournalAnswers(NamedTuple):
-    """Journal -> HttpConnection: it has written all that it was told before it was asked."""
+    """Journal -> an HTTP request: it has written all that it was told before it was asked."""
 
 
 class Resume(NamedTuple):
@@ -718,7 +718,7 @@ class AccountRequest(NamedTuple):
 
 
 class PauseRequest(NamedTuple):
-    """Control, HttpConnection -> Broker: pause or resume a queue; answered with ControlAnswer."""
+    """Control, HTTP -> Broker: pause or resume a queue; answered with ControlAnswer."""
 
     reply_to: Ref
     token: object
@@ -744,7 +744,7 @@ class SetArguments(NamedTuple):
 
 
 class ControlAnswer(NamedTuple):
-    """Broker -> Control, HttpConnection: it is done, and on disk where it is durable; or why not.
+    """Broker -> Control, HTTP: it is done, and on disk where it is durable; or why not.
 
     `is_missing`: the request names something that is not there.
     """

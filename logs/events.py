@@ -31,6 +31,7 @@ BROKER_UNHEARD: Final = "broker.unheard"
 CONTROL_REQUEST: Final = "control.request"
 # One over HTTP that was not carried out: a wrong password, a tag that lacks, a broken request.
 HTTP_REFUSED: Final = "http.refused"
+HTTP_FAILED: Final = "http.failed"
 
 # Connections and channels. `refused`: before the vhost is open, with a `reason` if the login failed
 # or the vhost may not be opened; `error`: the client broke a rule.

@@ -76,6 +76,7 @@ class Configuration:
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4
+    http_health_without_password: str = "loopback"
     control_connections_max: int = 32
     control_idle_timeout_ms: int = 60_000
 
@@ -301,6 +302,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "http_listener": ("on", "off"),
+    "http_health_without_password": ("loopback", "everywhere", "never"),
     "log_level": LEVELS,
     "log_format": FORMATS,
     "tls_verify_client": ("none", "optional", "required"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
+import time
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -56,6 +58,7 @@ from .listening.tls import tls_context
 from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
 from .machine import Machine
+from .management.about import About, ListenerAddress
 from .open_accounts import new_password_hash, open_accounts
 from .recovery_log import ReadingLog, log_losses, log_recovery
 from .stopping import OpenFiles, StopClock
@@ -288,14 +291,34 @@ class Node:
         # The AMQP port first, because the setting `port` moves the HTTP port with it: where another
         # broker has both, the advice of the message leads to a start.
         await listening.bind(listener)
-        await self.http.bind(context)
+        await self.http.bind()
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about
         )
-        await self.http.open()
+        await self.http.open(context, self._about(listening, directory))
+
+    def _about(self, listening: Listening, directory: DataDirectory) -> About:
+        configuration = self._configuration
+        listeners = [ListenerAddress("amqp", listening.host, listening.port)]
+        if listening.tls_port is not None:
+            listeners.append(ListenerAddress("amqp/ssl", listening.host, listening.tls_port))
+        if self.http.port is not None:
+            listeners.append(ListenerAddress("http", configuration.http_host, self.http.port))
+        return About(
+            node_name=f"leveret@{socket.gethostname()}",
+            version=VERSION,
+            server_version=configuration.server_version,
+            product=configuration.server_product,
+            started_seconds=time.time(),
+            listeners=tuple(listeners),
+            data_dir=str(directory.path.absolute()),
+            certificate_path=configuration.tls_certificate,
+            disk_free_bytes_min=configuration.disk_free_bytes_min,
+            memory_alarm_bytes=configuration.memory_alarm_levels()[0],
+        )
 
     def _stores(self, directory: DataDirectory, files: Files) -> Stores:
         new_directory_id = self._machine.random_bytes(DIRECTORY_ID_BYTES)

@@ -23,6 +23,7 @@ class Settings(TypedDict, total=False):
     http_request_timeout_ms: int
     http_connections_max: int
     http_loopback_connections_kept: int
+    http_health_without_password: str
     control_connections_max: int
     control_idle_timeout_ms: int
     tls_port: int

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "spark": {"spark", "amqp_frames", "logs", "storage"},
     "pyspark_leveret": {"spark"},
     "actors": {"actors", "core", "storage", "amqp_frames", "logs"},
-    "node": {"node", "actors", "core", "storage", "amqp_frames", "logs", "spark"},
+    "management": {"management", "actors", "core", "storage", "amqp_frames", "logs"},
+    "node": {"node", "management", "actors", "core", "storage", "amqp_frames", "logs", "spark"},
 }
 SOURCE = tuple(MAY_IMPORT)
 
@@ -43,6 +44,7 @@ HELD_BACK = {
     "pyarrow": ("spark",),
     "pandas": ("spark",),
     "pika": ("spark",),
+    "aiohttp": ("management",),
 }
 
 # Rules and codec know no clock, file, socket, thread or chance: what they need is an argument.

@@ -1,5 +1,5 @@
-"""Requests of the command line and of HTTP clients to a running broker.
+"""Requests of the command line to a running broker.
 
-node/listening/ opens the sockets. The command line comes through the control socket (control.py),
-HTTP clients through http_connection.py; a new HTTP resource is a row of http_resources.py.
+They come through the control socket (control.py), which node/listening/ opens. HTTP is in
+management/.
 """

@@ -75,7 +75,8 @@ def ask_trace(
     finally:
         connection.close()
     if response.status != 200 or not isinstance(answer, dict):
-        said = answer.get("error", "") if isinstance(answer, dict) else ""
+        # "error" is the kind, "reason" is for people.
+        said = answer.get("reason", "") if isinstance(answer, dict) else ""
         raise RequestError(f"{url}: {response.status} {said or response.reason}")
     return answer
 

@@ -149,7 +149,10 @@ def test_the_log_says_why_a_login_over_http_fails_and_the_client_is_not_told(
     broker: leveret.Broker, log: LogLines, user: str, password: str, reason: str
 ) -> None:
     answer = asked(broker, user=user, password=password)
-    assert (answer.status, answer.content) == (401, {"error": "login refused"})
+    assert (answer.status, answer.content) == (
+        401,
+        {"error": "not_authorized", "reason": "Login failed"},
+    )
     [line] = log.of("http.refused")
     assert (line["user"], line["reason"]) == (user, reason)
     assert b64encode(password.encode()).decode() not in log.stream.getvalue()

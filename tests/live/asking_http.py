@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import leveret
 from holding import part
-from leveret.actors.control.http_connection import HttpListener
+from leveret.management.server import HttpServer
 from leveret.open_accounts import new_password_hash
 from timeouts import TIMEOUT_SECONDS
 
@@ -53,7 +53,7 @@ def asked(
 
 def open_connections(broker: leveret.Broker) -> set[Any]:
     assert broker.node is not None
-    return part(broker.node.http, HttpListener).transports
+    return set(part(broker.node.http, HttpServer).sockets.values())
 
 
 def read_all(connection: socket.socket) -> bytes:

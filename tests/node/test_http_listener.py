@@ -42,7 +42,10 @@ def test_a_body_may_have_so_many_bytes(size: int, broker: leveret.Broker) -> Non
         assert answer.status == 200
     else:
         assert answer.status == 413
-        assert answer.content == {"error": "a request's body has at most 65536 bytes"}
+        assert answer.content == {
+            "error": "bad_request",
+            "reason": "a request's body has at most 65536 bytes",
+        }
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_a_fault_of_ours_in_a_connection_ends_that_alone(
     def broken(*_arguments: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr("leveret.actors.control.http_connection.find_action", broken)
+    monkeypatch.setattr("leveret.management.api.Api.find", broken)
     with pytest.raises(OSError):
         asked(broker)
     monkeypatch.undo()
@@ -237,7 +240,7 @@ def test_the_command_says_what_is_wrong_in_one_line(
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = f"http://127.0.0.1:{free.getsockname()[1]}"
     for address, said in (
-        (url, f"{url}: 401 login refused"),
+        (url, f"{url}: 401 Login failed"),
         (closed, f"no broker answers at {closed}: Connection refused"),
         ("ftp://x", "'ftp://x' is no address of a broker, as in http://127.0.0.1:15672"),
         (
@@ -249,7 +252,7 @@ def test_the_command_says_what_is_wrong_in_one_line(
         assert capsys.readouterr().err == f"leveret: {said}\n"
     monkeypatch.setenv("LEVERET_PASSWORD", "\udcff")
     assert main(["trace", "status", "--url", url]) == 1
-    assert "401 a user's name and password are needed" in capsys.readouterr().err
+    assert ": 401 Unauthorized" in capsys.readouterr().err
     monkeypatch.setenv("LEVERET_PASSWORD", "guest")
     assert main(["trace", "on", "--url", url, "--queue", "missing"]) == 1
     assert capsys.readouterr().err == f"leveret: {url}: 400 there is no queue 'missing'\n"
@@ -263,8 +266,8 @@ def test_the_command_serves_it_unless_it_is_off(tmp_path: Path) -> None:
         address = ask_broker(tmp_path / "data", "status", {})["http_address"]
         host, _, number = address.partition(":")
         with socket.create_connection((host, int(number)), timeout=TIMEOUT_SECONDS) as connection:
-            connection.sendall(b"GET /api/health/live HTTP/1.1\r\nhost: h\r\n\r\n")
-            assert read_all(connection).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+            connection.sendall(b"GET /api/trace HTTP/1.0\r\nhost: h\r\n\r\n")
+            assert read_all(connection).startswith(b"HTTP/1.0 401 Unauthorized\r\n")
     with Served(tmp_path, log_level="error", http_listener="off"):
         assert ask_broker(tmp_path / "data", "status", {})["http_address"] == ""
 

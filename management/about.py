@@ -1,0 +1,47 @@
+"""What the node tells the API of itself, and the limits that it sets; both are fixed at the start.
+
+Imports nothing that is slow, unlike the rest of the package.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ListenerAddress(NamedTuple):
+    """Where the node listens, and for what."""
+
+    # RabbitMQ's words: amqp, amqp/ssl, http.
+    protocol: str
+    address: str
+    port: int
+
+
+class About(NamedTuple):
+    """What the node says of itself."""
+
+    node_name: str
+    version: str
+    # RabbitMQ's, which clients decide by.
+    server_version: str
+    product: str
+    # Since the epoch.
+    started_seconds: float
+    listeners: tuple[ListenerAddress, ...]
+    data_dir: str
+    # A PEM file; "" without TLS.
+    certificate_path: str
+    disk_free_bytes_min: int
+    memory_alarm_bytes: int
+
+
+class HttpLimits(NamedTuple):
+    """Settings of the listener."""
+
+    body_bytes_max: int
+    request_timeout_seconds: float
+    connections_max: int
+    # Beyond those, for clients on this machine.
+    loopback_kept: int
+    # Who may ask for health without a password: "loopback", "everywhere" or "never".
+    health_without_password: str

@@ -1,0 +1,188 @@
+"""From a request to its answer: finds the row, logs the user in, checks what it may, and answers.
+
+A login is decided where AMQP's are (actors/connection/logins.py), off the event loop, with the same
+protection against clients that try many. Health needs none where the settings have it so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from aiohttp.abc import AbstractMatchInfo
+from aiohttp.web import BaseRequest, Response
+from aiohttp.web_urldispatcher import UrlDispatcher
+
+from ..actors.messages import LogIn, LoginAnswer
+from ..actors.node_context import NodeContext
+from ..core.connection.peer import is_loopback
+from ..core.users.accounts import User
+from ..core.users.login_results import LoginResult
+from ..logs.events import CONTROL_REQUEST
+from .about import About
+from .asking import ask
+from .request import (
+    TAGS,
+    Action,
+    Answer,
+    ApiError,
+    Request,
+    Tag,
+    VhostRule,
+    has_tag,
+    not_authorised,
+    not_found,
+)
+from .resources.table import ACTIONS
+
+# RabbitMQ's: browsers and libraries key their stored passwords by it.
+CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
+_NO_USER: Final = User("", "")
+
+
+class Login(NamedTuple):
+    """A name and a password as a client sent them."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Without the password, wherever it is shown."""
+        return f"Login(user={self.user!r})"
+
+
+class Found(NamedTuple):
+    """A row of the table, and the names in the path."""
+
+    action: Action
+    names: Mapping[str, str]
+
+
+class Api:
+    """The table of resources of one node; it keeps nothing of a request."""
+
+    def __init__(self, context: NodeContext, about: About, open_health: str) -> None:
+        """`open_health` is the setting `http_health_without_password`."""
+        self._context = context
+        self._about = about
+        self._open_health = open_health
+        self._router = UrlDispatcher()
+        self._rows: dict[tuple[str, str], Action] = {}
+        for action in ACTIONS:
+            self._router.add_route(action.method, action.path, _never_called)
+            self._rows[action.method, action.path] = action
+
+    async def find(self, request: BaseRequest) -> Found:
+        """The row for the request; one that says 404 or 405 if there is none."""
+        method = "GET" if request.method == "HEAD" else request.method
+        path = request.rel_url
+        if path.raw_path.endswith("/") and path.raw_path != "/":
+            path = path.with_path(path.raw_path.rstrip("/"), encoded=True)
+        wanted = request.clone(method=method, rel_url=path)
+        # It looks at nothing that only its own requests have.
+        match: AbstractMatchInfo = await self._router.resolve(wanted)  # type: ignore[arg-type]
+        if match.http_exception is not None:
+            allowed = getattr(match.http_exception, "allowed_methods", None)
+            return Found(_not_there(allowed, request.method), {})
+        resource = match.route.resource  # type: ignore[attr-defined]
+        return Found(self._rows[method, resource.canonical], dict(match))  # type: ignore[call-overload]
+
+    async def log_in(self, found: Found, login: Login | None, host: str) -> User:
+        """Who asks; ApiError 401 if the password is wrong or the tag is missing."""
+        tag = found.action.tag
+        if tag is Tag.NONE_FOR_HEALTH and self._is_open_to(host):
+            return _NO_USER
+        if login is None:
+            raise ApiError(401, "not_authorized", "Login failed", CHALLENGE)
+        answer = await ask(
+            self._context.runtime,
+            self._context.logins,
+            lambda me: LogIn(me, host, login.user, login.password),
+        )
+        assert isinstance(answer, LoginAnswer)
+        user = self._context.accounts.users.get(login.user)
+        result = answer.result
+        if result is LoginResult.ALLOWED and user is None:
+            # Deleted since its password was found right.
+            result = LoginResult.UNKNOWN_USER
+        if user is None or result is not LoginResult.ALLOWED:
+            raise ApiError(401, "not_authorized", "Login failed", CHALLENGE, result.value)
+        if not has_tag(user.tags, tag):
+            raise not_authorised(TAGS[tag][1])
+        return user
+
+    def _is_open_to(self, host: str) -> bool:
+        return self._open_health == "everywhere" or (
+            self._open_health == "loopback" and is_loopback(host)
+        )
+
+    async def answer(
+        self, found: Found, user: User, request: BaseRequest, body: bytes, host: str
+    ) -> Answer:
+        """Carry it out; ApiError if it cannot be."""
+        action, names = found
+        asked = Request(
+            context=self._context,
+            about=self._about,
+            user=user,
+            method=request.method,
+            names=names,
+            query=dict(request.query),
+            body=body,
+            reason=request.headers.get("x-reason", ""),
+            peer_host=host,
+        )
+        self._check_vhost(action, asked)
+        if action.method != "GET":
+            log = self._context.runtime.log
+            log.info(CONTROL_REQUEST, request=action.name, **{"user": user.name, **names})
+        return await action.answer(asked)
+
+    def _check_vhost(self, action: Action, request: Request) -> None:
+        vhost = request.names.get("vhost")
+        if vhost is None or action.vhost is VhostRule.ANY:
+            return
+        if vhost not in self._context.accounts.vhosts:
+            raise not_found()
+        is_allowed = request.may_see(vhost)
+        if action.vhost is VhostRule.OPEN:
+            is_allowed = (request.user.name, vhost) in self._context.accounts.permissions
+        if not is_allowed:
+            raise not_authorised("User not authorised to access virtual host")
+
+
+async def _never_called(_request: BaseRequest) -> Response:
+    """The dispatcher asks for a handler; the table has the one that counts."""
+    raise AssertionError
+
+
+def _not_there(methods: Collection[str] | None, method: str) -> Action:
+    """A row for what is in no table: who has no login learns nothing of what there is."""
+
+    async def answer(_request: Request) -> Answer:
+        if methods is None:
+            raise not_found()
+        allowed = ", ".join([*(["HEAD"] if "GET" in methods else []), *sorted(methods), "OPTIONS"])
+        if method == "OPTIONS":
+            return Answer(200, None, {"allow": allowed})
+        raise ApiError(405, "method_not_allowed", f"it has {allowed}", {"allow": allowed})
+
+    return Action("GET", "", "nothing", answer, Tag.ANY)
+
+
+def login_of(authorization: str | None) -> Login | None:
+    """What the header `authorization` says, by the scheme Basic (RFC 7617), in UTF-8.
+
+    None if it says nothing that could be a login.
+    """
+    scheme, _, encoded = (authorization or "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = text.partition(":")
+    return Login(user, password) if colon else None

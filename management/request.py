@@ -1,0 +1,168 @@
+"""One request to the API, its answer, and a row of the table of resources.
+
+A row (`Action`) is a method of a path, with the tag that its user needs. Tags include each other as
+RabbitMQ's do: an administrator may do all, policymaker and monitoring all that management may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from ..actors.node_context import NodeContext
+from ..core.users.access import Access
+from ..core.users.accounts import User
+from .about import About
+from .text import decoded
+
+JSON: Final = "application/json"
+
+
+class ApiError(Exception):
+    """A request that cannot be carried out: its status and RabbitMQ's two words for it.
+
+    `error` is the kind; `reason` is for the person who asked.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        reason: object,
+        headers: Mapping[str, str] | None = None,
+        logged_reason: str = "",
+    ) -> None:
+        """`logged_reason` is for the log, where that may say more than the client may know."""
+        super().__init__(str(reason))
+        self.status = status
+        self.error = error
+        self.reason = reason
+        self.headers = {} if headers is None else headers
+        self.logged_reason = logged_reason or str(reason)
+
+
+def not_found() -> ApiError:
+    """404, in RabbitMQ's words."""
+    return ApiError(404, "Object Not Found", "Not Found")
+
+
+def bad_request(reason: object) -> ApiError:
+    """400."""
+    return ApiError(400, "bad_request", reason)
+
+
+def not_authorised(reason: str) -> ApiError:
+    """401: the user is known, and may not do this."""
+    return ApiError(401, "not_authorised", reason)
+
+
+class Tag(Enum):
+    """What a row asks of its user: RabbitMQ's tags, or less."""
+
+    # Not even a login, where the setting `http_health_without_password` has it so.
+    NONE_FOR_HEALTH = "health"
+    # A login.
+    ANY = "any"
+    MANAGEMENT = "management"
+    POLICYMAKER = "policymaker"
+    MONITORING = "monitoring"
+    ADMINISTRATOR = "administrator"
+
+
+# Which tags of a user a row's tag is satisfied by, and what RabbitMQ says of a user without any.
+TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
+    Tag.MANAGEMENT: (
+        frozenset({"management", "policymaker", "monitoring", "administrator"}),
+        "Not management user",
+    ),
+    Tag.POLICYMAKER: (frozenset({"policymaker", "administrator"}), "Not policymaker"),
+    Tag.MONITORING: (frozenset({"monitoring", "administrator"}), "Not monitor user"),
+    Tag.ADMINISTRATOR: (frozenset({"administrator"}), "Not administrator user"),
+}
+
+
+def has_tag(tags: Collection[str], needed: Tag) -> bool:
+    """Whether one of the user's tags is enough."""
+    return needed not in TAGS or not TAGS[needed][0].isdisjoint(tags)
+
+
+@dataclass(slots=True)
+class Request:
+    """What an action gets: the node's state, and what the client asked.
+
+    `names` are the parts of the path that the row has in braces, decoded; `query` is the last value
+    of each parameter. `peer_host` is the client's address.
+    """
+
+    context: NodeContext
+    about: About
+    user: User
+    method: str
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+    reason: str = ""
+    peer_host: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """The body, a JSON object; none is an empty one. 400 in RabbitMQ's words."""
+        if not self.body:
+            return {}
+        try:
+            found = decoded(self.body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise bad_request("not_json")
+        return found
+
+    def is_monitor(self) -> bool:
+        """May the user see what is everybody's?"""
+        return has_tag(self.user.tags, Tag.MONITORING)
+
+    def may_see(self, vhost: str) -> bool:
+        """May the user see what is in the vhost?"""
+        return self.is_monitor() or (self.user.name, vhost) in self.context.accounts.permissions
+
+    def access(self) -> Access:
+        """The user's permissions in the path's vhost, which is there."""
+        topology = self.context.vhosts[self.names["vhost"]]
+        return Access(self.context.accounts, self.user.name, topology)
+
+
+class Answer(NamedTuple):
+    """A status and what goes with it; `content` is JSON, or bytes of it, or None for no body."""
+
+    status: int = 200
+    content: object = None
+    headers: Mapping[str, str] = {}
+
+
+class VhostRule(Enum):
+    """Who may use a row with a vhost in its path."""
+
+    # Monitors see it, others if they may open it.
+    VISIBLE = "visible"
+    # Whoever may open it.
+    OPEN = "open"
+    # Whoever has the tag: the vhost may be one that is yet to be made.
+    ANY = "any"
+
+
+class Action(NamedTuple):
+    """One method of a path.
+
+    `answer` returns what to answer with, or raises ApiError. A vhost in the path must be there
+    (404), and `vhost` says who may use it (401). `name` is for the log.
+    """
+
+    method: str
+    path: str
+    name: str
+    answer: Callable[[Request], Awaitable[Answer]]
+    tag: Tag = Tag.MANAGEMENT
+    vhost: VhostRule = VhostRule.VISIBLE
+    # What the OpenAPI document says of the body; empty for none.
+    body: Mapping[str, object] = {}

@@ -1,0 +1,10 @@
+"""All resources, in one table: the API goes by it, and what it publishes of itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..request import Action
+from . import own
+
+ACTIONS: Final[tuple[Action, ...]] = (*own.ACTIONS,)

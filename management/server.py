@@ -1,0 +1,375 @@
+"""The HTTP server: aiohttp's, on the node's event loop, and what keeps its clients in bounds.
+
+A client cannot delay others. The head and body of a request are bounded, by aiohttp and by a
+setting; so are its time, from its first byte to the last of its answer, and the number of
+connections: for one more, the address that has most gives up the one that has been silent longest
+(core/connection/waiting_peers.py). The last file descriptors are for files. A connection may carry
+request after request; between two it waits as long as one may take, and is closed then. A fault of
+the broker's own is logged, and ends one request alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import termios
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp import web
+
+from ..actors.messages import WakeAt, Woken
+from ..actors.node_context import NodeContext
+from ..actors.runtime.descriptors import REFUSAL, has_one_of_the_last
+from ..actors.runtime.runtime import LoopActor, tell
+from ..core.connection.peer import is_loopback
+from ..core.connection.waiting_peers import WaitingPeers
+from ..logs.events import HTTP_FAILED, HTTP_REFUSED
+from .about import About, HttpLimits
+from .api import Api, Login, login_of
+from .request import JSON, Answer, ApiError
+from .text import encoded
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+# Of an answer, written in one turn of the event loop.
+CHUNK_BYTES: Final = 65_536
+_INT_BYTES: Final = 4
+_EMPTY: Final = "connection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_MANY: Final = f"HTTP/1.1 503 Service Unavailable\r\n{_EMPTY}".encode()
+_TOO_SLOW: Final = f"HTTP/1.1 408 Request Timeout\r\n{_EMPTY}".encode()
+
+
+_TOO_LATE: Final = ApiError(
+    503, "timeout", "what was asked is not answered in time: the broker is busy"
+)
+_TOO_LONG: Final = ApiError(408, "timeout", "the request took too long to come")
+
+
+class HttpServer:
+    """What all HTTP connections share. Only the event loop calls it."""
+
+    def __init__(self, context: NodeContext, about: About, limits: HttpLimits) -> None:
+        self.context = context
+        self.limits = limits
+        self.sockets: dict[web.RequestHandler, HttpSocket] = {}
+        self._api = Api(context, about, limits.health_without_password)
+        self._waiting = WaitingPeers[HttpSocket](0.0, _has_nothing_unread)
+        context.crowds.add(self._waiting, _abandon)
+        self._deadlines = Deadlines.start_on(context.runtime, context)
+        timeout = limits.request_timeout_seconds
+        self._server = web.Server(
+            self._handle,
+            request_factory=self._new_request,
+            access_log=None,
+            logger=_quiet_logger(),
+            keepalive_timeout=timeout,
+            lingering_time=timeout,
+            tcp_keepalive=False,
+            auto_decompress=False,
+        )
+
+    def __call__(self) -> asyncio.Protocol:
+        """A protocol for a new connection."""
+        return HttpSocket(self, self._server())
+
+    def _new_request(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        bytes_max = self.limits.body_bytes_max
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=bytes_max
+        )
+
+    # --- Connections
+
+    def connection_made(self, made: HttpSocket) -> bool:
+        """Whether there is room for one more, or another one gives way to it."""
+        limits, now = self.limits, self.context.runtime.scheduler.time()
+        loopback_kept = limits.loopback_kept if is_loopback(made.host) else 0
+        if not self._has_room(made, limits.connections_max + loopback_kept, now):
+            return False
+        self.sockets[made.handler] = made
+        self._waiting.add(made, made.host, now)
+        self.watch(made)
+        return True
+
+    def _has_room(self, made: HttpSocket, count_max: int, now: float) -> bool:
+        kept, transport = self.context.file_descriptors_kept, made.transport
+        if len(self._waiting) >= count_max:
+            slow = self._waiting.evict(made.host, now)
+            if slow is None:
+                return False
+            slow.abort()
+        elif not has_one_of_the_last(transport, kept):
+            return True
+        elif not self.context.crowds.make_room(made.host, now, REFUSAL):
+            return False
+        # The file descriptor of what gives way is not free yet.
+        return not has_one_of_the_last(transport, kept // 2)
+
+    def connection_lost(self, lost: HttpSocket) -> None:
+        """Its place is free."""
+        self.sockets.pop(lost.handler, None)
+        self._waiting.discard(lost)
+
+    def watch(self, one: HttpSocket) -> None:
+        """What it does from now on has the time of a request."""
+        now = self.context.runtime.scheduler.time()
+        one.deadline = now + self.limits.request_timeout_seconds
+        tell(self.context.ticker, WakeAt(one.deadline, self._deadlines, one))
+
+    def abandon(self) -> None:
+        """Close all of them: the node ends."""
+        for one in list(self.sockets.values()):
+            one.abort()
+
+    # --- Requests
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; aiohttp calls this in a task of its own."""
+        one = self.sockets.get(request.protocol)
+        if one is None:
+            raise ConnectionResetError
+        log = self.context.runtime.log.bind(peer=one.peer)
+        one.task = asyncio.current_task()
+        try:
+            answer = await self._answer(request, one, log)
+            one.state = State.WRITING
+            self.watch(one)
+            return await _send(request, answer)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.error(HTTP_FAILED, method=request.method, path=request.path, exc_info=True)
+            one.abort()
+            raise ConnectionResetError from None
+        finally:
+            one.answered()
+            self._waiting.note_progress(one, self.context.runtime.scheduler.time())
+            self.watch(one)
+
+    async def _answer(
+        self, request: web.BaseRequest, one: HttpSocket, log: FilteringBoundLogger
+    ) -> Answer:
+        """What the resource answers, or why it does not."""
+        login = login_of(request.headers.get("authorization"))
+        try:
+            return await self._asked(request, one, login)
+        except asyncio.CancelledError:
+            if not one.is_late or one.task is None:
+                raise
+            one.task.uncancel()
+            fault = _TOO_LATE if one.state is State.SERVING else _TOO_LONG
+        except ApiError as refused:
+            fault = refused
+        user = "" if login is None else login.user
+        if user or fault.status not in (401, 404):
+            # A request without a login gets 401, and the client repeats it with one.
+            log.warning(HTTP_REFUSED, status=fault.status, reason=fault.logged_reason, user=user)
+        content: object = {"error": fault.error, "reason": fault.reason}
+        if fault.status == 405 or (fault.status == 401 and login is None):
+            content = None
+        headers = fault.headers
+        if not request.content.is_eof():
+            # What is left of its body would be taken for the next request.
+            headers = {**headers, "connection": "close"}
+        return Answer(fault.status, content, headers)
+
+    async def _asked(
+        self, request: web.BaseRequest, one: HttpSocket, login: Login | None
+    ) -> Answer:
+        if not request.can_read_body:
+            self._is_whole(one)
+        found = await self._api.find(request)
+        user = await self._api.log_in(found, login, one.host)
+        body = await self._body(request)
+        self._is_whole(one)
+        return await self._api.answer(found, user, request, body, one.host)
+
+    def _is_whole(self, one: HttpSocket) -> None:
+        """It waits for the broker from now on."""
+        one.state = State.SERVING
+        self._waiting.is_served(one)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        bytes_max = self.limits.body_bytes_max
+        too_large = ApiError(413, "bad_request", f"a request's body has at most {bytes_max} bytes")
+        if (request.content_length or 0) > bytes_max:
+            raise too_large
+        if request.headers.get("expect", "").lower() == "100-continue":
+            assert request.transport is not None
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise too_large from None
+        except web.RequestPayloadError:
+            raise ApiError(400, "bad_request", "the body cannot be read") from None
+
+
+async def _send(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    """Write the answer; a large one in parts, between which the event loop does other things."""
+    content = answer.content
+    headers = {"server": "leveret", **answer.headers}
+    body: bytes = b""
+    if content is not None:
+        body = content if isinstance(content, bytes) else encoded(content)
+        headers.setdefault("content-type", JSON)
+    if content is not None or answer.status != 204:
+        headers["content-length"] = str(len(body))
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    if headers.get("connection") == "close":
+        response.force_close()
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for part in _parts(body):
+            await response.write(part)
+            if len(body) > CHUNK_BYTES:
+                await asyncio.sleep(0)
+    await response.write_eof()
+    return response
+
+
+def _parts(body: bytes) -> Iterable[memoryview]:
+    view = memoryview(body)
+    return (view[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+
+
+class Deadlines(LoopActor):
+    """Hears from the ticker that a connection's time is over. One per server."""
+
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def on_receive(self, message: object) -> None:
+        """A wish has come true, if nothing has moved it since."""
+        assert isinstance(message, Woken)
+        one = cast("HttpSocket", message.token)
+        if self.runtime.scheduler.time() >= one.deadline:
+            one.time_is_over()
+
+    def on_failure(self, *exception: Any) -> None:
+        """Slow clients would never be closed any more: the node ends."""
+        self._context.on_fatal("http", exception[1])
+
+
+class State(Enum):
+    """How far the request of a connection is."""
+
+    ARRIVING = auto()
+    SERVING = auto()
+    WRITING = auto()
+    # Answered; another may come.
+    IDLE = auto()
+
+
+class HttpSocket(asyncio.Protocol):
+    """One connection: passes asyncio's callbacks to aiohttp, and knows how far its request is."""
+
+    def __init__(self, server: HttpServer, handler: web.RequestHandler) -> None:
+        self._server = server
+        self.handler = handler
+        self.transport: Any = None
+        self.host = ""
+        self.peer = ""
+        # On the scheduler's clock.
+        self.deadline = 0.0
+        # Answers the request at hand.
+        self.task: asyncio.Task[Any] | None = None
+        # Its request took too long.
+        self.is_late = False
+        self.state = State.ARRIVING
+        self._has_ended = False
+        self._is_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody has connected."""
+        # uvloop's transports are asyncio.Transports by their methods only.
+        self.transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        if address:
+            self.host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
+        if not self._server.connection_made(self):
+            self.transport.write(_TOO_MANY)
+            self.transport.close()
+            return
+        self._is_open = True
+        self.handler.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """One read."""
+        if not self._is_open:
+            return
+        if self.state is State.IDLE:
+            # The first bytes of a further request.
+            self.state = State.ARRIVING
+            self._server.watch(self)
+        self.handler.data_received(data)
+
+    def eof_received(self) -> bool:
+        """It sends no more, and may still read the answer."""
+        self._has_ended = True
+        return self.task is not None
+
+    def pause_writing(self) -> None:
+        """The client is slow to read."""
+        self.handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self.handler.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed. What the client asked for is done all the same."""
+        self._server.connection_lost(self)
+        if self._is_open:
+            self._is_open = False
+            self.handler.connection_lost(error)
+
+    def answered(self) -> None:
+        """The answer is written; another request may come."""
+        self.task = None
+        self.state, self.is_late = State.IDLE, False
+        if self._has_ended:
+            self.transport.close()
+
+    def time_is_over(self) -> None:
+        """The request, the answer or the next request took too long."""
+        if self.transport.is_closing() or self.state in (State.WRITING, State.IDLE):
+            self.abort()
+        elif self.task is not None:
+            self.is_late = True
+            self.task.cancel()
+        else:
+            self.transport.write(_TOO_SLOW)
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.transport.abort()
+
+
+def _abandon(one: HttpSocket, _limit: str) -> None:
+    one.abort()
+
+
+def _has_nothing_unread(one: HttpSocket) -> bool:
+    """A request comes right behind its connection, and may not have been read yet."""
+    if one.transport.is_closing():
+        return True
+    descriptor = one.transport.get_extra_info("socket").fileno()
+    unread = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_INT_BYTES))
+    return not any(unread)
+
+
+def _quiet_logger() -> logging.Logger:
+    """For aiohttp, which logs what clients send; the broker's own faults are logged here."""
+    logger = logging.getLogger("leveret.http")
+    logger.disabled = True
+    return logger
