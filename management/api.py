@@ -90,7 +90,7 @@ class Api:
         return Found(self._rows[method, resource.canonical], dict(match))  # type: ignore[call-overload]
 
     async def log_in(self, found: Found, login: Login | None, host: str) -> User:
-        """Who asks; ApiError 401 if the password is wrong or the tag is missing."""
+        """The user that asks; ApiError 401 if the password is wrong or the tag is missing."""
         tag = found.action.tag
         if tag is Tag.NONE_FOR_HEALTH and self._is_open_to(host):
             return _NO_USER
@@ -159,7 +159,7 @@ async def _never_called(_request: BaseRequest) -> Response:
 
 
 def _not_there(methods: Collection[str] | None, method: str) -> Action:
-    """A row for what is in no table: who has no login learns nothing of what there is."""
+    """A row for a path or method that is in no table: without a login nobody learns that."""
 
     async def answer(_request: Request) -> Answer:
         if methods is None:

@@ -119,11 +119,11 @@ class Request:
         return found
 
     def is_monitor(self) -> bool:
-        """May the user see what is everybody's?"""
+        """May the user see the connections and queues of all others?"""
         return has_tag(self.user.tags, Tag.MONITORING)
 
     def may_see(self, vhost: str) -> bool:
-        """May the user see what is in the vhost?"""
+        """May the user see the vhost's queues and exchanges?"""
         return self.is_monitor() or (self.user.name, vhost) in self.context.accounts.permissions
 
     def access(self) -> Access:
@@ -133,7 +133,7 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """A status and what goes with it; `content` is JSON, or bytes of it, or None for no body."""
+    """A status with headers and a body; `content` is JSON, or bytes of it, or None for no body."""
 
     status: int = 200
     content: object = None
@@ -145,9 +145,9 @@ class VhostRule(Enum):
 
     # Monitors see it, others if they may open it.
     VISIBLE = "visible"
-    # Whoever may open it.
+    # All users that may open it.
     OPEN = "open"
-    # Whoever has the tag: the vhost may be one that is yet to be made.
+    # All users with the tag: the vhost may be yet to be made.
     ANY = "any"
 
 

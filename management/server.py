@@ -2,7 +2,7 @@
 
 A client cannot delay others. The head and body of a request are bounded, by aiohttp and by a
 setting; so are its time, from its first byte to the last of its answer, and the number of
-connections: for one more, the address that has most gives up the one that has been silent longest
+connections: for one more, the address that has most gives up its longest silent one
 (core/connection/waiting_peers.py). The last file descriptors are for files. A connection may carry
 request after request; between two it waits as long as one may take, and is closed then. A fault of
 the broker's own is logged, and ends one request alone.
@@ -176,7 +176,7 @@ class HttpServer:
             content = None
         headers = fault.headers
         if not request.content.is_eof():
-            # What is left of its body would be taken for the next request.
+            # The rest of its body would be read as the next request.
             headers = {**headers, "connection": "close"}
         return Answer(fault.status, content, headers)
 
