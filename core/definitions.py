@@ -65,6 +65,11 @@ class ExchangeDefinition:
     internal: bool = False
     arguments: Table = field(default_factory=dict)
     vhost: str = "/"
+    # Those that hold: its own and its policies' together.
+    effective: Table = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.effective = self.arguments
 
     def __str__(self) -> str:
         return resource("exchange", self.name, self.vhost)
@@ -237,11 +242,11 @@ class ReplaceQueueArguments(NamedTuple):
     arguments: Table
 
 
-class ReplaceAlternate(NamedTuple):
-    """The exchange has this alternate exchange from now on; None: none."""
+class ReplaceExchangeArguments(NamedTuple):
+    """The exchange has these arguments in effect from now on; its declaration stays."""
 
     exchange: ExchangeDefinition
-    alternate: str | None
+    arguments: Table
 
 
 class AddBinding(NamedTuple):
@@ -263,7 +268,7 @@ Change = (
     | RemoveQueue
     | PauseQueue
     | ReplaceQueueArguments
-    | ReplaceAlternate
+    | ReplaceExchangeArguments
     | AddBinding
     | RemoveBinding
 )

@@ -19,13 +19,23 @@ from typing import Any
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from ...core.definitions import (
+    AddExchange,
     AddQueue,
+    Change,
     PauseQueue,
     QueueDefinition,
     RemoveQueue,
+    ReplaceExchangeArguments,
     ReplaceQueueArguments,
     resource,
 )
+from ...core.parameters.parameters import (
+    OPERATOR_POLICY,
+    POLICY,
+    PutParameter,
+    RemoveParameter,
+)
+from ...core.policies.effective import Policies
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
@@ -34,8 +44,10 @@ from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import (
     AccountChange,
+    AccountChanges,
     AccountError,
     AddVhost,
+    ChangeVhost,
     MissingError,
     RemoveUser,
     RemoveVhost,
@@ -94,6 +106,9 @@ class BrokerActor(LoopActor):
         self._waiting: deque[Task] = deque()
         self._task: Task | None = None
         self._steps: Steps | None = None
+        # Those of each vhost, for as long as the version of the accounts is this.
+        self._policies: dict[str, Policies] = {}
+        self._policies_version = -1
         self._failed: set[QueueDefinition] = set()
         # Unused queues that could not be deleted because the disk was full.
         self._postponed: list[QueueUnused] = []
@@ -105,6 +120,10 @@ class BrokerActor(LoopActor):
         context = self._context
         trace = context.trace
         tell(context.journal, ReportsTo(self.actor_ref))
+        for topology in self._vhosts:
+            metadata = context.accounts.vhosts[topology.vhost]
+            topology.default_queue_type = metadata.default_queue_type
+            self._put_policies_in_effect(topology)
         made: dict[int, tuple[QueueDefinition, MessageQueue]] = {}
         # Queues whose messages must be read; the others are paged until somebody needs them.
         read: set[int] = set()
@@ -301,14 +320,49 @@ class BrokerActor(LoopActor):
         return TopologyAnswer(QueueDeleteOk(message_count + deferred_count))
 
     def _change_accounts(self, request: AccountRequest) -> Steps:
-        answer, emptied = yield from account_steps(self._context, request, self.actor_ref)
-        for vhost in emptied:
+        answer, changes = yield from account_steps(self._context, request, self.actor_ref)
+        for vhost in [change.name for change in changes if isinstance(change, RemoveVhost)]:
             topology = self._vhosts[vhost]
             plan = topology.prepare_remove_queues(topology.table.queues())
             # The catalog has dropped them with the vhost.
             yield from self._commit(topology, plan._replace(catalog=()))
             self._vhosts.remove(vhost)
+        for vhost in vhosts_of_policies(changes):
+            self._put_policies_in_effect(self._vhosts[vhost])
         return answer
+
+    # --- Policies
+
+    def _policies_of(self, topology: Topology) -> Policies:
+        accounts = self._context.accounts
+        if self._policies_version != accounts.version:
+            self._policies.clear()
+            self._policies_version = accounts.version
+        policies = self._policies.get(topology.vhost)
+        if policies is None:
+            policies = Policies(accounts.parameters, topology.vhost, topology.dedup_window_max)
+            self._policies[topology.vhost] = policies
+        return policies
+
+    def _put_policies_in_effect(self, topology: Topology) -> None:
+        """Find anew what holds for all queues and exchanges, and tell those that it changes."""
+        policies = self._policies_of(topology)
+        changes: list[Change] = []
+        for queue in topology.table.queues():
+            arguments = policies.queue_arguments(queue)
+            if arguments != queue.effective:
+                changes.append(ReplaceQueueArguments(queue, arguments))
+        for exchange in topology.table.exchanges():
+            arguments = policies.exchange_arguments(exchange.definition)
+            if arguments != exchange.definition.effective:
+                changes.append(ReplaceExchangeArguments(exchange.definition, arguments))
+        topology.table.apply(changes)
+        self._tell_arguments(changes)
+
+    def _tell_arguments(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, ReplaceQueueArguments) and change.queue.handle is not None:
+                tell(self._handle(change.queue), SetArguments(change.arguments))
 
     def _pause(self, request: PauseRequest) -> Steps:
         topology = self._vhosts.find(request.vhost)
@@ -366,7 +420,14 @@ class BrokerActor(LoopActor):
             # Without the catalog nothing is answered: this actor fails, and the node ends.
             assert isinstance(committed, Committed), committed
         for change in plan.changes:
-            if isinstance(change, AddQueue):
+            if isinstance(change, AddExchange):
+                definition = change.exchange
+                arguments = self._policies_of(topology).exchange_arguments(definition)
+                definition.effective = arguments
+            elif isinstance(change, AddQueue):
+                change.queue.put_in_effect(
+                    self._policies_of(topology).queue_arguments(change.queue)
+                )
                 self._start(change.queue, self._new_messages(change.queue))
                 if self._context.trace.is_on:
                     queue_declared(self._context.trace, change.queue)
@@ -380,8 +441,7 @@ class BrokerActor(LoopActor):
             elif isinstance(change, PauseQueue):
                 # A queue whose actor has failed is paused when the node starts it anew.
                 tell(self._handle(change.queue), SetPaused(change.is_paused))
-            elif isinstance(change, ReplaceQueueArguments):
-                tell(self._handle(change.queue), SetArguments(change.arguments))
+        self._tell_arguments(plan.changes)
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.
@@ -409,31 +469,44 @@ class BrokerActor(LoopActor):
 
 def account_steps(
     context: NodeContext, request: AccountRequest, broker: Ref
-) -> Generator[tuple[Ref, object], Any, tuple[ControlAnswer, list[str]]]:
-    """Yields what must be waited for; gives the answer, and the vhosts that are to be emptied."""
+) -> Generator[tuple[Ref, object], Any, tuple[ControlAnswer, AccountChanges]]:
+    """Yields what must be waited for; gives the answer, and the changes that were made."""
     try:
         changes = prepare_request(context.accounts, request.name, request.arguments)
     except AccountError as error:
         is_missing = isinstance(error, MissingError)
-        return ControlAnswer(request.token, str(error), is_missing), []
+        return ControlAnswer(request.token, str(error), is_missing), ()
     if changes:
         committed = yield context.catalog, Commit(broker, changes)
         if isinstance(committed, Refused):
-            return ControlAnswer(request.token, committed.error.reply_text), []
+            return ControlAnswer(request.token, committed.error.reply_text), ()
         assert isinstance(committed, Committed), committed
         context.accounts.apply(changes)
         for topology in context.vhosts:
             topology.table.forget_routes()
         for change in changes:
             _follow(context, change)
-    removed_vhosts = [change.name for change in changes if isinstance(change, RemoveVhost)]
-    return ControlAnswer(request.token), removed_vhosts
+    return ControlAnswer(request.token), changes
+
+
+def vhosts_of_policies(changes: Iterable[AccountChange]) -> set[str]:
+    """The vhosts whose policies the changes concern."""
+    of_policies = (POLICY, OPERATOR_POLICY)
+    vhosts = set()
+    for change in changes:
+        if isinstance(change, PutParameter) and change.parameter.component in of_policies:
+            vhosts.add(change.parameter.vhost)
+        elif isinstance(change, RemoveParameter) and change.component in of_policies:
+            vhosts.add(change.vhost)
+    return vhosts
 
 
 def _follow(context: NodeContext, change: AccountChange) -> None:
     match change:
-        case AddVhost(name):
-            context.vhosts.add(name)
+        case AddVhost(name, metadata):
+            context.vhosts.add(name).default_queue_type = metadata.default_queue_type
+        case ChangeVhost(name, metadata):
+            context.vhosts[name].default_queue_type = metadata.default_queue_type
         case RemoveVhost(name):
             reason = f"vhost '{name}' is deleted"
             for reader, opened in context.open_connections.items():

@@ -124,7 +124,7 @@ def _change(change: definitions.Change | accounts.AccountChange) -> rows.Change:
             return rows.RemoveQueue(queue.queue_id)
         case definitions.PauseQueue(queue, is_paused):
             return rows.PauseQueue(queue.queue_id, is_paused)
-        case definitions.ReplaceQueueArguments() | definitions.ReplaceAlternate():
+        case definitions.ReplaceQueueArguments() | definitions.ReplaceExchangeArguments():
             raise AssertionError(f"{change} is not durable")
         case definitions.AddExchange(exchange):
             return rows.AddExchange(_exchange_row(exchange))

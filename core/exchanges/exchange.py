@@ -65,6 +65,11 @@ class Destinations:
         return bool(self._bindings_by_destination)
 
 
+def _alternate_of(definition: ExchangeDefinition) -> str | None:
+    alternate = definition.effective.get("alternate-exchange")
+    return alternate.value if alternate is not None and isinstance(alternate.value, str) else None
+
+
 class Exchange(ABC):
     """An exchange of the routing table. Changed by ExchangeTable only.
 
@@ -78,15 +83,18 @@ class Exchange(ABC):
     def __init__(self, definition: ExchangeDefinition) -> None:
         self.definition = definition
         self.bindings: dict[BindingIdentity, BindingDefinition] = {}
-        alternate = definition.arguments.get("alternate-exchange")
         # Where a message goes that no binding takes: a name, of an exchange that may not exist.
-        self.alternate: str | None = None
-        if alternate is not None and isinstance(alternate.value, str):
-            self.alternate = alternate.value
+        self.alternate = _alternate_of(definition)
         # Are the messages deferred that come through it?
         self.delays = definition.type_name == DELAYED_TYPE
         self._bindings_to_exchanges = 0
         self.is_plain = True
+        self._find_whether_plain()
+
+    def replace_arguments(self, arguments: Table) -> None:
+        """Have these arguments in effect from now on; the declaration stays."""
+        self.definition.effective = arguments
+        self.alternate = _alternate_of(self.definition)
         self._find_whether_plain()
 
     def check_binding(self, arguments: Table) -> None:  # noqa: B027 - most types take any
@@ -112,11 +120,6 @@ class Exchange(ABC):
             self._bindings_to_exchanges -= 1
             self._find_whether_plain()
         self._remove_route(binding, destination)
-
-    def replace_alternate(self, alternate: str | None) -> None:
-        """Have messages that no binding takes go to this exchange from now on; None: nowhere."""
-        self.alternate = alternate
-        self._find_whether_plain()
 
     def _find_whether_plain(self) -> None:
         self.is_plain = (

@@ -39,7 +39,7 @@ from ..definitions import (
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
-    ReplaceAlternate,
+    ReplaceExchangeArguments,
     ReplaceQueueArguments,
     resource,
 )
@@ -333,8 +333,8 @@ class ExchangeTable:
                 self.dedup_identities -= queue.dedup_window
                 queue.put_in_effect(arguments)
                 self.dedup_identities += queue.dedup_window
-            case ReplaceAlternate(definition, alternate):
-                self._exchanges[definition.name].replace_alternate(alternate)
+            case ReplaceExchangeArguments(definition, arguments):
+                self._exchanges[definition.name].replace_arguments(arguments)
             case AddExchange(exchange):
                 self._add_exchange(exchange)
             case RemoveExchange(exchange):

@@ -78,7 +78,7 @@ from ..definitions import (
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
-    ReplaceAlternate,
+    ReplaceExchangeArguments,
     ReplaceQueueArguments,
     binding_identity,
     check_exchange_arguments,
@@ -334,7 +334,7 @@ def is_durable(change: Change) -> bool:
 
     Arguments in effect do not: the catalog has the declaration, which they began with.
     """
-    if isinstance(change, (ReplaceQueueArguments, ReplaceAlternate)):
+    if isinstance(change, (ReplaceQueueArguments, ReplaceExchangeArguments)):
         return False
     return change[0].durable
 
@@ -502,6 +502,9 @@ class Topology:
         self._random_octets = random_octets
         self._limits = limits
         self._dedup_identities = dedup_identities or self._own_dedup_identities
+        self.dedup_window_max = limits.dedup_window_max
+        # Of queues that are declared without one; empty: classic. The broker sets it.
+        self.default_queue_type = ""
 
     def restore(
         self,
@@ -629,7 +632,8 @@ class Topology:
         if passive:
             return make_plan(self.table, queue=self.queue(name, owner))
         needed: tuple[NeededAccess, ...] = ()
-        if name:
+        is_named = bool(name)
+        if is_named:
             check_name("queue", name)
         else:
             check_server_named(arguments)
@@ -643,6 +647,10 @@ class Topology:
                 existing, durable, auto_delete, arguments, owner if exclusive else None
             )
             return make_plan(self.table, queue=existing)
+        if self.default_queue_type and is_named and durable and not auto_delete:
+            # Others can be of no other type, and a queue that is there is compared as it is.
+            default = {"x-queue-type": Field("longstr", self.default_queue_type)}
+            arguments = default | arguments
         named = resource("queue", name, self.vhost)
         check_queue_arguments(named, arguments, self._limits.dedup_window_max)
         queue = QueueDefinition(

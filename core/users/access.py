@@ -18,9 +18,9 @@ from typing import Any, Final
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
 from ..definitions import resource
+from ..patterns import compiled_pattern
 from ..topology.topology import CONFIGURE, READ, WRITE, Topology
 from .accounts import IMPERSONATOR, Accounts
-from .permission_patterns import compiled_pattern
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 # Answers kept; past this they are found anew.

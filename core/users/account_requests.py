@@ -7,10 +7,11 @@ socket, and by the command line on a data directory that no broker uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from ..parameters.limits import LIMITS
-from ..parameters.parameters import NODE_WIDE, VHOST_LIMITS, Json
+from ..parameters.parameters import NODE_WIDE, OPERATOR_POLICY, POLICY, VHOST_LIMITS, Json
 from .accounts import (
     AccountChanges,
     AccountError,
@@ -144,6 +145,20 @@ def _clear_global_parameter(accounts: Accounts, given: Arguments) -> AccountChan
     return accounts.prepare_clear_parameter(NODE_WIDE, NODE_WIDE, _text(given, "name"))
 
 
+def _set_policy(accounts: Accounts, given: Arguments, is_operators: bool = False) -> AccountChanges:
+    vhost, name = _text(given, "vhost"), _text(given, "name")
+    policy: Mapping[str, Json] = given  # type: ignore[assignment]
+    return accounts.prepare_set_policy(vhost, name, policy, is_operators=is_operators)
+
+
+def _clear_policy(
+    accounts: Accounts, given: Arguments, is_operators: bool = False
+) -> AccountChanges:
+    component = OPERATOR_POLICY if is_operators else POLICY
+    vhost, name = _text(given, "vhost"), _text(given, "name")
+    return accounts.prepare_clear_parameter(component, vhost, name)
+
+
 def _set_vhost_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
     vhost, limits = _text(given, "vhost"), _json(given, "limits")
     return accounts.prepare_set_parameter(VHOST_LIMITS, vhost, LIMITS, limits)
@@ -165,6 +180,10 @@ REQUESTS: Final[dict[str, Callable[[Accounts, Arguments], AccountChanges]]] = {
     "topic permissions clear": _clear_topic_permissions,
     "parameter set": _set_parameter,
     "parameter clear": _clear_parameter,
+    "policy set": _set_policy,
+    "policy clear": _clear_policy,
+    "operator policy set": partial(_set_policy, is_operators=True),
+    "operator policy clear": partial(_clear_policy, is_operators=True),
     "global parameter set": _set_global_parameter,
     "global parameter clear": _clear_global_parameter,
 }

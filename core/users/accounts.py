@@ -29,9 +29,10 @@ from ..parameters.parameters import (
     PutParameter,
     RemoveParameter,
 )
+from ..patterns import PatternError, check_pattern
+from ..policies.policy import PolicyError, checked_policy, policy_value
 from .login_results import NO_SUCH_VHOST, NOT_PERMITTED, RefusedError
 from .password_hash import check_password_hash
-from .permission_patterns import PatternError, check_pattern
 
 DEFAULT_VHOST: Final = "/"
 ADMINISTRATOR: Final = "administrator"
@@ -335,6 +336,19 @@ class Accounts:
         except LimitsError as fault:
             raise AccountError(f"Validation failed\n\n{fault}\n") from None
         return (PutParameter(Parameter(component, vhost, name, limits)),)
+
+    def prepare_set_policy(
+        self, vhost: str, name: str, given: Mapping[str, Json], *, is_operators: bool
+    ) -> AccountChanges:
+        """This policy, or operator policy, instead of the one that had its name, if any."""
+        self.check_vhost(vhost)
+        _check_name("policy name", name)
+        try:
+            policy = checked_policy(vhost, name, given, is_operators=is_operators)
+        except PolicyError as fault:
+            raise AccountError(str(fault)) from None
+        component = OPERATOR_POLICY if is_operators else POLICY
+        return (PutParameter(Parameter(component, vhost, name, policy_value(policy))),)
 
     def prepare_set_global_parameter(self, name: str, value: Json) -> AccountChanges:
         """This value, any JSON, instead of the one it had, if any."""

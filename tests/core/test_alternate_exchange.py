@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.definitions import ReplaceAlternate
+from leveret.core.definitions import ReplaceExchangeArguments
 from leveret.core.exchanges.table import carry_out
 
 
@@ -123,19 +123,19 @@ def test_the_alternate_of_a_live_exchange_is_replaced(commands):
     commands.bind_exchange("x", "behind")
     assert commands.route("behind") == ["saved"]
     version = commands.table.version
-    commands.table.apply((ReplaceAlternate(exchange, "amq.topic"),))
+    commands.table.apply((ReplaceExchangeArguments(exchange, alternate("amq.topic")["arguments"]),))
     assert commands.table.version > version, "channels look their routes up anew"
     assert commands.route("x") == ["other"]
     assert commands.route("behind") == ["other"]
-    commands.table.apply((ReplaceAlternate(exchange, None),))
+    commands.table.apply((ReplaceExchangeArguments(exchange, {}),))
     assert commands.route("x") == []
     assert commands.table.exchange("x").is_plain
-    commands.table.apply((ReplaceAlternate(exchange, "amq.fanout"),))
+    commands.table.apply((ReplaceExchangeArguments(exchange, alternate("amq.fanout")["arguments"]),))
     assert commands.route("x") == ["saved"]
 
 
 def test_a_new_alternate_that_looks_into_headers_has_them_read(commands):
     exchange = commands.declare_exchange("x", "direct")
     assert not commands.table.reads_headers("x")
-    commands.table.apply((ReplaceAlternate(exchange, "amq.headers"),))
+    commands.table.apply((ReplaceExchangeArguments(exchange, alternate("amq.headers")["arguments"]),))
     assert commands.table.reads_headers("x")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from leveret.core.users.access import fits
-from leveret.core.users.permission_patterns import (
+from leveret.core.patterns import (
     PATTERN_CHARACTERS_MAX,
     PatternError,
     check_pattern,
     compiled_pattern,
 )
+from leveret.core.users.access import fits
 
 # A matcher that tries again takes years for the first of these.
 SLOW = [

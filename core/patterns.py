@@ -1,4 +1,4 @@
-"""The regular expressions of permissions, compiled: a search takes time linear in the name.
+"""The regular expressions of permissions and policies: a search takes time linear in the name.
 
 RE2 compiles them, which never tries again: no pattern, however it is nested, and no name that a
 client makes up can hold up the event loop. RE2 has no lookaheads and backreferences, for which it
