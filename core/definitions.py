@@ -86,7 +86,8 @@ class QueueDefinition:
     `durable` is what it comes to: an exclusive queue dies with its connection, so it is never
     durable, whatever its declaration said.
     `owner` is the connection that declared it exclusive, by any identity that can be hashed.
-    `handle` is the broker's: how the queue is reached, by whatever core/ does not know.
+    `handle` is the broker's: how the queue is reached, by whatever core/ does not know. `rules` are
+    the queue's own, for reports that read its counts on the event loop; None once it is deleted.
     """
 
     name: str
@@ -98,6 +99,7 @@ class QueueDefinition:
     owner: object | None = None
     vhost: str = "/"
     handle: Any = None
+    rules: Any = field(default=None, repr=False)
     # It delivers nothing until it is resumed.
     is_paused: bool = False
     # The arguments in effect; a declaration is compared with `arguments`.

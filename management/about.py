@@ -33,6 +33,7 @@ class About(NamedTuple):
     certificate_path: str
     disk_free_bytes_min: int
     memory_alarm_bytes: int
+    password_hash_cost: int
 
 
 class HttpLimits(NamedTuple):

@@ -36,6 +36,7 @@ from .request import (
     not_found,
 )
 from .resources.table import ACTIONS
+from .statistics import Statistics
 
 # RabbitMQ's: browsers and libraries key their stored passwords by it.
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
@@ -68,6 +69,7 @@ class Api:
         self._context = context
         self._about = about
         self._open_health = open_health
+        self._statistics = Statistics(context)
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
         for action in ACTIONS:
@@ -126,6 +128,7 @@ class Api:
         asked = Request(
             context=self._context,
             about=self._about,
+            statistics=self._statistics,
             user=user,
             method=request.method,
             names=names,

@@ -15,6 +15,7 @@ from ..actors.node_context import NodeContext
 from ..core.users.access import Access
 from ..core.users.accounts import User
 from .about import About
+from .statistics import Statistics
 from .text import decoded
 
 JSON: Final = "application/json"
@@ -98,6 +99,7 @@ class Request:
 
     context: NodeContext
     about: About
+    statistics: Statistics
     user: User
     method: str
     names: Mapping[str, str]
@@ -117,6 +119,10 @@ class Request:
         if not isinstance(found, dict):
             raise bad_request("not_json")
         return found
+
+    def has_tag(self, needed: Tag) -> bool:
+        """Whether the user has a tag that includes this one."""
+        return has_tag(self.user.tags, needed)
 
     def is_monitor(self) -> bool:
         """May the user see the connections and queues of all others?"""

@@ -318,6 +318,7 @@ class Node:
             certificate_path=configuration.tls_certificate,
             disk_free_bytes_min=configuration.disk_free_bytes_min,
             memory_alarm_bytes=configuration.memory_alarm_levels()[0],
+            password_hash_cost=configuration.password_hash_cost,
         )
 
     def _stores(self, directory: DataDirectory, files: Files) -> Stores:

@@ -186,6 +186,7 @@ class BrokerActor(LoopActor):
     def _start(self, queue: QueueDefinition, messages: MessageQueue) -> None:
         """Give the queue an actor, its `handle` from now on."""
         messages.is_paused = queue.is_paused
+        queue.rules = messages
         queue.handle = Queue.start_on(self._context.runtime, self._context, queue, messages)
 
     def on_receive(self, message: object) -> None:
@@ -435,6 +436,7 @@ class BrokerActor(LoopActor):
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
                 self._failed.discard(change.queue)
+                change.queue.rules = None
                 if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
                     # Its actor failed before: it cannot tell the journal itself.
                     tell(self._context.journal, DropQueue(change.queue.queue_id))

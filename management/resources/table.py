@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from ..request import Action
-from . import own
+from . import accounts, clients, health, messages, node, own, topology
 
-ACTIONS: Final[tuple[Action, ...]] = (*own.ACTIONS,)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *own.ACTIONS,
+    *topology.ACTIONS,
+    *clients.ACTIONS,
+    *messages.ACTIONS,
+    *accounts.ACTIONS,
+    *node.ACTIONS,
+    *health.ACTIONS,
+)

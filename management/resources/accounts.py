@@ -1,0 +1,261 @@
+"""Vhosts, users and permissions: listed, and changed by the broker actor at the API's request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from ...actors.messages import AccountRequest, ControlAnswer
+from ...core.users.accounts import Permission, User
+from ...core.users.password_hash import SALT_BYTES, hash_password
+from ..asking import ask
+from ..listing import Row, listed, shown
+from ..request import Action, Answer, ApiError, Request, Tag, VhostRule, bad_request, not_found
+
+
+async def change(request: Request, name: str, arguments: Mapping[str, object]) -> None:
+    """Have the broker actor carry out one of its account requests; 404 or 400 if it cannot."""
+    answer = await ask(
+        request.context.runtime,
+        request.context.broker,
+        lambda me: AccountRequest(me, None, name, arguments),
+    )
+    assert isinstance(answer, ControlAnswer)
+    if answer.is_missing:
+        raise ApiError(404, "not_found", answer.error)
+    if answer.error:
+        raise bad_request(answer.error)
+
+
+# --- Vhosts
+
+
+def _vhost_row(request: Request, name: str) -> Row:
+    metadata = request.context.accounts.vhosts[name]
+    topology = request.context.vhosts.find(name)
+    queues = () if topology is None else topology.table.queues()
+    described = {"description": metadata.description, "tags": list(metadata.tags)}
+    return {
+        "cluster_state": {request.about.node_name: "running"},
+        "default_queue_type": metadata.default_queue_type or "undefined",
+        **described,
+        "metadata": described,
+        "name": name,
+        "tracing": metadata.is_traced,
+        **request.statistics.of_queues(queues),
+    }
+
+
+async def _vhosts(request: Request) -> Answer:
+    names = [name for name in request.context.accounts.vhosts if request.may_see(name)]
+    return await listed(request, [_vhost_row(request, name) for name in names])
+
+
+async def _one_vhost(request: Request) -> Answer:
+    return Answer(200, shown(request, _vhost_row(request, request.names["vhost"])))
+
+
+async def _put_vhost(request: Request) -> Answer:
+    name, given = request.names["vhost"], request.json()
+    arguments: dict[str, object] = {"vhost": name}
+    for each in ("description", "tracing"):
+        if each in given:
+            arguments[each] = given[each]
+    if "tags" in given:
+        arguments["tags"] = _tags(given["tags"])
+    queue_type = given.get("default_queue_type", given.get("defaultqueuetype"))
+    if queue_type is not None:
+        arguments["default_queue_type"] = "" if queue_type == "undefined" else queue_type
+    if name in request.context.accounts.vhosts:
+        await change(request, "vhost change", arguments)
+        return Answer(204)
+    await change(request, "vhost add", arguments)
+    # As in RabbitMQ, the user that adds it may use it.
+    everything = dict.fromkeys(("configure", "write", "read"), ".*")
+    permission = {"user": request.user.name, "vhost": name, **everything}
+    await change(request, "permissions set", permission)
+    return Answer(201)
+
+
+async def _delete_vhost(request: Request) -> Answer:
+    if request.names["vhost"] not in request.context.accounts.vhosts:
+        raise not_found()
+    await change(request, "vhost delete", {"vhost": request.names["vhost"]})
+    return Answer(204)
+
+
+# --- Users
+
+
+def _user_row(user: User) -> Row:
+    """A user. Its hash is not shown: it is none that RabbitMQ could read."""
+    return {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
+
+
+def _user(request: Request) -> User:
+    found = request.context.accounts.users.get(request.names["user"])
+    if found is None:
+        raise not_found()
+    return found
+
+
+async def _users(request: Request) -> Answer:
+    return await listed(
+        request, [_user_row(each) for each in request.context.accounts.users.values()]
+    )
+
+
+async def _users_without_permissions(request: Request) -> Answer:
+    accounts = request.context.accounts
+    permitted = {user for user, _ in accounts.permissions}
+    users = [each for each in accounts.users.values() if each.name not in permitted]
+    return await listed(request, [_user_row(each) for each in users])
+
+
+async def _one_user(request: Request) -> Answer:
+    return Answer(200, shown(request, _user_row(_user(request))))
+
+
+def _tags(given: object) -> list[str]:
+    """Tags as a list, or as RabbitMQ's older clients send them, with commas; 400."""
+    if isinstance(given, str):
+        given = [each.strip() for each in given.split(",") if each.strip()]
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise bad_request("tags must be strings")
+    return list(given)
+
+
+async def _put_user(request: Request) -> Answer:
+    given, name = request.json(), request.names["user"]
+    if "tags" not in given:
+        raise bad_request("tags_not_present")
+    tags, password = _tags(given["tags"]), given.get("password")
+    password_hash = given.get("password_hash")
+    if password is not None:
+        if not isinstance(password, str) or not password:
+            raise bad_request("password must be a text that is not empty")
+        # Some 40 ms of a processor by intent: not on the event loop.
+        cost = request.about.password_hash_cost
+        salt = os.urandom(SALT_BYTES)
+        password_hash = await asyncio.to_thread(hash_password, password, salt, cost)
+    user = request.context.accounts.users.get(name)
+    if user is None:
+        if password_hash is None:
+            raise bad_request("a new user needs a password or a password_hash")
+        arguments = {"user": name, "password_hash": password_hash, "tags": tags}
+        await change(request, "user add", arguments)
+        return Answer(201)
+    if password_hash is not None:
+        await change(request, "user passwd", {"user": name, "password_hash": password_hash})
+    await change(request, "user tags", {"user": name, "tags": tags})
+    return Answer(204)
+
+
+async def _delete_user(request: Request) -> Answer:
+    await change(request, "user delete", {"user": _user(request).name})
+    return Answer(204)
+
+
+async def _bulk_delete(request: Request) -> Answer:
+    names = request.json().get("users")
+    if not isinstance(names, list):
+        raise bad_request("[{key_missing,users}]")
+    for name in names:
+        if name in request.context.accounts.users:
+            await change(request, "user delete", {"user": name})
+    return Answer(204)
+
+
+# --- Permissions
+
+
+def _permission_rows(permissions: Iterable[Permission]) -> list[Row]:
+    return [each._asdict() for each in permissions]
+
+
+async def _permissions(of: str, request: Request) -> Answer:
+    """All, or those of the path's user or vhost."""
+    found = request.context.accounts.permissions.values()
+    name = request.names.get(of)
+    if of == "user":
+        _user(request)
+    rows = _permission_rows(each for each in found if name is None or getattr(each, of) == name)
+    return await listed(request, rows, ("vhost", "user"))
+
+
+def _permission(request: Request) -> Permission | None:
+    key = request.names["user"], request.names["vhost"]
+    return request.context.accounts.permissions.get(key)
+
+
+async def _one_permission(request: Request) -> Answer:
+    found = _permission(request)
+    if found is None:
+        raise not_found()
+    return Answer(200, shown(request, found._asdict()))
+
+
+async def _put_permission(request: Request) -> Answer:
+    accounts, names = request.context.accounts, request.names
+    if names["vhost"] not in accounts.vhosts or names["user"] not in accounts.users:
+        raise bad_request("vhost_or_user_not_found")
+    given = request.json()
+    kinds = ("configure", "write", "read")
+    missing = [kind for kind in kinds if kind not in given]
+    if missing:
+        raise bad_request("[" + ",".join(f"{{key_missing,{kind}}}" for kind in missing) + "]")
+    was_there = _permission(request) is not None
+    patterns = {kind: given[kind] for kind in kinds}
+    arguments = {"user": names["user"], "vhost": names["vhost"], **patterns}
+    await change(request, "permissions set", arguments)
+    return Answer(204 if was_there else 201)
+
+
+async def _delete_permission(request: Request) -> Answer:
+    if _permission(request) is None:
+        raise not_found()
+    names = request.names
+    arguments = {"user": names["user"], "vhost": names["vhost"]}
+    await change(request, "permissions clear", arguments)
+    return Answer(204)
+
+
+_VHOST: Final = "/api/vhosts/{vhost}"
+_USER: Final = "/api/users/{user}"
+_PERMISSION: Final = "/api/permissions/{vhost}/{user}"
+_ADMIN: Final = Tag.ADMINISTRATOR
+_ANY: Final = VhostRule.ANY
+
+ACTIONS: Final = (
+    Action("GET", "/api/vhosts", "vhosts", _vhosts),
+    Action("GET", _VHOST, "vhost", _one_vhost),
+    Action("PUT", _VHOST, "vhost add", _put_vhost, _ADMIN, _ANY),
+    Action("DELETE", _VHOST, "vhost delete", _delete_vhost, _ADMIN, _ANY),
+    Action(
+        "GET",
+        f"{_VHOST}/permissions",
+        "permissions",
+        partial(_permissions, "vhost"),
+        _ADMIN,
+    ),
+    Action("GET", "/api/users", "users", _users, _ADMIN),
+    Action(
+        "GET",
+        "/api/users/without-permissions",
+        "users",
+        _users_without_permissions,
+        _ADMIN,
+    ),
+    Action("POST", "/api/users/bulk-delete", "user delete", _bulk_delete, _ADMIN),
+    Action("GET", _USER, "user", _one_user, _ADMIN),
+    Action("PUT", _USER, "user add", _put_user, _ADMIN),
+    Action("DELETE", _USER, "user delete", _delete_user, _ADMIN),
+    Action("GET", f"{_USER}/permissions", "permissions", partial(_permissions, "user"), _ADMIN),
+    Action("GET", "/api/permissions", "permissions", partial(_permissions, "vhost"), _ADMIN),
+    Action("GET", _PERMISSION, "permission", _one_permission, _ADMIN),
+    Action("PUT", _PERMISSION, "permissions set", _put_permission, _ADMIN, _ANY),
+    Action("DELETE", _PERMISSION, "permissions clear", _delete_permission, _ADMIN),
+)

@@ -1,0 +1,242 @@
+"""Connections, channels and consumers: listed, and connections closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ...actors.messages import ChannelReport, Ref, ReportChannel, Shutdown
+from ...actors.node_context import OpenConnection
+from ...actors.runtime.runtime import tell
+from ...core.definitions import QueueDefinition
+from ..about import About
+from ..asking import GoneError, ask
+from ..listing import Row, listed, rows_of, shown
+from ..request import Action, Answer, Request, Tag, not_authorised, not_found
+from ..values import plain_table
+
+# RabbitMQ's.
+_CLOSED: Final = "Closed via management plugin"
+
+
+def connection_name(about: About, opened: OpenConnection) -> str:
+    """RabbitMQ's name of a connection: both ends of it."""
+    return f"{opened.peer.name} -> {about.listeners[0].address}:{about.listeners[0].port}"
+
+
+def _ends(about: About, opened: OpenConnection) -> Row:
+    host, _, port = opened.peer.name.rpartition(":")
+    return {
+        "name": connection_name(about, opened),
+        "peer_host": host,
+        "peer_port": int(port),
+    }
+
+
+def connection_row(about: About, opened: OpenConnection) -> Row:
+    """A connection."""
+    handshake, listener = opened.handshake, about.listeners[0]
+    mechanism = "EXTERNAL" if opened.peer.asks_certificate else "PLAIN"
+    return {
+        **_ends(about, opened),
+        "auth_mechanism": mechanism,
+        "channel_max": handshake.limits.channel_max,
+        "channels": len(_open_channels(opened)),
+        "client_properties": plain_table(handshake.client_properties),
+        "connected_at": int(opened.opened_seconds * 1000),
+        "frame_max": handshake.limits.frame_max_bytes,
+        "host": listener.address,
+        "node": about.node_name,
+        "port": listener.port,
+        "protocol": "AMQP 0-9-1",
+        "state": "running",
+        "timeout": handshake.limits.heartbeat_seconds,
+        "type": "network",
+        "user": opened.access.user,
+        "user_provided_name": handshake.connection_name,
+        "user_who_performed_action": opened.access.user,
+        "vhost": opened.access.topology.vhost,
+    }
+
+
+def _open_channels(opened: OpenConnection) -> dict[int, Ref]:
+    return {number: each for number, each in opened.channels.items() if each is not None}
+
+
+def _may_see(request: Request, opened: OpenConnection) -> bool:
+    vhost = request.names.get("vhost")
+    if vhost is not None and opened.access.topology.vhost != vhost:
+        return False
+    return request.is_monitor() or opened.access.user == request.user.name
+
+
+def _seen(request: Request) -> list[OpenConnection]:
+    opened = request.context.open_connections.values()
+    return [each for each in opened if _may_see(request, each)]
+
+
+def _find(request: Request) -> tuple[Ref, OpenConnection]:
+    """The path's connection; 404, or 401 if it is another's."""
+    for reader, opened in request.context.open_connections.items():
+        if connection_name(request.about, opened) == request.names["connection"]:
+            if not _may_see(request, opened):
+                raise not_authorised("User not authorised to access object")
+            return reader, opened
+    raise not_found()
+
+
+async def _connections(request: Request) -> Answer:
+    rows = await rows_of(_seen(request), lambda each: connection_row(request.about, each))
+    return await listed(request, rows)
+
+
+async def _one_connection(request: Request) -> Answer:
+    return Answer(200, shown(request, connection_row(request.about, _find(request)[1])))
+
+
+async def _close(request: Request) -> Answer:
+    reader, opened = _find(request)
+    if not request.has_tag(Tag.ADMINISTRATOR) and opened.access.user != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    tell(reader, Shutdown(request.reason or _CLOSED))
+    return Answer(204)
+
+
+# --- Channels
+
+
+def _channel_name(about: About, opened: OpenConnection, number: int) -> str:
+    return f"{connection_name(about, opened)} ({number})"
+
+
+async def _channel_row(
+    request: Request, opened: OpenConnection, number: int, channel: Ref
+) -> Row | None:
+    """A channel; None if it has gone."""
+    context, about = request.context, request.about
+    try:
+        report = await ask(context.runtime, channel, ReportChannel)
+    except GoneError:
+        return None
+    assert isinstance(report, ChannelReport)
+    counts: dict[str, Any] = report.counts
+    return {
+        "connection_details": _ends(about, opened),
+        "confirm": counts["mode"] == "confirm",
+        "consumer_count": counts["consumers"],
+        "global_prefetch_count": counts["global_prefetch"],
+        "messages_unacknowledged": counts["unacked"],
+        "messages_unconfirmed": counts["unconfirmed"],
+        "name": _channel_name(about, opened, number),
+        "node": about.node_name,
+        "number": number,
+        "prefetch_count": counts["prefetch"],
+        "state": "running",
+        "transactional": counts["mode"] == "tx",
+        "user": opened.access.user,
+        "user_who_performed_action": opened.access.user,
+        "vhost": opened.access.topology.vhost,
+    }
+
+
+async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
+    rows = []
+    for opened in connections:
+        for number, channel in _open_channels(opened).items():
+            row = await _channel_row(request, opened, number, channel)
+            if row is not None:
+                rows.append(row)
+    return rows
+
+
+async def _channels(request: Request) -> Answer:
+    return await listed(request, await _channel_rows(request, _seen(request)))
+
+
+async def _channels_of_connection(request: Request) -> Answer:
+    return await listed(request, await _channel_rows(request, [_find(request)[1]]))
+
+
+async def _one_channel(request: Request) -> Answer:
+    name = request.names["channel"]
+    for opened in _seen(request):
+        for number, channel in _open_channels(opened).items():
+            if _channel_name(request.about, opened, number) == name:
+                row = await _channel_row(request, opened, number, channel)
+                if row is not None:
+                    row["consumer_details"] = [
+                        each
+                        for each in consumer_rows(request, request.context.vhosts.queues())
+                        if each["channel_details"]["name"] == name
+                    ]
+                    return Answer(200, shown(request, row))
+    raise not_found()
+
+
+# --- Consumers
+
+
+def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
+    """The consumers of these queues."""
+    about = request.about
+    channels = {
+        channel: (opened, number)
+        for opened in request.context.open_connections.values()
+        for number, channel in _open_channels(opened).items()
+    }
+    rows = []
+    for queue in queues:
+        for consumer in () if queue.rules is None else queue.rules.consumers.all():
+            opened, number = channels.get(consumer.channel, (None, 0))
+            details: Row = {}
+            if opened is not None:
+                ends = _ends(about, opened)
+                details = {
+                    **ends,
+                    "connection_name": ends["name"],
+                    "name": _channel_name(about, opened, number),
+                    "node": about.node_name,
+                    "number": number,
+                    "user": opened.access.user,
+                }
+            rows.append(
+                {
+                    "ack_required": not consumer.no_ack,
+                    "active": True,
+                    "activity_status": "up",
+                    "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
+                    "channel_details": details,
+                    "consumer_tag": consumer.consumer_tag.decode("utf-8", "surrogateescape"),
+                    "exclusive": consumer.exclusive,
+                    "prefetch_count": consumer.prefetch,
+                    "queue": {"name": queue.name, "vhost": queue.vhost},
+                }
+            )
+    return rows
+
+
+async def _consumers(request: Request) -> Answer:
+    vhost = request.names.get("vhost")
+    queues = [
+        queue
+        for topology in request.context.vhosts
+        if (vhost is None or topology.vhost == vhost) and request.may_see(topology.vhost)
+        for queue in topology.table.queues()
+    ]
+    return await listed(request, consumer_rows(request, queues), ("consumer_tag",))
+
+
+_CONNECTION: Final = "/api/connections/{connection}"
+
+ACTIONS: Final = (
+    Action("GET", "/api/connections", "connections", _connections),
+    Action("GET", _CONNECTION, "connection", _one_connection),
+    Action("DELETE", _CONNECTION, "connection close", _close),
+    Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection),
+    Action("GET", "/api/vhosts/{vhost}/connections", "connections", _connections),
+    Action("GET", "/api/vhosts/{vhost}/channels", "channels", _channels),
+    Action("GET", "/api/channels", "channels", _channels),
+    Action("GET", "/api/channels/{channel}", "channel", _one_channel),
+    Action("GET", "/api/consumers", "consumers", _consumers),
+    Action("GET", "/api/consumers/{vhost}", "consumers", _consumers),
+)

@@ -1,0 +1,176 @@
+"""Messages published and fetched through the API. The answer to a publish waits for its confirm."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from ...amqp_frames.methods import (
+    BasicAck,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    BasicReject,
+    BasicReturn,
+    ConfirmSelect,
+    ConfirmSelectOk,
+)
+from ..direct import AmqpRefusedError, Content, DirectConnection, connect
+from ..listing import Row
+from ..request import Action, Answer, ApiError, Request, VhostRule, bad_request, not_found
+from ..values import plain_properties, properties_from
+from .topology import DEFAULT_EXCHANGE, refusal
+
+# Ack mode -> (is acked at once by the broker, does it go back to the queue)
+_ACK_MODES: Final = {
+    "ack_requeue_true": (False, True),
+    "reject_requeue_true": (False, True),
+    "ack_requeue_false": (False, False),
+    "reject_requeue_false": (False, False),
+}
+# A get holds its messages in memory until it is answered.
+GET_COUNT_MAX: Final = 10_000
+
+
+def _needed(given: dict[str, Any], *names: str) -> list[Any]:
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise bad_request("[" + ",".join(f"{{key_missing,{name}}}" for name in missing) + "]")
+    return [given[name] for name in names]
+
+
+async def _publish(request: Request) -> Answer:
+    names = ("routing_key", "payload", "payload_encoding", "properties")
+    key, payload, encoding, properties = _needed(request.json(), *names)
+    if not isinstance(key, str) or not isinstance(payload, str):
+        raise bad_request("routing_key and payload must be strings")
+    content = Content(properties_from(properties), _octets(payload, encoding))
+    exchange = request.names["exchange"]
+    exchange = "" if exchange == DEFAULT_EXCHANGE else exchange
+    method = BasicPublish(exchange=exchange, routing_key=key, mandatory=True)
+    context, vhost = request.context, request.names["vhost"]
+    try:
+        async with connect(context, request.user.name, request.peer_host, vhost) as connection:
+            await connection.call(ConfirmSelect(), ConfirmSelectOk)
+            connection.send(method, content)
+            is_routed = True
+            # Return before confirm: the confirm comes last.
+            while True:
+                answer = await connection.expect(BasicReturn, BasicAck, BasicNack)
+                if not isinstance(answer, BasicReturn):
+                    break
+                is_routed = False
+    except AmqpRefusedError as refused:
+        if refused.code == 404:
+            raise bad_request(f"{refused.code} {refused.text}") from None
+        raise refusal(refused) from None
+    except ValueError as fault:
+        raise bad_request(str(fault)) from None
+    if isinstance(answer, BasicNack):
+        raise ApiError(503, "nacked", "the broker cannot store the message")
+    return Answer(200, {"routed": is_routed})
+
+
+def _octets(payload: str, encoding: object) -> bytes:
+    if encoding == "string":
+        return payload.encode("utf-8", "surrogateescape")
+    if encoding == "base64":
+        try:
+            return base64.b64decode(payload, validate=True)
+        except (binascii.Error, ValueError):
+            raise bad_request("payload is no base64") from None
+    raise bad_request(["unsupported_encoding", encoding])
+
+
+async def _get(request: Request) -> Answer:
+    given = request.json()
+    ack_mode, count, encoding = _needed(given, "ackmode", "count", "encoding")
+    count = _number("count", count)
+    truncate = given.get("truncate")
+    truncate = None if truncate is None else _number("truncate", truncate)
+    if ack_mode not in _ACK_MODES:
+        raise bad_request(f"Unsupported ackmode. Please use {', '.join(sorted(_ACK_MODES))}.")
+    if encoding not in ("auto", "base64"):
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    context, vhost = request.context, request.names["vhost"]
+    if context.vhosts[vhost].table.find_queue(request.names["queue"]) is None:
+        raise not_found()
+    rows: list[Row] = []
+    try:
+        async with connect(context, request.user.name, request.peer_host, vhost) as connection:
+            while len(rows) < min(count, GET_COUNT_MAX):
+                row = await _get_one(connection, request.names["queue"], encoding, truncate)
+                if row is None:
+                    break
+                rows.append(row)
+            if rows:
+                await _answer_all(connection, ack_mode, len(rows))
+    except AmqpRefusedError as refused:
+        raise refusal(refused) from None
+    return Answer(200, rows)
+
+
+def _number(name: str, value: object) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise bad_request(["not_int", name])
+    return value
+
+
+async def _get_one(
+    connection: DirectConnection, queue: str, encoding: str, truncate: int | None
+) -> Row | None:
+    answer = await connection.call(BasicGet(queue=queue), BasicGetOk, BasicGetEmpty)
+    if isinstance(answer, BasicGetEmpty):
+        return None
+    assert isinstance(answer, BasicGetOk)
+    properties, body = await connection.content()
+    shown = body if truncate is None else body[:truncate]
+    text = _text(shown) if encoding == "auto" else None
+    return {
+        "payload_bytes": len(body),
+        "redelivered": answer.redelivered,
+        "exchange": answer.exchange,
+        "routing_key": answer.routing_key,
+        "message_count": answer.message_count,
+        "properties": plain_properties(properties),
+        "payload": base64.b64encode(shown).decode() if text is None else text,
+        "payload_encoding": "base64" if text is None else "string",
+    }
+
+
+def _text(octets: bytes) -> str | None:
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+async def _answer_all(connection: DirectConnection, ack_mode: str, count: int) -> None:
+    """Ack or return the fetched messages: all under one answer where AMQP has that."""
+    is_requeued = ack_mode.endswith("_true")
+    if ack_mode == "ack_requeue_false":
+        connection.send(BasicAck(delivery_tag=count, multiple=True))
+    elif ack_mode == "reject_requeue_false":
+        for tag in range(1, count + 1):
+            connection.send(BasicReject(delivery_tag=tag, requeue=False))
+    else:
+        connection.send(BasicNack(delivery_tag=count, multiple=True, requeue=is_requeued))
+    # Behind the answers: the queue has them before the client's next request.
+    await connection.call(ConfirmSelect(), ConfirmSelectOk)
+
+
+ACTIONS: Final = (
+    Action(
+        "POST",
+        "/api/exchanges/{vhost}/{exchange}/publish",
+        "publish",
+        _publish,
+        vhost=VhostRule.OPEN,
+    ),
+    Action("POST", "/api/queues/{vhost}/{queue}/get", "get", _get, vhost=VhostRule.OPEN),
+)

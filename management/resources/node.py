@@ -1,0 +1,135 @@
+"""The node as a whole: overview, nodes, and the name of the user that asks."""
+
+from __future__ import annotations
+
+import os
+import resource as limits_of_process
+import time
+from typing import Final
+
+from ..listing import Row, listed, shown
+from ..request import Action, Answer, Request, Tag, not_found
+
+_EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic")
+
+
+def _exchange_types() -> list[Row]:
+    return [{"name": name, "description": "", "enabled": True} for name in _EXCHANGE_TYPES]
+
+
+def _contexts(request: Request) -> list[Row]:
+    return [
+        {
+            "node": request.about.node_name,
+            "description": "RabbitMQ Management",
+            "path": "/",
+            "ip": each.address,
+            "port": str(each.port),
+        }
+        for each in request.about.listeners
+        if each.protocol == "http"
+    ]
+
+
+async def _overview(request: Request) -> Answer:
+    about, context = request.about, request.context
+    seen = [each for each in context.vhosts if request.may_see(each.vhost)]
+    queues = [queue for each in seen for queue in each.table.queues()]
+    opened = context.open_connections.values()
+    row: Row = {
+        "cluster_name": about.node_name,
+        "contexts": _contexts(request),
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "exchange_types": _exchange_types(),
+        "listeners": [
+            {
+                "node": about.node_name,
+                "protocol": each.protocol,
+                "ip_address": each.address,
+                "port": each.port,
+            }
+            for each in about.listeners
+        ],
+        "management_version": about.server_version,
+        "node": about.node_name,
+        "object_totals": {
+            "channels": sum(len(each.channels) for each in opened),
+            "connections": len(opened),
+            "consumers": sum(
+                len(queue.rules.consumers) for queue in queues if queue.rules is not None
+            ),
+            "exchanges": sum(len(each.table.exchanges()) for each in seen),
+            "queues": len(queues),
+        },
+        "product_name": about.product,
+        "product_version": about.server_version,
+        "queue_totals": request.statistics.of_queues(queues),
+        "rabbitmq_version": about.server_version,
+        "rates_mode": "basic",
+        "statistics_db_event_queue": 0,
+    }
+    return Answer(200, shown(request, row))
+
+
+async def _cluster_name(request: Request) -> Answer:
+    return Answer(200, {"name": request.about.node_name})
+
+
+def _node_row(request: Request) -> Row:
+    about, context = request.about, request.context
+    reason = context.alarms.reason
+    disk = os.statvfs(about.data_dir)
+    return {
+        "applications": [{"name": "rabbit", "description": "RabbitMQ", "version": about.version}],
+        "config_files": [],
+        "contexts": _contexts(request),
+        "db_dir": about.data_dir,
+        "disk_free": disk.f_bavail * disk.f_frsize,
+        "disk_free_alarm": "disk" in reason,
+        "disk_free_limit": about.disk_free_bytes_min,
+        "enabled_plugins": ["rabbitmq_management"],
+        "exchange_types": _exchange_types(),
+        "fd_total": limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0],
+        "mem_alarm": "memory" in reason,
+        "mem_limit": about.memory_alarm_bytes,
+        "mem_used": context.memory_budget.used_bytes,
+        "name": about.node_name,
+        "os_pid": str(os.getpid()),
+        "partitions": [],
+        "processors": os.cpu_count() or 1,
+        "rates_mode": "basic",
+        "running": True,
+        "sockets_used": len(context.open_connections),
+        "type": "disc",
+        "uptime": int((time.time() - about.started_seconds) * 1000),
+    }
+
+
+async def _nodes(request: Request) -> Answer:
+    return await listed(request, [_node_row(request)])
+
+
+async def _one_node(request: Request) -> Answer:
+    if request.names["node"] != request.about.node_name:
+        raise not_found()
+    return Answer(200, shown(request, _node_row(request)))
+
+
+async def _extensions(_request: Request) -> Answer:
+    """Of the web page: there is none."""
+    return Answer(200, [])
+
+
+async def _whoami(request: Request) -> Answer:
+    return Answer(200, {"name": request.user.name, "tags": list(request.user.tags)})
+
+
+ACTIONS: Final = (
+    Action("GET", "/api/overview", "overview", _overview),
+    Action("GET", "/api/cluster-name", "cluster name", _cluster_name),
+    Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING),
+    Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING),
+    Action("GET", "/api/extensions", "extensions", _extensions),
+    Action("GET", "/api/whoami", "whoami", _whoami),
+)

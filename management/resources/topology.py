@@ -1,0 +1,440 @@
+"""Exchanges, queues and bindings: listed, declared, bound, purged and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+from ...amqp_frames.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from ...core.definitions import (
+    DELIVERY_EXCHANGE,
+    TO_EXCHANGE,
+    TO_QUEUE,
+    BindingDefinition,
+    ExchangeDefinition,
+    QueueDefinition,
+)
+from ...core.topology.topology import Topology
+from ..direct import AmqpRefusedError, connect
+from ..listing import Row, listed, rows_of, shown
+from ..request import (
+    Action,
+    Answer,
+    ApiError,
+    Request,
+    VhostRule,
+    bad_request,
+    not_authorised,
+    not_found,
+)
+from ..statistics import Statistics
+from ..values import key_from_path, plain_table, properties_key, table_from
+from .clients import connection_name, consumer_rows
+
+# How paths call the exchange without a name.
+DEFAULT_EXCHANGE: Final = "amq.default"
+_BINDING_ORDER: Final = ("vhost", "source", "destination_type", "destination", "routing_key")
+
+
+def topologies(request: Request) -> list[Topology]:
+    """The path's vhost, or all that the user may see."""
+    vhost = request.names.get("vhost")
+    if vhost is not None:
+        return [request.context.vhosts[vhost]]
+    return [each for each in request.context.vhosts if request.may_see(each.vhost)]
+
+
+# --- Rows
+
+
+def exchange_row(exchange: ExchangeDefinition) -> Row:
+    """An exchange."""
+    return {
+        "arguments": plain_table(exchange.arguments),
+        "auto_delete": exchange.auto_delete,
+        "durable": exchange.durable,
+        "internal": exchange.internal,
+        "name": exchange.name,
+        "type": exchange.type_name,
+        "user_who_performed_action": "",
+        "vhost": exchange.vhost,
+    }
+
+
+def queue_row(statistics: Statistics, node_name: str, queue: QueueDefinition) -> Row:
+    """A queue."""
+    state = "running"
+    if queue.handle is None or not queue.handle.is_alive():
+        state = "down"
+    elif queue.is_paused:
+        state = "paused"
+    row: Row = {
+        "arguments": plain_table(queue.arguments),
+        "auto_delete": queue.auto_delete,
+        "durable": queue.durable,
+        "effective_policy_definition": {},
+        "exclusive": queue.exclusive,
+        "exclusive_consumer_tag": None,
+        "head_message_timestamp": None,
+        "name": queue.name,
+        "node": node_name,
+        "operator_policy": None,
+        "policy": None,
+        "single_active_consumer_tag": None,
+        "state": state,
+        "type": "quorum" if queue.is_quorum else "classic",
+        "vhost": queue.vhost,
+    }
+    row.update(statistics.of_queue(queue))
+    return row
+
+
+def binding_row(binding: BindingDefinition) -> Row:
+    """A binding."""
+    return {
+        "source": binding.source,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": binding.destination_kind,
+        "routing_key": binding.routing_key,
+        "arguments": plain_table(binding.arguments),
+        "properties_key": properties_key(binding.routing_key, binding.arguments),
+    }
+
+
+def default_binding_row(queue: QueueDefinition) -> Row:
+    """The binding to the default exchange that every queue has."""
+    return binding_row(BindingDefinition("", queue.name, queue.name, True, vhost=queue.vhost))
+
+
+# --- Reading
+
+
+def _exchange(request: Request) -> ExchangeDefinition:
+    name, vhost = request.names["exchange"], request.names["vhost"]
+    if name == DEFAULT_EXCHANGE:
+        return _default_exchange(vhost)
+    found = request.context.vhosts[vhost].table.find_exchange(name)
+    if found is None:
+        raise not_found()
+    return found.definition
+
+
+def _default_exchange(vhost: str) -> ExchangeDefinition:
+    """The exchange without a name, which no table has."""
+    return ExchangeDefinition("", "direct", True, vhost=vhost)
+
+
+def _queue(request: Request) -> QueueDefinition:
+    table = request.context.vhosts[request.names["vhost"]].table
+    found = table.find_queue(request.names["queue"])
+    if found is None:
+        raise not_found()
+    return found
+
+
+async def _exchanges(request: Request) -> Answer:
+    found: list[ExchangeDefinition] = []
+    for topology in topologies(request):
+        found.append(_default_exchange(topology.vhost))
+        found += [
+            each.definition
+            for each in topology.table.exchanges()
+            if each.definition.name != DELIVERY_EXCHANGE
+        ]
+    return await listed(request, await rows_of(found, exchange_row), ("vhost", "name"))
+
+
+async def _one_exchange(request: Request) -> Answer:
+    row = exchange_row(_exchange(request)) | {"incoming": [], "outgoing": []}
+    return Answer(200, shown(request, row))
+
+
+async def _queues(request: Request) -> Answer:
+    found = [queue for each in topologies(request) for queue in each.table.queues()]
+    row = partial(queue_row, request.statistics, request.about.node_name)
+    return await listed(request, await rows_of(found, row), ("vhost", "name"))
+
+
+async def _one_queue(request: Request) -> Answer:
+    queue = _queue(request)
+    row = queue_row(request.statistics, request.about.node_name, queue)
+    row |= {"deliveries": [], "incoming": []}
+    row["consumer_details"] = consumer_rows(request, [queue])
+    opened = request.context.open_connections.get(queue.owner)  # type: ignore[call-overload]
+    if opened is not None:
+        row["owner_pid_details"] = {"name": connection_name(request.about, opened)}
+    return Answer(200, shown(request, row))
+
+
+def _bindings_of(topology: Topology, with_default: bool = True) -> Iterable[Row]:
+    if with_default:
+        for queue in topology.table.queues():
+            yield default_binding_row(queue)
+    for exchange in topology.table.exchanges():
+        for binding in exchange.bindings.values():
+            yield binding_row(binding)
+
+
+async def _bindings(request: Request) -> Answer:
+    rows: list[Row] = []
+    for topology in topologies(request):
+        rows += await rows_of(_bindings_of(topology), lambda row: row)
+    return await listed(request, rows, _BINDING_ORDER)
+
+
+async def _bindings_of_queue(request: Request) -> Answer:
+    queue = _queue(request)
+    table = request.context.vhosts[queue.vhost].table
+    rows = [default_binding_row(queue), *map(binding_row, table.bindings_to(queue))]
+    return await listed(request, rows, _BINDING_ORDER)
+
+
+async def _bindings_from(request: Request) -> Answer:
+    exchange = _exchange(request)
+    topology = request.context.vhosts[exchange.vhost]
+    if not exchange.name:
+        rows = await rows_of(topology.table.queues(), default_binding_row)
+    else:
+        found = topology.table.exchange(exchange.name).bindings.values()
+        rows = await rows_of(found, binding_row)
+    return await listed(request, rows, _BINDING_ORDER)
+
+
+async def _bindings_to(request: Request) -> Answer:
+    exchange = _exchange(request)
+    found = request.context.vhosts[exchange.vhost].table.bindings_to(exchange)
+    return await listed(request, [binding_row(each) for each in found], _BINDING_ORDER)
+
+
+def _between(kind: str, request: Request) -> list[tuple[BindingDefinition, Row]]:
+    """The bindings from the path's exchange to its destination; 404 if either is not there."""
+    exchange = _exchange(request)
+    table = request.context.vhosts[exchange.vhost].table
+    name = request.names["destination"]
+    if kind == TO_QUEUE:
+        queue = table.find_queue(name)
+        if queue is None:
+            raise not_found()
+        if not exchange.name:
+            default = BindingDefinition("", name, name, True, vhost=queue.vhost)
+            return [(default, binding_row(default))]
+        found = table.bindings_to(queue)
+    else:
+        to = table.find_exchange(name)
+        if to is None:
+            raise not_found()
+        found = table.bindings_to(to.definition)
+    return [(each, binding_row(each)) for each in found if each.source == exchange.name]
+
+
+async def _bindings_between(kind: str, request: Request) -> Answer:
+    return await listed(request, [row for _, row in _between(kind, request)], _BINDING_ORDER)
+
+
+def _binding(kind: str, request: Request) -> tuple[BindingDefinition, Row]:
+    key = key_from_path(request.names["properties_key"])
+    for binding, row in _between(kind, request):
+        if row["properties_key"] == key:
+            return binding, row
+    raise not_found()
+
+
+async def _one_binding(kind: str, request: Request) -> Answer:
+    return Answer(200, _binding(kind, request)[1])
+
+
+# --- Changing
+
+
+async def command(request: Request, method: Method, answer: type[Method]) -> Method:
+    """Carry out a method as the user would; what AMQP refuses is refused with its words."""
+    try:
+        async with connect(
+            request.context, request.user.name, request.peer_host, request.names["vhost"]
+        ) as connection:
+            return await connection.call(method, answer)
+    except AmqpRefusedError as refused:
+        raise refusal(refused) from None
+    except ValueError as fault:
+        # A name that is too long for the wire.
+        raise bad_request(str(fault)) from None
+
+
+def refusal(refused: AmqpRefusedError) -> ApiError:
+    """What AMQP's refusal is in HTTP."""
+    text = refused.text.partition(" - ")[2] or refused.text
+    if refused.code in (403, 530):
+        return not_authorised("Access refused.")
+    if refused.code == 404:
+        return ApiError(404, "not_found", text)
+    return bad_request(text)
+
+
+def flag(given: dict[str, Any], name: str, default: bool = False) -> bool:
+    """A truth value of the body, which RabbitMQ's clients send as text, too; 400."""
+    value = given.get(name, default)
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise bad_request(["not_boolean", value])
+
+
+async def _declare_exchange(request: Request) -> Answer:
+    given, name = request.json(), request.names["exchange"]
+    table = request.context.vhosts[request.names["vhost"]].table
+    was_there = table.find_exchange(name) is not None
+    kind = given.get("type", "direct")
+    method = ExchangeDeclare(
+        exchange=name,
+        type=kind if isinstance(kind, str) else str(kind),
+        durable=flag(given, "durable"),
+        auto_delete=flag(given, "auto_delete"),
+        internal=flag(given, "internal"),
+        arguments=table_from(given.get("arguments")),
+    )
+    await command(request, method, ExchangeDeclareOk)
+    return Answer(204 if was_there else 201)
+
+
+async def _delete_exchange(request: Request) -> Answer:
+    name = _exchange(request).name
+    if_unused = request.query.get("if-unused") == "true"
+    await command(request, ExchangeDelete(exchange=name, if_unused=if_unused), ExchangeDeleteOk)
+    return Answer(204)
+
+
+async def _declare_queue(request: Request) -> Answer:
+    given, name = request.json(), request.names["queue"]
+    table = request.context.vhosts[request.names["vhost"]].table
+    was_there = table.find_queue(name) is not None
+    method = QueueDeclare(
+        queue=name,
+        durable=flag(given, "durable"),
+        auto_delete=flag(given, "auto_delete"),
+        arguments=table_from(given.get("arguments")),
+    )
+    await command(request, method, QueueDeclareOk)
+    return Answer(204 if was_there else 201)
+
+
+async def _delete_queue(request: Request) -> Answer:
+    method = QueueDelete(
+        queue=_queue(request).name,
+        if_unused=request.query.get("if-unused") == "true",
+        if_empty=request.query.get("if-empty") == "true",
+    )
+    await command(request, method, QueueDeleteOk)
+    return Answer(204)
+
+
+async def _purge(request: Request) -> Answer:
+    await command(request, QueuePurge(queue=_queue(request).name), QueuePurgeOk)
+    return Answer(204)
+
+
+async def _queue_action(request: Request) -> Answer:
+    _queue(request)
+    action = request.json().get("action")
+    if action not in ("sync", "cancel_sync"):
+        raise bad_request("[{key_missing,action}]" if action is None else ["unknown", action])
+    # A queue has no mirrors: it is in sync.
+    return Answer(204)
+
+
+async def _bind(kind: str, request: Request) -> Answer:
+    given = request.json()
+    key = given.get("routing_key", "")
+    if not isinstance(key, str):
+        raise bad_request("routing_key must be a string")
+    arguments = table_from(given.get("arguments"))
+    source, destination = request.names["exchange"], request.names["destination"]
+    if kind == TO_QUEUE:
+        method = QueueBind(queue=destination, exchange=source, routing_key=key, arguments=arguments)
+        await command(request, method, QueueBindOk)
+    else:
+        exchanges = ExchangeBind(
+            destination=destination, source=source, routing_key=key, arguments=arguments
+        )
+        await command(request, exchanges, ExchangeBindOk)
+    name = quote(properties_key(key, arguments), safe="~-_.")
+    location = f"{quote(destination, safe='', errors='surrogateescape')}/{name}"
+    return Answer(201, None, {"location": location})
+
+
+async def _unbind(kind: str, request: Request) -> Answer:
+    binding, _ = _binding(kind, request)
+    source, destination = binding.source, binding.destination
+    key, arguments = binding.routing_key, binding.arguments
+    if kind == TO_QUEUE:
+        method = QueueUnbind(
+            queue=destination, exchange=source, routing_key=key, arguments=arguments
+        )
+        await command(request, method, QueueUnbindOk)
+    else:
+        exchanges = ExchangeUnbind(
+            destination=destination, source=source, routing_key=key, arguments=arguments
+        )
+        await command(request, exchanges, ExchangeUnbindOk)
+    return Answer(204)
+
+
+def _binding_actions(letter: str, kind: str) -> tuple[Action, ...]:
+    path = f"/api/bindings/{{vhost}}/e/{{exchange}}/{letter}/{{destination}}"
+    one = f"{path}/{{properties_key}}"
+    open_ = VhostRule.OPEN
+    return (
+        Action("GET", path, "bindings", partial(_bindings_between, kind)),
+        Action("POST", path, "bind", partial(_bind, kind), vhost=open_),
+        Action("GET", one, "binding", partial(_one_binding, kind)),
+        Action("DELETE", one, "unbind", partial(_unbind, kind), vhost=open_),
+    )
+
+
+_EXCHANGE: Final = "/api/exchanges/{vhost}/{exchange}"
+_QUEUE: Final = "/api/queues/{vhost}/{queue}"
+
+ACTIONS: Final = (
+    Action("GET", "/api/exchanges", "exchanges", _exchanges),
+    Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges),
+    Action("GET", _EXCHANGE, "exchange", _one_exchange),
+    Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange, vhost=VhostRule.OPEN),
+    Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange, vhost=VhostRule.OPEN),
+    Action("GET", f"{_EXCHANGE}/bindings/source", "bindings", _bindings_from),
+    Action("GET", f"{_EXCHANGE}/bindings/destination", "bindings", _bindings_to),
+    Action("GET", "/api/queues", "queues", _queues),
+    Action("GET", "/api/queues/{vhost}", "queues", _queues),
+    Action("GET", _QUEUE, "queue", _one_queue),
+    Action("PUT", _QUEUE, "queue declare", _declare_queue, vhost=VhostRule.OPEN),
+    Action("DELETE", _QUEUE, "queue delete", _delete_queue, vhost=VhostRule.OPEN),
+    Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge, vhost=VhostRule.OPEN),
+    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action, vhost=VhostRule.OPEN),
+    Action("GET", f"{_QUEUE}/bindings", "bindings", _bindings_of_queue),
+    Action("GET", "/api/bindings", "bindings", _bindings),
+    Action("GET", "/api/bindings/{vhost}", "bindings", _bindings),
+    *_binding_actions("q", TO_QUEUE),
+    *_binding_actions("e", TO_EXCHANGE),
+)

@@ -1,0 +1,120 @@
+"""Field tables and properties as JSON has them, as RabbitMQ's API writes and reads them."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from ..amqp_frames.properties import Properties
+from ..amqp_frames.values.field_table import Field, Table
+from .request import bad_request
+from .text import encoded
+
+_LONG_MAX: Final = 2**63
+_HASH_BYTES: Final = 4
+
+
+def plain_table(table: Table) -> dict[str, Any]:
+    """The table as a JSON object."""
+    return {name: _plain(field.value) for name, field in table.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return plain_table(value)
+    if isinstance(value, list):
+        return [_plain(each.value) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value)
+
+
+def table_from(given: object) -> Table:
+    """The field table for a JSON object: whole numbers are longs, as in RabbitMQ; 400."""
+    if given == [] or given is None:
+        # PHP's empty object.
+        return {}
+    if not isinstance(given, dict):
+        raise bad_request("arguments must be an object")
+    return {name: _field(value) for name, value in given.items()}
+
+
+def _field(value: object) -> Field:
+    if isinstance(value, bool):
+        return Field("bool", value)
+    if isinstance(value, str):
+        return Field("longstr", value)
+    if isinstance(value, int):
+        if not -_LONG_MAX <= value < _LONG_MAX:
+            raise bad_request(f"{value} does not fit 64 bits")
+        return Field("long", value)
+    if isinstance(value, float):
+        return Field("double", value)
+    if isinstance(value, dict):
+        return Field("table", table_from(value))
+    if isinstance(value, list):
+        return Field("array", [_field(each) for each in value])
+    return Field("void", None)
+
+
+_INTEGERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
+
+
+def properties_from(given: object) -> Properties:
+    """The properties that a JSON object names; others are passed over, as in RabbitMQ; 400."""
+    if given == [] or given is None:
+        return Properties()
+    if not isinstance(given, dict):
+        raise bad_request("properties must be an object")
+    values: dict[str, Any] = {}
+    for name in Properties._fields:
+        value = given.get(name)
+        if value is None:
+            continue
+        if name == "headers":
+            values[name] = table_from(value)
+        elif name in _INTEGERS:
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= _INTEGERS[name]:
+                raise bad_request(["not_int", name])
+            values[name] = value
+        else:
+            values[name] = value if isinstance(value, str) else str(value)
+            if len(values[name].encode("utf-8", "surrogateescape")) > 255:
+                raise bad_request(f"{name} has at most 255 bytes")
+    return Properties(**values)
+
+
+def plain_properties(properties: Properties) -> dict[str, Any] | list[Any]:
+    """The properties that are there; none at all are an empty list, as in RabbitMQ."""
+    found = {
+        name: plain_table(value) if name == "headers" else value
+        for name, value in properties._asdict().items()
+        if value is not None
+    }
+    return found or []
+
+
+def properties_key(routing_key: str, arguments: Mapping[str, Field]) -> str:
+    """The name of a binding in paths: its quoted key, and a hash of its arguments if it has any.
+
+    As RabbitMQ's in form; its hash is Erlang's own, this one CRC-32 of the arguments' JSON.
+    """
+    quoted = quote(routing_key, safe="-_.~" if routing_key != "~" else "", errors="surrogateescape")
+    quoted = quoted.replace("~", "%7E")
+    if not arguments:
+        return quoted or "~"
+    octets = encoded(sorted(plain_table(dict(arguments)).items()))
+    hashed = zlib.crc32(octets).to_bytes(_HASH_BYTES, "big")
+    return f"{quoted}~{base64.urlsafe_b64encode(hashed).rstrip(b'=').decode()}"
+
+
+def key_from_path(name: str) -> str:
+    """A properties key as a path has it, which may have quoted it once more."""
+    key, tilde, hashed = name.partition("~")
+    return quote(unquote(key), safe="-_.").replace("~", "%7E") + tilde + hashed
