@@ -86,7 +86,7 @@ def test_it_declares_publishes_fetches_and_deletes(admin: Admin) -> None:
     admin("delete", "binding", *ends, "properties_key=a.%23")
     assert [row["source"] for row in rows(admin, "bindings")] == [""]
     admin("delete", "queue", "name=q")
-    assert "not found" in admin("delete", "queue", "name=q", is_refused=True)
+    assert "Not found" in admin("delete", "queue", "name=q", is_refused=True)
     admin("delete", "exchange", "name=e")
 
 
