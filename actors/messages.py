@@ -82,6 +82,8 @@ class PasswordChecked(NamedTuple):
 
     check: PasswordCheck
     is_right: bool
+    # To be stored instead of the one that was checked; empty: that one stays.
+    new_hash: str = ""
 
 
 class WriteStalled(NamedTuple):

@@ -53,6 +53,12 @@ def check_pattern(pattern: str) -> None:
         raise PatternError(f"'{pattern}' is not a regular expression: {text}") from None
 
 
+def literal_pattern(text: str) -> str:
+    """A pattern that is found where the text is."""
+    escaped: str = re2.escape(text)
+    return escaped
+
+
 def compiled_pattern(pattern: str) -> Any:
     """The pattern as RE2 has it, with `search(octets)`; an empty one fits the empty name only.
 

@@ -162,6 +162,7 @@ class Configuration:
     default_password: str = field(default="guest", repr=False)
     loopback_users: tuple[str, ...] = ("guest",)
     password_hash_cost: int = 14
+    password_rehash: str = "off"
     password_checks_max: int = 1
     password_checks_waiting_max: int = 1000
 
@@ -309,6 +310,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "tls_login_name": ("common_name", "distinguished_name"),
     "tls_version_min": ("1.2", "1.3"),
     "journal_verification": ("background", "start"),
+    "password_rehash": ("off", "on"),
 }
 _MAY_BE_EMPTY = {
     "loopback_users",

@@ -23,7 +23,7 @@ from .actors.disk.journal import JournalActor
 from .actors.disk.left_publishes import LeftPublishes
 from .actors.disk.maintenance import Maintenance, Pace, SegmentChecks
 from .actors.disk.page_reader import PageReader
-from .actors.messages import Abandon, Ref, Shutdown
+from .actors.messages import Abandon, AccountRequest, Ref, Shutdown
 from .actors.node_context import NodeContext
 from .actors.queue.memory_watch import MemoryWatch
 from .actors.queue.shared_runs import SharedRuns
@@ -49,7 +49,7 @@ from .core.publishing.vhost_users import VhostUsers
 from .core.queue.memory_budget import MemoryBudget
 from .core.topology.topology import Vhosts
 from .core.users.accounts import Accounts
-from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks
+from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks, PasswordCheck
 from .disk import Disk
 from .listening.control_socket import ControlSocket, open_control
 from .listening.http import HttpListening
@@ -126,6 +126,8 @@ class Node:
         self._drained = asyncio.Event()
         self.open_files = OpenFiles()
         self._login_threads: Executor | None = None
+        # Once it is started; nobody can log in before.
+        self._broker: Ref | None = None
         self._dead_letters: DeadLetterPublisher | None = None
         self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
@@ -262,7 +264,7 @@ class Node:
         context.dead_letters = self._dead_letters.start_prepared(runtime)
         context.left_publishes = LeftPublishes.start_on(runtime, context)
         broker = BrokerActor(context)
-        context.broker = broker.start_prepared(runtime)
+        self._broker = context.broker = broker.start_prepared(runtime)
         listener = Listener(context, self._drained.set)
         self._listener = listener.start_prepared(runtime)
         # Before the queues: what these hold at their start may be too much.
@@ -347,7 +349,19 @@ class Node:
             configuration.password_checks_max
         )
         loopback_users = configuration.loopback_users
-        return Logins.start_on(runtime, checks, threads, loopback_users, self._on_fatal)
+        rehash = None
+        if configuration.password_rehash == "on":
+            rehash = partial(new_password_hash, cost=configuration.password_hash_cost)
+        return Logins.start_on(
+            runtime, checks, threads, loopback_users, self._on_fatal, rehash, self._store_hash
+        )
+
+    def _store_hash(self, logins: Ref, check: PasswordCheck, new_hash: str) -> None:
+        """Have an imported hash of a password replaced by one of ours."""
+        assert self._broker is not None
+        before = {"user": check.user, "before": check.password_hash}
+        arguments = before | {"password_hash": new_hash}
+        tell(self._broker, AccountRequest(logins, None, "user rehash", arguments))
 
     def _context(
         self, runtime: Runtime, vhosts: Vhosts, accounts: Accounts, next_batch_number: int

@@ -101,5 +101,6 @@ class Settings(TypedDict, total=False):
     default_password: str
     loopback_users: list[str] | tuple[str, ...]
     password_hash_cost: int
+    password_rehash: str
     password_checks_max: int
     password_checks_waiting_max: int

@@ -41,7 +41,7 @@ from ...core.channel.queue_names import QueueNames
 from ...core.channel.waiting import State, Waiting
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
-from ...core.topology.topology import needed_access, stripped
+from ...core.topology.topology import READ, needed_access, needed_topic, stripped
 from ...core.users.access import Access
 from ..messages import (
     ConsumerAdded,
@@ -162,6 +162,9 @@ class Commands:
             method = replace(method, queue=name)
         for needed in needed_access(method):
             self._access.check(*needed)
+        topic = needed_topic(method)
+        if topic is not None:
+            self._access.check_topic(READ, *topic)
         command = TopologyCommand(self._channel, self._connection, self._access, method)
         self._questions.ask_broker(method, command)
 

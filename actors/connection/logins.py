@@ -49,12 +49,20 @@ class Logins(LoopActor):
         threads: Executor,
         loopback_users: tuple[str, ...],
         on_fatal: Callable[[str, BaseException], None],
+        rehash: Callable[[str], str] | None = None,
+        on_rehashed: Callable[[Ref, PasswordCheck, str], object] | None = None,
     ) -> None:
+        """`rehash` makes the hash that replaces an imported one at a right login; None: it stays.
+
+        `on_rehashed` has it stored, unless the user has changed meanwhile.
+        """
         super().__init__()
         self._checks = checks
         self._threads = threads
         self._loopback_users = loopback_users
         self._on_fatal = on_fatal
+        self._rehash = rehash
+        self._on_rehashed = on_rehashed
 
     def on_receive(self, message: object) -> None:
         """Take a login, or what a thread has found."""
@@ -67,6 +75,9 @@ class Logins(LoopActor):
         elif isinstance(message, PasswordChecked):
             result = self._checks.finished(message.check, message.is_right)
             self._answer(message.check.askers, result)
+            is_replaced = result is LoginResult.ALLOWED and message.new_hash
+            if is_replaced and self._on_rehashed is not None:
+                self._on_rehashed(self.actor_ref, message.check, message.new_hash)
         self._start_checks()
 
     def _answer(self, askers: list[object], result: LoginResult) -> None:
@@ -83,10 +94,10 @@ class Logins(LoopActor):
 
     def _start_checks(self) -> None:
         while (check := self._checks.start_next(_is_alive)) is not None:
-            future = self._threads.submit(is_right_password, check.password, check.password_hash)
+            future = self._threads.submit(_check, check, self._rehash)
             future.add_done_callback(partial(self._done, check))
 
-    def _done(self, check: PasswordCheck, future: Future[bool]) -> None:
+    def _done(self, check: PasswordCheck, future: Future[tuple[bool, str]]) -> None:
         """In the thread of the check."""
         if future.cancelled():
             return
@@ -94,11 +105,23 @@ class Logins(LoopActor):
         if error is not None and is_out_of_memory(error):
             self._on_fatal("password check", error)
         # A hash that the catalog should not have lets nobody in.
-        tell(self.actor_ref, PasswordChecked(check, error is None and future.result()))
+        is_right, new_hash = (False, "") if error is not None else future.result()
+        tell(self.actor_ref, PasswordChecked(check, is_right, new_hash))
 
     def on_failure(self, *exception: Any) -> None:
         """Nobody could log in any more: the node ends."""
         self._on_fatal("logins", exception[1])
+
+
+def _check(check: PasswordCheck, rehash: Callable[[str], str] | None) -> tuple[bool, str]:
+    """In a thread: is it right, and the hash to store instead, if it was quick to check."""
+    is_right = is_right_password(check.password, check.password_hash)
+    if not check.decoy_hash:
+        return is_right, ""
+    if is_right and rehash is not None:
+        return True, rehash(check.password)
+    is_right_password(check.password, check.decoy_hash)
+    return is_right, ""
 
 
 def _is_alive(asker: object) -> bool:

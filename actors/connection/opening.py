@@ -16,6 +16,7 @@ from ...amqp_frames.methods import ConnectionOpen
 from ...core.connection.handshake import Handshake, refusal
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
+from ...core.parameters.limits import user_limits, vhost_limits
 from ...core.publishing.vhost_users import VhostUser
 from ..messages import LogIn, Ref
 from ..node_context import NodeContext, OpenConnection
@@ -89,6 +90,7 @@ class Opening:
             # In the words of RabbitMQ 4; 3.10 has no such limit.
             text = f"connection refused: node connection limit ({limit}) is reached"
             raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
+        self._check_limits(user, vhost)
         self._context.accounts.check_open(user, vhost)
         vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
         connections[self._reader] = OpenConnection(
@@ -96,6 +98,41 @@ class Opening:
         )
         self.vhost_user = vhost_user
         self._context.unopened.discard(self._reader)
+
+    def _check_limits(self, user: str, vhost: str) -> None:
+        """530 if the vhost or the user has as many connections as it may; before permissions."""
+        accounts, entered = self._context.accounts, self._context.vhost_users
+        limit = vhost_limits(accounts.parameters, vhost).connections_max
+        text = ""
+        if limit is not None and entered.connections_to(self._context.vhosts[vhost]) >= limit:
+            text = (
+                f"access to vhost '{vhost}' refused for user '{user}': "
+                f"connection limit ({limit}) is reached"
+            )
+        elif (known := accounts.users.get(user)) is not None:
+            limit = user_limits(known.limits).connections_max
+            if limit is not None and entered.connections_of(user) >= limit:
+                text = (
+                    f"connection refused for user '{user}': "
+                    f"user connection limit ({limit}) is reached"
+                )
+        if text:
+            raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
+
+    def check_channel(self) -> None:
+        """530 if the user has as many channels as he may, on all his connections together."""
+        assert self.vhost_user is not None
+        user = self.vhost_user.access.user
+        known = self._context.accounts.users.get(user)
+        if known is None or not known.limits:
+            return
+        limit = user_limits(known.limits).channels_max
+        connections = self._context.open_connections.values()
+        if limit is not None and limit <= sum(
+            len(each.channels) for each in connections if each.access.user == user
+        ):
+            text = f"number of channels opened for user '{user}' has reached the maximum allowed "
+            raise HardError(NOT_ALLOWED, f"{text}user limit of ({limit})")
 
     def holds_back(self, event: Event) -> bool:
         """Keep an event while the login is not decided; false if it can be handled now.

@@ -151,6 +151,7 @@ class ConnectionChannels:
                 f"number of channels opened ({len(self._channels)}) has reached the "
                 f"negotiated channel_max ({channel_max})",
             )
+        self._opening.check_channel()
         vhost_user = self._opening.vhost_user
         assert vhost_user is not None
         share = self._shares[number] = WindowShare(self.window)

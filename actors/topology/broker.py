@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from ...amqp_frames.errors import AmqpError
+from ...amqp_frames.constants import PRECONDITION_FAILED
+from ...amqp_frames.errors import AmqpError, SoftError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from ...core.definitions import (
     AddExchange,
@@ -29,6 +30,7 @@ from ...core.definitions import (
     ReplaceQueueArguments,
     resource,
 )
+from ...core.parameters.limits import vhost_limits
 from ...core.parameters.parameters import (
     OPERATOR_POLICY,
     POLICY,
@@ -287,11 +289,23 @@ class BrokerActor(LoopActor):
             raise queue_gone_error(queue, has_crashed=True)
         for needed in plan.needed:
             access.check(*needed)
+        if plan.changes:
+            self._check_queue_limit(access.topology, queue)
         if not plan.changes and "x-expires" in queue.effective:
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())
         yield from self._commit(access.topology, plan)
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
+
+    def _check_queue_limit(self, topology: Topology, queue: QueueDefinition) -> None:
+        """406 if the vhost has as many queues as it may."""
+        limit = vhost_limits(self._context.accounts.parameters, topology.vhost).queues_max
+        if limit is not None and len(topology.table.queues()) >= limit:
+            text = (
+                f"cannot declare queue '{queue.name}': "
+                f"queue limit in vhost '{topology.vhost}' ({limit}) is reached"
+            )
+            raise SoftError(PRECONDITION_FAILED, text)
 
     def _delete_queue(self, topology: Topology, method: QueueDelete, connection: object) -> Steps:
         queue = topology.find_queue(method.queue, connection)

@@ -142,14 +142,22 @@ class RouteMemory:
 
 
 class Routes:
-    """The routes of one user in one vhost. `check_write` raises 403 if he may not write."""
+    """The routes of one user in one vhost.
+
+    `check_write` raises 403 if he may not write to an exchange, `check_topic` if not with a key.
+    """
 
     def __init__(
-        self, table: ExchangeTable, check_write: Callable[[str], None], memory: RouteMemory
+        self,
+        table: ExchangeTable,
+        check_write: Callable[[str], None],
+        memory: RouteMemory,
+        check_topic: Callable[[str, str], None] | None = None,
     ) -> None:
         self.vhost = table.vhost
         self._table = table
         self._check_write = check_write
+        self._check_topic = check_topic
         self._memory = memory
         self._kept: dict[bytes, Route] = {}
         self.kept_bytes = 0
@@ -281,6 +289,8 @@ class Routes:
         try:
             self._check_write(exchange)
             self._table.check_publish(exchange)
+            if self._check_topic is not None:
+                self._check_topic(exchange, routing_key)
         except AmqpError as error:
             error.class_id, error.method_id = PUBLISH
             # The frames of its traceback refer to the whole batch.

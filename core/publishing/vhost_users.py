@@ -22,7 +22,8 @@ class VhostUser:
     def __init__(self, accounts: Accounts, user: str, topology: Topology, memory: RouteMemory):
         self.access = Access(accounts, user, topology)
         may_write = partial(self.access.check, WRITE, "exchange")
-        self.routes = Routes(topology.table, may_write, memory)
+        may_write_topic = partial(self.access.check_topic, WRITE)
+        self.routes = Routes(topology.table, may_write, memory, may_write_topic)
         self.connection_count = 0
 
 
@@ -50,6 +51,20 @@ class VhostUsers:
         if not vhost_user.connection_count:
             del self._connected[vhost_user.access.user, vhost_user.access.topology]
             vhost_user.routes.close()
+
+    def connections_to(self, topology: Topology) -> int:
+        """How many connections have this vhost open."""
+        return sum(
+            each.connection_count
+            for (_, entered), each in self._connected.items()
+            if entered is topology
+        )
+
+    def connections_of(self, user: str) -> int:
+        """How many connections a user has, to all vhosts."""
+        return sum(
+            each.connection_count for (name, _), each in self._connected.items() if name == user
+        )
 
     def __len__(self) -> int:
         return len(self._connected)

@@ -294,6 +294,16 @@ def needed_access(method: Method) -> tuple[NeededAccess, ...]:
     return ()
 
 
+def needed_topic(method: Method) -> tuple[str, str] | None:
+    """The exchange and routing key that a command needs to read; names of queues are filled in."""
+    match method:
+        case QueueBind() | QueueUnbind():
+            return stripped(method.exchange), method.routing_key
+        case ExchangeBind() | ExchangeUnbind():
+            return stripped(method.source), method.routing_key
+    return None
+
+
 def _needed_to_bind(kind: str, destination: str, source: str) -> tuple[NeededAccess, ...]:
     if not (source and destination):
         return ((WRITE, kind, destination),)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ...amqp_frames.constants import ACCESS_REFUSED
 from ...amqp_frames.errors import SoftError
 from ..definitions import resource
-from ..patterns import compiled_pattern
+from ..patterns import compiled_pattern, literal_pattern
 from ..topology.topology import CONFIGURE, READ, WRITE, Topology
 from .accounts import IMPERSONATOR, Accounts
 
@@ -58,6 +58,29 @@ class Access:
                 text = f"{wanted} access to {named} refused for user '{self.user}'"
                 raise AccessRefusedError(ACCESS_REFUSED, text)
             self._allowed.add(asked)
+
+    def check_topic(self, wanted: str, exchange: str, routing_key: str) -> None:
+        """403 unless the user may write or read this routing key of the exchange.
+
+        As in RabbitMQ only topic exchanges have such permissions, and without one all keys are
+        free. In a pattern {username} and {vhost} stand for these, literally. RabbitMQ's
+        {client_id} is MQTT's.
+        """
+        topology = self.topology
+        of_user = self._accounts.topic_permissions.get((self.user, topology.vhost))
+        permission = of_user.get(exchange) if of_user is not None else None
+        if permission is None:
+            return
+        found = topology.table.find_exchange(exchange)
+        if found is None or found.definition.type_name != "topic":
+            return
+        pattern = permission.write if wanted == WRITE else permission.read
+        for variable, value in (("{username}", self.user), ("{vhost}", topology.vhost)):
+            pattern = pattern.replace(variable, literal_pattern(value))
+        if not fits(compiled_pattern(pattern), routing_key):
+            named = resource("exchange", exchange, topology.vhost)
+            text = f"access to topic '{routing_key}' in {named} refused for user '{self.user}'"
+            raise AccessRefusedError(ACCESS_REFUSED, text)
 
     def may_impersonate(self) -> bool:
         """May the user's messages name another user?"""

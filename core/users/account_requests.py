@@ -64,6 +64,11 @@ def _change_password(accounts: Accounts, given: Arguments) -> AccountChanges:
     return accounts.prepare_change_password(_text(given, "user"), _text(given, "password_hash"))
 
 
+def _replace_hash(accounts: Accounts, given: Arguments) -> AccountChanges:
+    names = ("user", "before", "password_hash")
+    return accounts.prepare_replace_hash(*(_text(given, name) for name in names))
+
+
 def _set_tags(accounts: Accounts, given: Arguments) -> AccountChanges:
     return accounts.prepare_set_tags(_text(given, "user"), _texts(given, "tags"))
 
@@ -167,6 +172,7 @@ def _set_vhost_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
 REQUESTS: Final[dict[str, Callable[[Accounts, Arguments], AccountChanges]]] = {
     "user add": _add_user,
     "user passwd": _change_password,
+    "user rehash": _replace_hash,
     "user tags": _set_tags,
     "user limits": _set_user_limits,
     "user delete": _delete_user,

@@ -243,6 +243,13 @@ class Accounts:
         _check_hash(password_hash)
         return (PutUser(self._user(name)._replace(password_hash=password_hash)),)
 
+    def prepare_replace_hash(self, name: str, before: str, password_hash: str) -> AccountChanges:
+        """Another hash of the same password; nothing if that has changed meanwhile."""
+        user = self.users.get(name)
+        if user is None or user.password_hash != before:
+            return ()
+        return self.prepare_change_password(name, password_hash)
+
     def prepare_set_tags(self, name: str, tags: Iterable[str]) -> AccountChanges:
         """These tags instead of those it had."""
         return (PutUser(self._user(name)._replace(tags=_checked_tags(tags))),)

@@ -18,6 +18,7 @@ from typing import Final
 
 from .accounts import User
 from .login_results import LoginResult
+from .password_hash import is_imported
 
 # Remembered logins; past this the oldest is forgotten and costs a check again.
 LOGINS_REMEMBERED_MAX: Final = 10_000
@@ -39,6 +40,8 @@ class PasswordCheck:
     host: str
     # What it is checked against; a decoy where there is no such user.
     password_hash: str = field(default="", repr=False)
+    # Checked besides, if that one is quick to check: the answer takes as long for every user.
+    decoy_hash: str = field(default="", repr=False)
     askers: list[object] = field(default_factory=list)
 
 
@@ -128,6 +131,7 @@ class LoginChecks:
                 continue
             known = self._users.get(check.user)
             check.password_hash = self._decoy_hash if known is None else known.password_hash
+            check.decoy_hash = self._decoy_hash if is_imported(check.password_hash) else ""
             self._running_count += 1
             return check
         return None

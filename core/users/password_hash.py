@@ -4,6 +4,11 @@
 
 The parameters stand beside the hash, so that a later version, or another setting, may make costlier
 ones and still check the stored ones.
+
+    rabbit$sha256$<hash>           imported from RabbitMQ: four octets of salt, then the digest of
+                                   salt and password, in base64; sha512 and md5 likewise
+
+These are quick to try, so they are only ever imported; `password_rehash` has them replaced.
 """
 
 from __future__ import annotations
@@ -23,6 +28,18 @@ _KEY_BYTES: Final = 32
 # that asks for more is not believed: it would take the machine's memory.
 COST_MIN: Final = 10
 COST_MAX: Final = 20
+
+
+_IMPORTED: Final = "rabbit"
+_IMPORTED_SALT_BYTES: Final = 4
+# What RabbitMQ calls an algorithm, and the digest.
+_ALGORITHMS: Final = {
+    "rabbit_password_hashing_sha256": "sha256",
+    "rabbit_password_hashing_sha512": "sha512",
+    "rabbit_password_hashing_md5": "md5",
+}
+# RabbitMQ before 3.6 had one algorithm, and its definitions do not name it.
+_UNNAMED_ALGORITHM: Final = "rabbit_password_hashing_md5"
 
 
 class _Parsed(NamedTuple):
@@ -45,15 +62,68 @@ def hash_password(password: str, salt: bytes, cost: int) -> str:
     return "$".join((_NAME, str(cost), str(_BLOCKS), str(_PARALLEL), *parts))
 
 
+def imported_hash(password_hash: str, algorithm: str | None = None) -> str:
+    """The text to store for a hash of RabbitMQ's, as its definitions have it; ValueError if none.
+
+    `algorithm` is their hashing_algorithm, None if they name none.
+    """
+    digest_name = _ALGORITHMS.get(algorithm or _UNNAMED_ALGORITHM)
+    if digest_name is None:
+        raise ValueError(f"a password hash by {algorithm}, which is not known")
+    stored = "$".join((_IMPORTED, digest_name, password_hash))
+    _imported_parts(stored)
+    return stored
+
+
+def is_imported(stored: str) -> bool:
+    """Is it a hash of RabbitMQ's, which is quick to try?"""
+    return stored.startswith(f"{_IMPORTED}$")
+
+
+def rabbitmq_hash(stored: str) -> tuple[str, str] | None:
+    """The hash and its algorithm as RabbitMQ's definitions have them; None: it cannot read it."""
+    if not is_imported(stored):
+        return None
+    _, digest_name, password_hash = stored.split("$")
+    names = {digest: name for name, digest in _ALGORITHMS.items()}
+    return password_hash, names[digest_name]
+
+
 def is_right_password(password: str, stored: str) -> bool:
     """Is it the password that was hashed? Takes as long as the hashing did."""
+    if is_imported(stored):
+        digest_name, salt, expected = _imported_parts(stored)
+        found = hashlib.new(digest_name, salt + _octets(password), usedforsecurity=False)
+        return hmac.compare_digest(found.digest(), expected)
     parsed = _parse(stored)
     return hmac.compare_digest(_derive(password, parsed), parsed.key)
 
 
 def check_password_hash(stored: str) -> None:
-    """Raise ValueError for a text that `hash_password` does not make."""
-    _parse(stored)
+    """Raise ValueError for a text that neither `hash_password` nor `imported_hash` makes."""
+    if is_imported(stored):
+        _imported_parts(stored)
+    else:
+        _parse(stored)
+
+
+def _imported_parts(stored: str) -> tuple[str, bytes, bytes]:
+    """The name of the digest, the salt, and the digest."""
+    _, digest_name, *rest = stored.split("$")
+    if digest_name not in _ALGORITHMS.values() or len(rest) != 1:
+        raise ValueError("not a password hash")
+    try:
+        octets = b64decode(rest[0], validate=True)
+    except (Base64Error, ValueError):
+        raise ValueError("not a password hash") from None
+    size = hashlib.new(digest_name, usedforsecurity=False).digest_size
+    if len(octets) != _IMPORTED_SALT_BYTES + size:
+        raise ValueError("a password hash of another length than its algorithm makes")
+    return digest_name, octets[:_IMPORTED_SALT_BYTES], octets[_IMPORTED_SALT_BYTES:]
+
+
+def _octets(password: str) -> bytes:
+    return password.encode("utf-8", "surrogateescape")
 
 
 def _parse(stored: str) -> _Parsed:
@@ -75,7 +145,7 @@ def _derive(password: str, parsed: _Parsed) -> bytes:
     n = 1 << parsed.cost
     try:
         return hashlib.scrypt(
-            password.encode("utf-8", "surrogateescape"),
+            _octets(password),
             salt=parsed.salt,
             n=n,
             r=parsed.blocks,

@@ -10,7 +10,10 @@ from leveret.core.users.password_hash import (
     COST_MIN,
     check_password_hash,
     hash_password,
+    imported_hash,
+    is_imported,
     is_right_password,
+    rabbitmq_hash,
 )
 
 SALT = bytes(range(16))
@@ -52,3 +55,53 @@ def test_another_salt_gives_another_hash() -> None:
 def test_a_foreign_password_hash_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="password hash"):
         check_password_hash(text)
+
+
+# As `GET /api/users/u` of RabbitMQ 3.10.8 has the hash of "pw".
+RABBITMQ_HASH = "vk4qXtC2DSPNw4/XqHU0hUNpcWrzeGB4shaJa4r1I8QbndnI"
+SHA256 = "rabbit_password_hashing_sha256"
+
+
+def test_a_password_that_rabbitmq_has_hashed_is_right() -> None:
+    stored = imported_hash(RABBITMQ_HASH, SHA256)
+    check_password_hash(stored)
+    assert is_imported(stored)
+    assert is_right_password("pw", stored)
+    assert not is_right_password("PW", stored)
+    assert rabbitmq_hash(stored) == (RABBITMQ_HASH, SHA256)
+
+
+@pytest.mark.parametrize("digest", ["sha256", "sha512", "md5"])
+def test_each_algorithm_of_rabbitmq_is_known(digest: str) -> None:
+    octets = b"salt" + hashlib.new(digest, b"salt" + "pässword".encode()).digest()
+    name = f"rabbit_password_hashing_{digest}"
+    stored = imported_hash(b64encode(octets).decode(), name)
+    assert is_right_password("pässword", stored)
+    assert not is_right_password("password", stored)
+    assert rabbitmq_hash(stored) == (b64encode(octets).decode(), name)
+    if digest == "md5":
+        # Definitions of RabbitMQ before 3.6 do not name it.
+        assert imported_hash(b64encode(octets).decode()) == stored
+
+
+def test_rabbitmq_cannot_read_our_hashes() -> None:
+    stored = hash_password("secret", SALT, 10)
+    assert not is_imported(stored)
+    assert rabbitmq_hash(stored) is None
+
+
+@pytest.mark.parametrize(
+    ("password_hash", "algorithm"),
+    [
+        (RABBITMQ_HASH, "rabbit_password_hashing_sha512"),
+        (RABBITMQ_HASH, "rabbit_password_hashing_sha1"),
+        (RABBITMQ_HASH, None),
+        (RABBITMQ_HASH + "$", SHA256),
+        ("", SHA256),
+        ("ä", SHA256),
+        (RABBITMQ_HASH[:-1] + "!", SHA256),
+    ],
+)
+def test_what_rabbitmq_has_not_made_is_refused(password_hash: str, algorithm: str | None) -> None:
+    with pytest.raises(ValueError, match="password hash"):
+        imported_hash(password_hash, algorithm)
