@@ -36,6 +36,7 @@ from .request import (
     not_found,
 )
 from .resources.table import ACTIONS
+from .snapshots import Snapshots
 from .statistics import Statistics
 
 # RabbitMQ's: browsers and libraries key their stored passwords by it.
@@ -70,6 +71,7 @@ class Api:
         self._about = about
         self._open_health = open_health
         self._statistics = Statistics(context)
+        self._snapshots = Snapshots()
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
         for action in ACTIONS:
@@ -129,6 +131,7 @@ class Api:
             context=self._context,
             about=self._about,
             statistics=self._statistics,
+            snapshots=self._snapshots,
             user=user,
             method=request.method,
             names=names,

@@ -1,56 +1,56 @@
-"""Lists of rows: made in slices, and filtered, sorted and paged as RabbitMQ's API does.
-
-The event loop has other work between two slices, so that no listing is felt by publishers.
-"""
+"""Lists of rows, filtered, sorted and paged as RabbitMQ's API does."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import re2
 
 from .request import Answer, ApiError, Request, bad_request
-from .text import encoded
+from .snapshots import (
+    ROWS_BETWEEN_LOOKS,
+    SLICE_SECONDS,
+    Row,
+    encoded_slices,
+)
 
-Row = dict[str, Any]
-Source = TypeVar("Source")
-
-SLICE_SECONDS: Final = 0.001
 # RabbitMQ's.
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
-_ROWS_BETWEEN_LOOKS: Final = 16
-
-
-async def rows_of(sources: Iterable[Source], row: Callable[[Source], Row]) -> list[Row]:
-    """A row for each, in slices. Sources that come or go meanwhile may be missed."""
-    rows: list[Row] = []
-    ends_at = time.perf_counter() + SLICE_SECONDS
-    for each in tuple(sources):
-        rows.append(row(each))
-        if not len(rows) % _ROWS_BETWEEN_LOOKS and time.perf_counter() > ends_at:
-            await asyncio.sleep(0)
-            ends_at = time.perf_counter() + SLICE_SECONDS
-    return rows
 
 
 async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = ("name",)) -> Answer:
-    """The rows as the request's parameters ask for them; 400 if these are wrong."""
+    """The rows as the request's parameters ask for them; 400 if these are wrong.
+
+    They are sorted by `sorted_by` where the request does not say how, as RabbitMQ does; if that is
+    empty they have their order already.
+    """
     query = request.query
-    wanted = query.get("sort")
-    keys = [wanted] if wanted else list(sorted_by)
-    # By what RabbitMQ sorts by without being asked: a stable sort keeps that among equals.
-    rows.sort(key=lambda row: tuple(_order(_at(row, key)) for key in sorted_by))
-    if wanted:
-        rows.sort(key=lambda row: tuple(_order(_at(row, key)) for key in keys))
+    for keys in (sorted_by, [query["sort"]] if query.get("sort") else ()):
+        # A stable sort: equal ones stay in the order before.
+        if keys:
+            rows = await _sorted(rows, keys)
     if query.get("sort_reverse") == "true":
-        rows.reverse()
+        rows = rows[::-1]
     if "page" in query or "page_size" in query:
         return Answer(200, _page(request, rows))
-    return Answer(200, await _encoded_slices([shown(request, row) for row in rows]))
+    return Answer(200, await encoded_slices([shown(request, row) for row in rows]))
+
+
+async def _sorted(rows: list[Row], keys: Sequence[str]) -> list[Row]:
+    """The rows by these columns; the keys are made in slices, and the sort itself is fast."""
+    ends_at = time.perf_counter() + SLICE_SECONDS
+    order: list[tuple[Any, int]] = []
+    for number, row in enumerate(rows):
+        order.append((tuple(_order(_at(row, key)) for key in keys), number))
+        if not number % ROWS_BETWEEN_LOOKS and time.perf_counter() > ends_at:
+            await asyncio.sleep(0)
+            ends_at = time.perf_counter() + SLICE_SECONDS
+    order.sort()
+    return [rows[number] for _, number in order]
 
 
 def shown(request: Request, row: Row) -> Row:
@@ -72,16 +72,6 @@ def _copy(row: Row, path: list[str], chosen: Row) -> None:
         chosen[name] = row[name]
     elif isinstance(row[name], dict):
         _copy(row[name], path[1:], chosen.setdefault(name, {}))
-
-
-async def _encoded_slices(rows: list[Row]) -> bytes:
-    pieces = []
-    for at in range(0, len(rows), _ROWS_BETWEEN_LOOKS):
-        piece = encoded(rows[at : at + _ROWS_BETWEEN_LOOKS])
-        pieces.append(piece[1:-1])
-        if len(rows) > _ROWS_BETWEEN_LOOKS:
-            await asyncio.sleep(0)
-    return b"[" + b",".join(pieces) + b"]"
 
 
 def _at(row: Row, path: str) -> Any:

@@ -15,6 +15,7 @@ from ..actors.node_context import NodeContext
 from ..core.users.access import Access
 from ..core.users.accounts import User
 from .about import About
+from .snapshots import Snapshots
 from .statistics import Statistics
 from .text import decoded
 
@@ -100,6 +101,7 @@ class Request:
     context: NodeContext
     about: About
     statistics: Statistics
+    snapshots: Snapshots
     user: User
     method: str
     names: Mapping[str, str]

@@ -12,8 +12,9 @@ from ...actors.messages import AccountRequest, ControlAnswer
 from ...core.users.accounts import Permission, User
 from ...core.users.password_hash import SALT_BYTES, hash_password
 from ..asking import ask
-from ..listing import Row, listed, shown
+from ..listing import listed, shown
 from ..request import Action, Answer, ApiError, Request, Tag, VhostRule, bad_request, not_found
+from ..snapshots import Row
 
 
 async def change(request: Request, name: str, arguments: Mapping[str, object]) -> None:

@@ -11,8 +11,9 @@ from ...actors.runtime.runtime import tell
 from ...core.definitions import QueueDefinition
 from ..about import About
 from ..asking import GoneError, ask
-from ..listing import Row, listed, rows_of, shown
+from ..listing import listed, shown
 from ..request import Action, Answer, Request, Tag, not_authorised, not_found
+from ..snapshots import Row, rows_of
 from ..values import plain_table
 
 # RabbitMQ's.

@@ -19,8 +19,8 @@ from ...amqp_frames.methods import (
     ConfirmSelectOk,
 )
 from ..direct import AmqpRefusedError, Content, DirectConnection, connect
-from ..listing import Row
 from ..request import Action, Answer, ApiError, Request, VhostRule, bad_request, not_found
+from ..snapshots import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
 

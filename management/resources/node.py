@@ -7,8 +7,9 @@ import resource as limits_of_process
 import time
 from typing import Final
 
-from ..listing import Row, listed, shown
+from ..listing import listed, shown
 from ..request import Action, Answer, Request, Tag, not_found
+from ..snapshots import Row
 
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -38,7 +39,7 @@ from ...core.definitions import (
 )
 from ...core.topology.topology import Topology
 from ..direct import AmqpRefusedError, connect
-from ..listing import Row, listed, rows_of, shown
+from ..listing import listed, shown
 from ..request import (
     Action,
     Answer,
@@ -49,12 +50,15 @@ from ..request import (
     not_authorised,
     not_found,
 )
+from ..snapshots import Row, rows_of
 from ..statistics import Statistics
 from ..values import key_from_path, plain_table, properties_key, table_from
 from .clients import connection_name, consumer_rows
 
 # How paths call the exchange without a name.
 DEFAULT_EXCHANGE: Final = "amq.default"
+_LIST_PARAMETERS: Final = frozenset({"sort", "sort_reverse", "page", "page_size", "columns"})
+_name: Final = attrgetter("name")
 _BINDING_ORDER: Final = ("vhost", "source", "destination_type", "destination", "routing_key")
 
 
@@ -173,9 +177,15 @@ async def _one_exchange(request: Request) -> Answer:
 
 
 async def _queues(request: Request) -> Answer:
-    found = [queue for each in topologies(request) for queue in each.table.queues()]
+    seen = sorted(topologies(request), key=lambda each: each.vhost)
+    found = [queue for each in seen for queue in sorted(each.table.queues(), key=_name)]
     row = partial(queue_row, request.statistics, request.about.node_name)
-    return await listed(request, await rows_of(found, row), ("vhost", "name"))
+    key = "queues", *(each.vhost for each in seen)
+    version = tuple(each.table.version for each in seen)
+    rows = await request.snapshots.rows(key, version, found, row)
+    if _LIST_PARAMETERS.isdisjoint(request.query):
+        return Answer(200, await request.snapshots.body(key, rows))
+    return await listed(request, rows, ())
 
 
 async def _one_queue(request: Request) -> Answer:
