@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from both_brokers import BothBrokers, compared
 from client_frames import publish
-from granted import PASSWORD, PERMISSIONS
+from granted import HAS_TOPICS, PASSWORD, PERMISSIONS
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from leveret.amqp_frames.methods import (
     BasicCancel,
     BasicConsume,
     BasicGet,
+    ChannelOpen,
     ConfirmSelect,
     ConnectionOpen,
     ConnectionStartOk,
@@ -28,6 +29,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
+from scripted_channel import Channel
 from scripted_session import Session
 
 Q = QueueDeclare(queue="q")
@@ -141,3 +143,61 @@ def test_a_user_id_that_an_impersonator_sets(session: Session) -> None:
         channel = session.connect(user=user, password=PASSWORD).channel(1)
         channel.ask(Q, ConfirmSelect(), publish("q", b"", Properties(user_id="somebody")))
         channel.ask(BasicGet(queue="q"))
+
+
+@compared
+def test_topic_permissions(session: Session) -> None:
+    channel = session.connect(user=HAS_TOPICS, password=PASSWORD).channel(1)
+    channel.ask(Q, ExchangeDeclare(exchange="t", type="topic"))
+    for key in ("a", HAS_TOPICS, "b", ""):
+        channel.ask(ConfirmSelect(), publish(key, exchange="amq.topic"))
+        channel.ask(ConfirmSelect(), publish(key, exchange="t"))
+    for key in ("a", "b", "bb"):
+        channel.ask(
+            QueueBind(queue="q", exchange="amq.topic", routing_key=key),
+            QueueUnbind(queue="q", exchange="amq.topic", routing_key=key),
+            ExchangeBind(destination="t", source="amq.topic", routing_key=key),
+            ExchangeUnbind(destination="t", source="amq.topic", routing_key=key),
+            ExchangeBind(destination="amq.topic", source="t", routing_key=key),
+        )
+
+
+@compared
+def test_a_user_that_has_all_its_connections(session: Session) -> None:
+    opened(session, "may not connect", "/")
+
+
+@compared
+def test_a_vhost_that_has_all_its_connections(session: Session) -> None:
+    opened(session, "does all", "no connection")
+
+
+@compared
+def test_a_user_that_has_all_its_channels(session: Session) -> None:
+    connection = session.connect(user="has a channel", password=PASSWORD)
+    connection.channel(1).ask(Q)
+    Channel(connection, 2).ask(ChannelOpen())
+
+
+@compared
+def test_a_vhost_that_has_all_its_queues(session: Session) -> None:
+    channel = session.connect(vhost="one queue").channel(1)
+    channel.ask(
+        Q,
+        Q,
+        QueueDeclare(queue="second"),
+        QueueDeclare(queue="q", passive=True),
+        QueueDelete(queue="q"),
+        QueueDeclare(queue="second"),
+        QueueDelete(queue="second"),
+    )
+
+
+@compared
+def test_queues_with_policies(session: Session) -> None:
+    channel = session.channel()
+    roomy = table_of({"x-max-length": 2, "x-overflow": "drop-head"})
+    for name, arguments in (("governed", {}), ("governed.op", {}), ("governed.own", roomy)):
+        declare = QueueDeclare(queue=name, arguments=arguments)
+        channel.ask(declare, ConfirmSelect(), publish(name), publish(name), publish(name))
+        channel.ask(declare, QueueDelete(queue=name))
