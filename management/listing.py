@@ -15,6 +15,7 @@ from .snapshots import (
     SLICE_SECONDS,
     Row,
     encoded_slices,
+    rows_of,
 )
 
 # RabbitMQ's.
@@ -37,7 +38,9 @@ async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = (
         rows = rows[::-1]
     if "page" in query or "page_size" in query:
         return Answer(200, _page(request, rows))
-    return Answer(200, await encoded_slices([shown(request, row) for row in rows]))
+    if query.get("columns"):
+        rows = await rows_of(rows, lambda row: shown(request, row))
+    return Answer(200, await encoded_slices(rows))
 
 
 async def _sorted(rows: list[Row], keys: Sequence[str]) -> list[Row]:
