@@ -83,11 +83,11 @@ class DrawnTurns:
 
 
 class AtOnce(Executor):
-    """Password checks: every password is right."""
+    """Password checks: every password is right, and no hash is replaced."""
 
     def submit(self, *_call: Any, **_names: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_result(True)
+        future.set_result((True, ""))
         return future
 
 
