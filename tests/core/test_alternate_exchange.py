@@ -130,12 +130,16 @@ def test_the_alternate_of_a_live_exchange_is_replaced(commands):
     commands.table.apply((ReplaceExchangeArguments(exchange, {}),))
     assert commands.route("x") == []
     assert commands.table.exchange("x").is_plain
-    commands.table.apply((ReplaceExchangeArguments(exchange, alternate("amq.fanout")["arguments"]),))
+    commands.table.apply(
+        (ReplaceExchangeArguments(exchange, alternate("amq.fanout")["arguments"]),)
+    )
     assert commands.route("x") == ["saved"]
 
 
 def test_a_new_alternate_that_looks_into_headers_has_them_read(commands):
     exchange = commands.declare_exchange("x", "direct")
     assert not commands.table.reads_headers("x")
-    commands.table.apply((ReplaceExchangeArguments(exchange, alternate("amq.headers")["arguments"]),))
+    commands.table.apply(
+        (ReplaceExchangeArguments(exchange, alternate("amq.headers")["arguments"]),)
+    )
     assert commands.table.reads_headers("x")

@@ -18,8 +18,8 @@ def permission(user: str, vhost: str, *patterns: str) -> dict[str, str]:
     return {"user": user, "vhost": vhost, **named}
 
 
-def test_there_are_words_for_every_change() -> None:
-    assert set(DONE) | {"user tags", "permissions set"} == set(REQUESTS)
+def test_the_words_are_of_changes_that_there_are() -> None:
+    assert set(REQUESTS) >= set(DONE) | {"user tags", "permissions set"}
     assert set(REQUESTS) >= COMPARED
 
 
