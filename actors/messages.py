@@ -82,7 +82,7 @@ class PasswordChecked(NamedTuple):
 
     check: PasswordCheck
     is_right: bool
-    # To be stored instead of the one that was checked; empty: that one stays.
+    # A new hash to store in place of the checked one; empty: the checked one stays.
     new_hash: str = ""
 
 

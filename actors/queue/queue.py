@@ -279,7 +279,7 @@ class Queue(LoopActor):
                     self._tracing.settled(settled, "acked")
         finally:
             # Should one fail, those before it count all the same: what they acked must not come
-            # back, and what was handed over takes up room of its channel and its connection.
+            # back, and handed-over deliveries take up room of their channel and its connection.
             self._carry_out(effects)
 
     def _withdraw(self, appends: Sequence[Append]) -> None:

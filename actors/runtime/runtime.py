@@ -352,7 +352,7 @@ class LoopActor(UnlistedActor, inbox_type=LoopInbox):
             self._end_turn(inbox)
 
     def _end_turn(self, inbox: LoopInbox) -> None:
-        """Close the inbox of an actor that has stopped; another has a turn for what is in it."""
+        """Close the inbox of an actor that has stopped; another has a turn for its messages."""
         if inbox.stop_flag.is_up:
             self._drop_references()
             inbox.close()

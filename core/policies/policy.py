@@ -2,7 +2,7 @@
 
 A vhost's policies are runtime parameters (core/parameters/). A pattern is searched for in the name,
 in the octets, by RE2. Of those that match, the policy with the highest priority applies, alone; of
-equal ones the one that was set first (RabbitMQ leaves that open). An operator policy is found the
+equal ones the first that was set (RabbitMQ leaves that open). An operator policy is found the
 same way, and applies beside it.
 
 As in RabbitMQ a policy with a key that a queue of its type cannot have does not apply to that queue

@@ -192,9 +192,9 @@ class Unconfirmed:
         return bool(self._confirmed or self._divided or self.rejected)
 
     def acks(self) -> tuple[int, list[SeqRange]]:
-        """What acks all that is confirmed, as `coalesce` has it, while nothing is to be nacked.
+        """The frames that ack all confirmed numbers, by `coalesce`, while nothing is to be nacked.
 
-        It is then no longer to be answered.
+        These numbers are then answered.
         """
         confirmed, smallest = self._confirmed, self.smallest()
         above: list[SeqRange] = []
@@ -203,7 +203,7 @@ class Unconfirmed:
             for row in rows:
                 place = bisect_left(row, smallest - first) if smallest else len(row)
                 if place:
-                    # What lies between has been answered, or is now: one frame acks it.
+                    # All numbers between have been answered, or are now: one frame acks them.
                     confirmed.append((first + row[0], first + row[place - 1]))
                 if place < len(row):
                     above += ranges_of(row[place:] if place else row, first)

@@ -347,7 +347,7 @@ class Accounts:
     def prepare_set_policy(
         self, vhost: str, name: str, given: Mapping[str, Json], *, is_operators: bool
     ) -> AccountChanges:
-        """This policy, or operator policy, instead of the one that had its name, if any."""
+        """This policy, or operator policy, in place of any policy with its name."""
         self.check_vhost(vhost)
         _check_name("policy name", name)
         try:
