@@ -2,6 +2,7 @@
 
 The decoder (`publishes.py`) checks every octet of a publish, which is most of what it costs. Here
 the frames' sizes alone are followed: a sixth of the time for messages with properties of their own.
+The compiled decoder checks all in a tenth of that, so it reads publishes of one channel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from ..compiled import codec
 from ..constants import EMPTY_FRAME_BYTES
 from ..properties import (
     FLAG_CONTENT_ENCODING,
@@ -21,6 +23,7 @@ from ..properties import (
     PERSISTENT,
 )
 from .batch import Batch
+from .publishes import CompiledRun
 
 _frame_header = Struct(">BHI").unpack_from
 # Of a content header's frame: its payload's size and the body's.
@@ -33,6 +36,8 @@ _CONTENT_ENCODING: Final = FLAG_CONTENT_ENCODING >> 8
 _HEADERS: Final = FLAG_HEADERS >> 8
 _DELIVERY_MODE: Final = FLAG_DELIVERY_MODE >> 8
 
+_ANY_SIZE: Final = 0xFFFFFFFF
+
 
 def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
     """The publishes that these bytes are, one behind the other; are all of them persistent?
@@ -40,6 +45,11 @@ def read_stored(wire: bytes, are_persistent: bool = True) -> Batch:
     Their channels may differ: the batch's is -1 then. `flagged` is not found out, for only who
     routes a message asks for it. ValueError if the frames do not end where the bytes do.
     """
+    if codec is not None:
+        batch = CompiledRun(_ANY_SIZE, _ANY_SIZE).decode_alone(wire)
+        if batch is not None:
+            batch.flagged = None
+            return batch
     size = len(wire)
     first_channel = int.from_bytes(wire[1:3], "big")
     batch = Batch(wire, first_channel)

@@ -16,7 +16,7 @@ from leveret.amqp_frames import decoder as decoding_module
 from leveret.amqp_frames.compiled import REVISION
 from leveret.amqp_frames.constants import FRAME_BODY, FRAME_HEADER, HEARTBEAT_FRAME
 from leveret.amqp_frames.decoder import ChannelInput, Event
-from leveret.amqp_frames.messages import deliveries, indexes, merging, publishes
+from leveret.amqp_frames.messages import deliveries, indexes, merging, publishes, stored
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import BasicQos, encode_method
 
@@ -29,7 +29,7 @@ except ImportError:
     compiled = None  # type: ignore[assignment]
 
 # Each has the form that it calls under this name.
-_CALLERS = (decoding_module, deliveries, indexes, merging, publishes)
+_CALLERS = (decoding_module, deliveries, indexes, merging, publishes, stored)
 NO_LIMIT = 0xFFFFFFFF
 
 

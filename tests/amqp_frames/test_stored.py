@@ -6,6 +6,7 @@ from random import Random
 from struct import pack
 
 import pytest
+from forms import compiled, form
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.amqp_frames.messages.stored import read_stored, stored_starts
 from leveret.amqp_frames.properties import Properties, encode_properties
@@ -17,9 +18,9 @@ def frame(kind: int, payload: bytes, channel_number: int) -> bytes:
     return pack(">BHI", kind, channel_number, len(payload)) + payload + b"\xce"
 
 
-def publish(random: Random) -> bytes:
+def publish(random: Random, channel_numbers: tuple[int, ...] = (1, 1, 1, 2)) -> bytes:
     """A persistent publish as a client may send it."""
-    channel_number = random.choice((1, 1, 1, 2))
+    channel_number = random.choice(channel_numbers)
     key = random.choice((b"", b"orders", b"k" * 255))
     body = random.randbytes(random.choice((0, 1, 100, 300)))
     properties = Properties(
@@ -46,6 +47,20 @@ def test_what_was_published_is_read_back_like_it_was_decoded(seed: int) -> None:
         if name != "flagged":
             assert getattr(stored, name) == getattr(decoded, name), name
     assert list(stored_starts(memoryview(wire))) == [*decoded.starts, len(wire)]
+
+
+@pytest.mark.skipif(compiled is None, reason="the codec is not compiled here")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_publishes_of_one_channel_are_read_back_alike_in_both_forms(seed: int) -> None:
+    random = Random(seed)
+    channel_numbers = random.choice(((1,), (7,), (1, 2)))
+    wire = b"".join(publish(random, channel_numbers) for _ in range(random.choice((1, 2, 20))))
+    with form(None):
+        in_python = read_stored(wire)
+    with form(compiled):
+        in_c = read_stored(wire)
+    for name in in_python.__slots__:
+        assert getattr(in_python, name) == getattr(in_c, name), name
 
 
 @pytest.mark.parametrize("seed", SEEDS)
