@@ -29,6 +29,7 @@ from ..core.queue.deferral import Delays
 from ..core.queue.in_flight import Delivery
 from ..core.queue.sizing import SizedRow
 from ..core.users.access import Access
+from ..core.users.login_attempts import LoginCounts
 from ..core.users.login_checks import PasswordCheck
 from ..core.users.login_results import LoginResult
 from ..storage.journal.identity_runs import Identities
@@ -65,6 +66,8 @@ class LogIn(NamedTuple):
     user: str
     # None: a certificate has said who it is.
     password: str | None
+    # Where it is counted (core/users/login_attempts.py); "": nowhere.
+    protocol: str = ""
 
     def __repr__(self) -> str:
         """Without the password, wherever it is shown."""
@@ -75,6 +78,19 @@ class LoginAnswer(NamedTuple):
     """Logins -> Reader or an HTTP request."""
 
     result: LoginResult
+
+
+class AskLoginAttempts(NamedTuple):
+    """HTTP request -> Logins: answered with LoginAttemptsAnswer; `forget` begins again at none."""
+
+    reply_to: Ref
+    forget: bool = False
+
+
+class LoginAttemptsAnswer(NamedTuple):
+    """Logins -> HTTP request."""
+
+    counts: dict[str, LoginCounts]
 
 
 class PasswordChecked(NamedTuple):

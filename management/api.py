@@ -19,21 +19,21 @@ from ..actors.messages import LogIn, LoginAnswer
 from ..actors.node_context import NodeContext
 from ..core.connection.peer import is_loopback
 from ..core.users.accounts import User
+from ..core.users.login_attempts import HTTP
 from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
 from .about import About
 from .asking import ask
 from .request import (
-    TAGS,
     Action,
     Answer,
     ApiError,
     Request,
     Tag,
     VhostRule,
-    has_tag,
     not_authorised,
     not_found,
+    refusal_of,
 )
 from .resources.table import ACTIONS
 from .snapshots import Snapshots
@@ -96,14 +96,14 @@ class Api:
     async def log_in(self, found: Found, login: Login | None, host: str) -> User:
         """The user that asks; ApiError 401 if the password is wrong or the tag is missing."""
         tag = found.action.tag
-        if tag is Tag.NONE_FOR_HEALTH and self._is_open_to(host):
+        if tag is Tag.NONE or (tag is Tag.NONE_FOR_HEALTH and self._is_open_to(host)):
             return _NO_USER
         if login is None:
             raise ApiError(401, "not_authorized", "Login failed", CHALLENGE)
         answer = await ask(
             self._context.runtime,
             self._context.logins,
-            lambda me: LogIn(me, host, login.user, login.password),
+            lambda me: LogIn(me, host, login.user, login.password, HTTP),
         )
         assert isinstance(answer, LoginAnswer)
         user = self._context.accounts.users.get(login.user)
@@ -113,8 +113,9 @@ class Api:
             result = LoginResult.UNKNOWN_USER
         if user is None or result is not LoginResult.ALLOWED:
             raise ApiError(401, "not_authorized", "Login failed", CHALLENGE, result.value)
-        if not has_tag(user.tags, tag):
-            raise not_authorised(TAGS[tag][1])
+        refusal = refusal_of(user.tags, tag)
+        if refusal:
+            raise not_authorised(refusal)
         return user
 
     def _is_open_to(self, host: str) -> bool:
@@ -152,10 +153,7 @@ class Api:
             return
         if vhost not in self._context.accounts.vhosts:
             raise not_found()
-        is_allowed = request.may_see(vhost)
-        if action.vhost is VhostRule.OPEN:
-            is_allowed = (request.user.name, vhost) in self._context.accounts.permissions
-        if not is_allowed:
+        if not request.may_see(vhost):
             raise not_authorised("User not authorised to access virtual host")
 
 

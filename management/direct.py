@@ -3,7 +3,8 @@
 It is the ordinary reader, channel and writer with a transport that holds no socket, so permissions,
 limits, confirms and the words of refusals are those of every client: a publish is answered when it
 is confirmed. The user has logged in over HTTP already, so the connection logs in as one that a
-certificate has named.
+certificate has named. It is not logged, listed or counted with those of clients, but for the limits
+of its vhost and user.
 """
 
 from __future__ import annotations
@@ -117,13 +118,8 @@ class _Memory:
 class _Parent(LoopActor):
     """The reader's parent, as the listener is of others."""
 
-    def __init__(self, context: NodeContext) -> None:
-        super().__init__()
-        self._context = context
-
     def on_receive(self, message: object) -> None:
         if isinstance(message, Down):
-            self._context.open_connections.pop(message.actor, None)
             self.stop()
         else:
             assert isinstance(message, AlarmCleared), message
@@ -138,8 +134,8 @@ class DirectConnection:
         self._unread = b""
         self._wakes: asyncio.Future[None] | None = None
         self._is_closed = False
-        peer = Peer(f"{host}:0", asks_certificate=True, user=user)
-        parent = _Parent.start_on(context.runtime, context)
+        peer = Peer(f"{host}:0", asks_certificate=True, user=user, is_internal=True)
+        parent = _Parent.start_on(context.runtime)
         transport = _Memory(self)
         self._reader: Ref = Reader.start_on(context.runtime, context, transport, peer, parent)
 

@@ -63,7 +63,9 @@ def not_authorised(reason: str) -> ApiError:
 class Tag(Enum):
     """What a row asks of its user: RabbitMQ's tags, or less."""
 
-    # Not even a login, where the setting `http_health_without_password` has it so.
+    # Not even a login.
+    NONE = "none"
+    # None either, where the setting `http_health_without_password` has it so.
     NONE_FOR_HEALTH = "health"
     # A login.
     ANY = "any"
@@ -83,6 +85,17 @@ TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
     Tag.MONITORING: (frozenset({"monitoring", "administrator"}), "Not monitor user"),
     Tag.ADMINISTRATOR: (frozenset({"administrator"}), "Not administrator user"),
 }
+
+
+def refusal_of(tags: Collection[str], needed: Tag) -> str:
+    """Why these tags of a user are not enough, in RabbitMQ's words; "" if they are.
+
+    RabbitMQ asks for the least tag first.
+    """
+    for each in (Tag.MANAGEMENT, needed):
+        if needed in TAGS and not has_tag(tags, each):
+            return TAGS[each][1]
+    return ""
 
 
 def has_tag(tags: Collection[str], needed: Tag) -> bool:
@@ -127,12 +140,13 @@ class Request:
         return has_tag(self.user.tags, needed)
 
     def is_monitor(self) -> bool:
-        """May the user see the connections and queues of all others?"""
+        """May the user see the connections of all others, and that all vhosts are there?"""
         return has_tag(self.user.tags, Tag.MONITORING)
 
     def may_see(self, vhost: str) -> bool:
         """May the user see the vhost's queues and exchanges?"""
-        return self.is_monitor() or (self.user.name, vhost) in self.context.accounts.permissions
+        is_administrator = has_tag(self.user.tags, Tag.ADMINISTRATOR)
+        return is_administrator or (self.user.name, vhost) in self.context.accounts.permissions
 
     def access(self) -> Access:
         """The user's permissions in the path's vhost, which is there."""
@@ -151,10 +165,10 @@ class Answer(NamedTuple):
 class VhostRule(Enum):
     """Who may use a row with a vhost in its path."""
 
-    # Monitors see it, others if they may open it.
+    # Administrators, and users that may open it. What is done there by AMQP needs AMQP's
+    # permissions besides, of administrators, too.
     VISIBLE = "visible"
-    # All users that may open it.
-    OPEN = "open"
+    OPEN = VISIBLE
     # All users with the tag: the vhost may be yet to be made.
     ANY = "any"
 

@@ -5,7 +5,7 @@ setting; so are its time, from its first byte to the last of its answer, and the
 connections: for one more, the address that has most gives up its longest silent one
 (core/connection/waiting_peers.py). The last file descriptors are for files. A connection may carry
 request after request; between two it waits as long as one may take, and is closed then. A fault of
-the broker's own is logged, and ends one request alone.
+the broker's own is logged, and ends one request alone, with 500.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import asyncio
 import fcntl
 import logging
 import termios
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
+from isal import igzip
 
 from ..actors.messages import WakeAt, Woken
 from ..actors.node_context import NodeContext
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
 
 # Of an answer, written in one turn of the event loop.
 CHUNK_BYTES: Final = 65_536
+# A body up to this size is not compressed, as in RabbitMQ.
+_PLAIN_BYTES_MAX: Final = 300
+# A tenth of the time of the next level, and a listing is a tenth of its size all the same.
+_GZIP_LEVEL: Final = 1
+# RabbitMQ's: an answer depends on these headers of its request.
+_VARY: Final = "accept, accept-encoding, origin"
 _INT_BYTES: Final = 4
 _EMPTY: Final = "connection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_MANY: Final = f"HTTP/1.1 503 Service Unavailable\r\n{_EMPTY}".encode()
@@ -45,6 +52,9 @@ _TOO_SLOW: Final = f"HTTP/1.1 408 Request Timeout\r\n{_EMPTY}".encode()
 
 _TOO_LATE: Final = ApiError(
     503, "timeout", "what was asked is not answered in time: the broker is busy"
+)
+_FAULT: Final = ApiError(
+    500, "internal_server_error", "a fault of the broker's own; its log says which"
 )
 _TOO_LONG: Final = ApiError(408, "timeout", "the request took too long to come")
 
@@ -167,6 +177,11 @@ class HttpServer:
             fault = _TOO_LATE if one.state is State.SERVING else _TOO_LONG
         except ApiError as refused:
             fault = refused
+        except ConnectionError:
+            raise
+        except Exception:
+            log.error(HTTP_FAILED, method=request.method, path=request.path, exc_info=True)
+            fault = _FAULT
         user = "" if login is None else login.user
         if user or fault.status not in (401, 404):
             # A request without a login gets 401, and the client repeats it with one.
@@ -215,11 +230,16 @@ class HttpServer:
 async def _send(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     """Write the answer; a large one in parts, between which the event loop does other things."""
     content = answer.content
-    headers = {"server": "leveret", **answer.headers}
+    headers = {"server": "leveret", "vary": _VARY, **answer.headers}
     body: bytes = b""
     if content is not None:
         body = content if isinstance(content, bytes) else encoded(content)
         headers.setdefault("content-type", JSON)
+    if answer.status == 200 and request.method in ("GET", "HEAD"):
+        headers.setdefault("cache-control", "no-cache")
+    if request.method != "HEAD" and len(body) > _PLAIN_BYTES_MAX and accepts_gzip(request.headers):
+        body = await _compressed(body)
+        headers["content-encoding"] = "gzip"
     if content is not None or answer.status != 204:
         headers["content-length"] = str(len(body))
     response = web.StreamResponse(status=answer.status, headers=headers)
@@ -233,6 +253,23 @@ async def _send(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
                 await asyncio.sleep(0)
     await response.write_eof()
     return response
+
+
+def accepts_gzip(headers: Mapping[str, str]) -> bool:
+    """Whether the client's `accept-encoding` names gzip and does not forbid it."""
+    for each in headers.get("accept-encoding", "").lower().split(","):
+        name, _, parameters = each.partition(";")
+        if name.strip() in ("gzip", "x-gzip"):
+            _, _, quality = parameters.replace(" ", "").partition("q=")
+            return not quality or quality.strip("0.") != ""
+    return False
+
+
+async def _compressed(body: bytes) -> bytes:
+    """The body by gzip; a large one in a thread, which leaves the event loop to others."""
+    if len(body) <= CHUNK_BYTES:
+        return igzip.compress(body, _GZIP_LEVEL)
+    return await asyncio.to_thread(igzip.compress, body, _GZIP_LEVEL)
 
 
 def _parts(body: bytes) -> Iterable[memoryview]:

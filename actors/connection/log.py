@@ -1,6 +1,7 @@
 """Reports on one connection: a line in the service log, and an event while the trace is on.
 
-One line when it opens and one when it ends, one for each error; the peer is in all of them.
+One line when it opens and one when it ends, one for each error; the peer is in all of them. A
+connection of the management API's own has lines for our faults only: the API logs its requests.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Final
 
 from ...amqp_frames.errors import AmqpError
 from ...core.connection.handshake import Handshake
+from ...core.connection.peer import Peer
 from ...core.users.login_results import RefusedError
 from ...logs.secrets import masked
 from ..node_context import NodeContext
@@ -28,20 +30,23 @@ _TRACED: Final = frozenset(
 class ConnectionLog:
     """Of one reader. `handshake` knows who it is as soon as that is known."""
 
-    def __init__(self, context: NodeContext, peer_name: str, handshake: Handshake) -> None:
-        self._log = context.runtime.log.bind(peer=peer_name)
+    def __init__(self, context: NodeContext, peer: Peer, handshake: Handshake) -> None:
+        self._log = context.runtime.log.bind(peer=peer.name)
+        self._is_quiet = peer.is_internal
         self._trace = context.trace
-        self._peer_name = peer_name
+        self._peer_name = peer.name
         self._handshake = handshake
 
     def info(self, event: str, **fields: object) -> None:
         """Report a step that went as it should."""
-        self._log.info(event, **fields)
+        if not self._is_quiet:
+            self._log.info(event, **fields)
         self.tell(event, **fields)
 
     def warning(self, event: str, **fields: object) -> None:
         """The client's fault, or the network's."""
-        self._log.warning(event, **fields)
+        if not self._is_quiet:
+            self._log.warning(event, **fields)
         self.tell(event, **fields)
 
     def fault_of_client(self, error: AmqpError, was_running: bool) -> None:

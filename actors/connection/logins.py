@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ...core.connection.peer import is_loopback
+from ...core.users.login_attempts import LoginAttempts
 from ...core.users.login_checks import LoginChecks, PasswordCheck
 from ...core.users.login_results import LoginResult
 from ...core.users.password_hash import is_right_password
-from ..messages import LogIn, LoginAnswer, PasswordChecked, Ref
+from ..messages import (
+    AskLoginAttempts,
+    LogIn,
+    LoginAnswer,
+    LoginAttemptsAnswer,
+    PasswordChecked,
+    Ref,
+)
 from ..runtime.out_of_memory import is_out_of_memory
 from ..runtime.runtime import LoopActor, tell
 
@@ -63,13 +71,14 @@ class Logins(LoopActor):
         self._on_fatal = on_fatal
         self._rehash = rehash
         self._on_rehashed = on_rehashed
+        self._attempts = LoginAttempts()
 
     def on_receive(self, message: object) -> None:
         """Take a login, or what a thread has found."""
         if isinstance(message, LogIn):
             result = self._decide(message)
             if result is not None:
-                tell(message.reader, LoginAnswer(result))
+                self._answer([message], result)
             self._answer(self._checks.refused, LoginResult.TOO_MANY_CHECKS)
             self._checks.refused.clear()
         elif isinstance(message, PasswordChecked):
@@ -78,19 +87,24 @@ class Logins(LoopActor):
             is_replaced = result is LoginResult.ALLOWED and message.new_hash
             if is_replaced and self._on_rehashed is not None:
                 self._on_rehashed(self.actor_ref, message.check, message.new_hash)
+        elif isinstance(message, AskLoginAttempts):
+            if message.forget:
+                self._attempts.forget()
+            tell(message.reply_to, LoginAttemptsAnswer(dict(self._attempts.counts)))
         self._start_checks()
 
-    def _answer(self, askers: list[object], result: LoginResult) -> None:
+    def _answer(self, askers: Sequence[object], result: LoginResult) -> None:
         for asker in askers:
-            reader: Ref = asker  # type: ignore[assignment]
-            tell(reader, LoginAnswer(result))
+            assert isinstance(asker, LogIn)
+            self._attempts.note(asker.protocol, result is LoginResult.ALLOWED)
+            tell(asker.reader, LoginAnswer(result))
 
     def _decide(self, message: LogIn) -> LoginResult | None:
         if not is_loopback(message.host) and message.user in self._loopback_users:
             return LoginResult.LOOPBACK_ONLY
         if message.password is None:
             return self._checks.find(message.user)
-        return self._checks.ask(message.reader, message.host, message.user, message.password)
+        return self._checks.ask(message, message.host, message.user, message.password)
 
     def _start_checks(self) -> None:
         while (check := self._checks.start_next(_is_alive)) is not None:
@@ -125,5 +139,5 @@ def _check(check: PasswordCheck, rehash: Callable[[str], str] | None) -> tuple[b
 
 
 def _is_alive(asker: object) -> bool:
-    reader: Ref = asker  # type: ignore[assignment]
-    return reader.is_alive()
+    assert isinstance(asker, LogIn)
+    return asker.reader.is_alive()

@@ -18,6 +18,7 @@ from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.parameters.limits import user_limits, vhost_limits
 from ...core.publishing.vhost_users import VhostUser
+from ...core.users.login_attempts import AMQP
 from ..messages import LogIn, Ref
 from ..node_context import NodeContext, OpenConnection
 from ..runtime.runtime import tell
@@ -82,20 +83,25 @@ class Opening:
 
     def _log_in(self, user: str, password: str | None) -> None:
         self._context.unopened.is_served(self._reader)
-        tell(self._context.logins, LogIn(self._reader, self._peer.host, user, password))
+        # Who is named by the API has logged in there.
+        protocol = "" if self._peer.is_internal else AMQP
+        login = LogIn(self._reader, self._peer.host, user, password, protocol)
+        tell(self._context.logins, login)
 
     def _open(self, user: str, vhost: str) -> None:
         limit, connections = self._context.connections_max, self._context.open_connections
-        if limit and len(connections) >= limit:
+        is_internal = self._peer.is_internal
+        if limit and len(connections) >= limit and not is_internal:
             # In the words of RabbitMQ 4; 3.10 has no such limit.
             text = f"connection refused: node connection limit ({limit}) is reached"
             raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
         self._check_limits(user, vhost)
         self._context.accounts.check_open(user, vhost)
         vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
-        connections[self._reader] = OpenConnection(
-            self._peer, self.handshake, vhost_user.access, self.channels
-        )
+        if not is_internal:
+            connections[self._reader] = OpenConnection(
+                self._peer, self.handshake, vhost_user.access, self.channels
+            )
         self.vhost_user = vhost_user
         self._context.unopened.discard(self._reader)
 

@@ -244,7 +244,7 @@ class Reader(LoopActor):
         self._decoder = context.new_decoder()
         self._opening = Opening(context, peer, self._phase, self.actor_ref)
         self._handshake = self._opening.handshake
-        self._log = ConnectionLog(context, peer.name, self._handshake)
+        self._log = ConnectionLog(context, peer, self._handshake)
         self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
         self._window = self._channels.window
         self._flow = ConnectionFlow(

@@ -33,12 +33,14 @@ _ESCAPED = '"+,;<>\\'
 class Peer(NamedTuple):
     """`name` is address and port; `user` whom a verified certificate names, "" if nobody.
 
-    With `asks_certificate` the connection may use the mechanism EXTERNAL.
+    With `asks_certificate` the connection may use the mechanism EXTERNAL. One that `is_internal` is
+    the management API's own, for one command: it is not logged, not listed and not counted.
     """
 
     name: str
     asks_certificate: bool = False
     user: str = ""
+    is_internal: bool = False
 
     @property
     def host(self) -> str:

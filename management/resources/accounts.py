@@ -51,7 +51,10 @@ def _vhost_row(request: Request, name: str) -> Row:
 
 
 async def _vhosts(request: Request) -> Answer:
-    names = [name for name in request.context.accounts.vhosts if request.may_see(name)]
+    def may_see(name: str) -> bool:
+        return request.is_monitor() or request.may_see(name)
+
+    names = [name for name in request.context.accounts.vhosts if may_see(name)]
     return await listed(request, [_vhost_row(request, name) for name in names])
 
 
@@ -79,6 +82,13 @@ async def _put_vhost(request: Request) -> Answer:
     permission = {"user": request.user.name, "vhost": name, **everything}
     await change(request, "permissions set", permission)
     return Answer(201)
+
+
+async def _start_vhost(request: Request) -> Answer:
+    """All vhosts of the node run from its start on."""
+    if request.names["node"] != request.about.node_name:
+        raise bad_request(f"Request to node {request.names['node']} failed with nodedown")
+    return Answer(204)
 
 
 async def _delete_vhost(request: Request) -> Answer:
@@ -232,9 +242,10 @@ _ANY: Final = VhostRule.ANY
 
 ACTIONS: Final = (
     Action("GET", "/api/vhosts", "vhosts", _vhosts),
-    Action("GET", _VHOST, "vhost", _one_vhost),
+    Action("GET", _VHOST, "vhost", _one_vhost, _ADMIN),
     Action("PUT", _VHOST, "vhost add", _put_vhost, _ADMIN, _ANY),
     Action("DELETE", _VHOST, "vhost delete", _delete_vhost, _ADMIN, _ANY),
+    Action("POST", f"{_VHOST}/start/{{node}}", "vhost start", _start_vhost, _ADMIN, _ANY),
     Action(
         "GET",
         f"{_VHOST}/permissions",

@@ -12,7 +12,7 @@ from ...core.definitions import QueueDefinition
 from ..about import About
 from ..asking import GoneError, ask
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, not_authorised, not_found
+from ..request import Action, Answer, Request, Tag, VhostRule, not_authorised, not_found
 from ..snapshots import Row, rows_of
 from ..values import plain_table
 
@@ -218,6 +218,8 @@ def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[R
 
 async def _consumers(request: Request) -> Answer:
     vhost = request.names.get("vhost")
+    if vhost is not None and vhost not in request.context.accounts.vhosts:
+        raise not_found()
     queues = [
         queue
         for topology in request.context.vhosts
@@ -239,5 +241,6 @@ ACTIONS: Final = (
     Action("GET", "/api/channels", "channels", _channels),
     Action("GET", "/api/channels/{channel}", "channel", _one_channel),
     Action("GET", "/api/consumers", "consumers", _consumers),
-    Action("GET", "/api/consumers/{vhost}", "consumers", _consumers),
+    # Who may not open the vhost sees none there, as in RabbitMQ.
+    Action("GET", "/api/consumers/{vhost}", "consumers", _consumers, vhost=VhostRule.ANY),
 )

@@ -19,7 +19,7 @@ from ...amqp_frames.methods import (
 )
 from ...amqp_frames.properties import Properties
 from ..direct import AmqpRefusedError, Content, connect
-from ..request import Action, Answer, Request, Tag, VhostRule, bad_request
+from ..request import Action, Answer, Request, Tag, bad_request, not_found
 from .topology import refusal
 
 _OK: Final = {"status": "ok"}
@@ -126,6 +126,15 @@ def _expiry_of(path: str) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
+async def _node(request: Request) -> Answer:
+    """Deprecated in RabbitMQ, and still asked: the alarms, by another name."""
+    if request.names.get("node", request.about.node_name) != request.about.node_name:
+        raise not_found()
+    reason = request.context.alarms.reason
+    # 200 all the same, as in RabbitMQ.
+    return Answer(200, {"status": "failed", "reason": reason} if reason else _OK)
+
+
 async def _single_node(_request: Request) -> Answer:
     return Answer(200, {**_OK, "reason": "single node cluster"})
 
@@ -135,9 +144,9 @@ def _check(name: str, answer: Any, tag: Tag = Tag.MANAGEMENT) -> Action:
 
 
 ACTIONS: Final = (
-    Action(
-        "GET", "/api/aliveness-test/{vhost}", "aliveness test", _aliveness, vhost=VhostRule.OPEN
-    ),
+    Action("GET", "/api/aliveness-test/{vhost}", "aliveness test", _aliveness),
+    Action("GET", "/api/healthchecks/node", "health check", _node),
+    Action("GET", "/api/healthchecks/node/{node}", "health check", _node),
     _check("alarms", partial(_alarms, "in the cluster")),
     _check("local-alarms", partial(_alarms, "on the node")),
     _check("port-listener/{port}", _port),

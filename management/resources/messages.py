@@ -19,7 +19,7 @@ from ...amqp_frames.methods import (
     ConfirmSelectOk,
 )
 from ..direct import AmqpRefusedError, Content, DirectConnection, connect
-from ..request import Action, Answer, ApiError, Request, VhostRule, bad_request, not_found
+from ..request import Action, Answer, ApiError, Request, bad_request, not_found
 from ..snapshots import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
@@ -170,7 +170,6 @@ ACTIONS: Final = (
         "/api/exchanges/{vhost}/{exchange}/publish",
         "publish",
         _publish,
-        vhost=VhostRule.OPEN,
     ),
-    Action("POST", "/api/queues/{vhost}/{queue}/get", "get", _get, vhost=VhostRule.OPEN),
+    Action("POST", "/api/queues/{vhost}/{queue}/get", "get", _get),
 )

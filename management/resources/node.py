@@ -13,6 +13,16 @@ from ..snapshots import Row
 
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic")
 
+# Those of RabbitMQ 3.10 whose meaning there is here.
+_FEATURE_FLAGS: Final = (
+    "drop_unroutable_metric",
+    "empty_basic_get_metric",
+    "implicit_default_bindings",
+    "quorum_queue",
+    "user_limits",
+    "virtual_host_metadata",
+)
+
 
 def _exchange_types() -> list[Row]:
     return [{"name": name, "description": "", "enabled": True} for name in _EXCHANGE_TYPES]
@@ -122,6 +132,22 @@ async def _extensions(_request: Request) -> Answer:
     return Answer(200, [])
 
 
+async def _feature_flags(request: Request) -> Answer:
+    """RabbitMQ's names of what every node of a cluster must be able to do: one node can."""
+    rows = [
+        {
+            "name": name,
+            "desc": "",
+            "doc_url": "",
+            "state": "enabled",
+            "stability": "stable",
+            "provided_by": "rabbit",
+        }
+        for name in _FEATURE_FLAGS
+    ]
+    return await listed(request, rows)
+
+
 async def _whoami(request: Request) -> Answer:
     return Answer(200, {"name": request.user.name, "tags": list(request.user.tags)})
 
@@ -131,6 +157,7 @@ ACTIONS: Final = (
     Action("GET", "/api/cluster-name", "cluster name", _cluster_name),
     Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING),
     Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING),
+    Action("GET", "/api/feature-flags", "feature flags", _feature_flags, Tag.ADMINISTRATOR),
     Action("GET", "/api/extensions", "extensions", _extensions),
     Action("GET", "/api/whoami", "whoami", _whoami),
 )

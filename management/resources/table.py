@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..request import Action
-from . import accounts, clients, health, messages, node, own, topology
+from . import accounts, clients, health, logins, messages, node, own, topology
 
 ACTIONS: Final[tuple[Action, ...]] = (
     *own.ACTIONS,
@@ -13,6 +13,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *clients.ACTIONS,
     *messages.ACTIONS,
     *accounts.ACTIONS,
+    *logins.ACTIONS,
     *node.ACTIONS,
     *health.ACTIONS,
 )

@@ -45,7 +45,7 @@ from ..request import (
     Answer,
     ApiError,
     Request,
-    VhostRule,
+    Tag,
     bad_request,
     not_authorised,
     not_found,
@@ -412,15 +412,19 @@ async def _unbind(kind: str, request: Request) -> Answer:
     return Answer(204)
 
 
+async def _rebalance(_request: Request) -> Answer:
+    """There is one node, which has all queues."""
+    return Answer(204)
+
+
 def _binding_actions(letter: str, kind: str) -> tuple[Action, ...]:
     path = f"/api/bindings/{{vhost}}/e/{{exchange}}/{letter}/{{destination}}"
     one = f"{path}/{{properties_key}}"
-    open_ = VhostRule.OPEN
     return (
         Action("GET", path, "bindings", partial(_bindings_between, kind)),
-        Action("POST", path, "bind", partial(_bind, kind), vhost=open_),
+        Action("POST", path, "bind", partial(_bind, kind)),
         Action("GET", one, "binding", partial(_one_binding, kind)),
-        Action("DELETE", one, "unbind", partial(_unbind, kind), vhost=open_),
+        Action("DELETE", one, "unbind", partial(_unbind, kind)),
     )
 
 
@@ -431,18 +435,19 @@ ACTIONS: Final = (
     Action("GET", "/api/exchanges", "exchanges", _exchanges),
     Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges),
     Action("GET", _EXCHANGE, "exchange", _one_exchange),
-    Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange, vhost=VhostRule.OPEN),
-    Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange, vhost=VhostRule.OPEN),
+    Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange),
+    Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange),
     Action("GET", f"{_EXCHANGE}/bindings/source", "bindings", _bindings_from),
     Action("GET", f"{_EXCHANGE}/bindings/destination", "bindings", _bindings_to),
     Action("GET", "/api/queues", "queues", _queues),
     Action("GET", "/api/queues/{vhost}", "queues", _queues),
     Action("GET", _QUEUE, "queue", _one_queue),
-    Action("PUT", _QUEUE, "queue declare", _declare_queue, vhost=VhostRule.OPEN),
-    Action("DELETE", _QUEUE, "queue delete", _delete_queue, vhost=VhostRule.OPEN),
-    Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge, vhost=VhostRule.OPEN),
-    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action, vhost=VhostRule.OPEN),
+    Action("PUT", _QUEUE, "queue declare", _declare_queue),
+    Action("DELETE", _QUEUE, "queue delete", _delete_queue),
+    Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge),
+    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action),
     Action("GET", f"{_QUEUE}/bindings", "bindings", _bindings_of_queue),
+    Action("POST", "/api/rebalance/queues", "rebalance", _rebalance, Tag.ADMINISTRATOR),
     Action("GET", "/api/bindings", "bindings", _bindings),
     Action("GET", "/api/bindings/{vhost}", "bindings", _bindings),
     *_binding_actions("q", TO_QUEUE),
