@@ -54,6 +54,20 @@ DELIVERY_EXCHANGE: Final = "amq.leveret.delivery"
 _DOUBLE = Struct(">d")
 
 
+class AppliedPolicies(NamedTuple):
+    """The policies that apply to a queue or an exchange, for reports: names, and what they say.
+
+    `definition` is what both together ask for, by RabbitMQ's keys, before the own arguments count.
+    """
+
+    policy: str | None = None
+    operator_policy: str | None = None
+    definition: Mapping[str, Any] = {}
+
+
+NO_POLICIES: Final = AppliedPolicies()
+
+
 @dataclass(slots=True, eq=False)
 class ExchangeDefinition:
     """An exchange as it was declared. `type_name` is its type as on the wire: "topic"."""
@@ -67,6 +81,7 @@ class ExchangeDefinition:
     vhost: str = "/"
     # Those that hold: its own and its policies' together.
     effective: Table = field(init=False, repr=False)
+    policies: AppliedPolicies = field(init=False, repr=False, default=NO_POLICIES)
 
     def __post_init__(self) -> None:
         self.effective = self.arguments
@@ -104,6 +119,7 @@ class QueueDefinition:
     is_paused: bool = False
     # The arguments in effect; a declaration is compared with `arguments`.
     effective: Table = field(init=False, repr=False)
+    policies: AppliedPolicies = field(init=False, repr=False, default=NO_POLICIES)
     is_quorum: bool = field(init=False, repr=False)
     # Is a redelivered message given the header x-delivery-count?
     counts_deliveries: bool = field(init=False, repr=False)
@@ -119,12 +135,13 @@ class QueueDefinition:
         self.is_quorum = queue_type is not None and queue_type.value == "quorum"
         self.put_in_effect(self.arguments)
 
-    def put_in_effect(self, arguments: Table) -> None:
-        """Have these arguments, which were checked, be in effect.
+    def put_in_effect(self, arguments: Table, policies: AppliedPolicies = NO_POLICIES) -> None:
+        """Have these arguments, which were checked, be in effect; by these policies.
 
         The queue's actor learns them by SetArguments.
         """
         self.effective = arguments
+        self.policies = policies
         self.consumer_timeout_ms = self._number("x-consumer-timeout")
         self.in_flight_timeout_ms = self._number("x-in-flight-timeout")
         self.dedup_window = self._number("x-dedup-window") or 0
@@ -242,6 +259,7 @@ class ReplaceQueueArguments(NamedTuple):
 
     queue: QueueDefinition
     arguments: Table
+    policies: AppliedPolicies = NO_POLICIES
 
 
 class ReplaceExchangeArguments(NamedTuple):
@@ -249,6 +267,7 @@ class ReplaceExchangeArguments(NamedTuple):
 
     exchange: ExchangeDefinition
     arguments: Table
+    policies: AppliedPolicies = NO_POLICIES
 
 
 class AddBinding(NamedTuple):

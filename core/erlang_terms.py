@@ -5,7 +5,8 @@ Clients and their tests look for these words, so "{value_negative,-1}" it is.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ..amqp_frames.values.field_table import FieldValue, Table
 
@@ -66,3 +67,17 @@ def erlang_plain(value: FieldValue) -> str:
 def as_text(value: str | bytes) -> str:
     """Text that is not UTF-8 has surrogate escapes, which AmqpError shows as "?"."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+def json_term(value: Any) -> str:
+    """The same for a value that came as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | str):
+        return erlang_term(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{json_term(key)} => {json_term(each)}" for key, each in value.items())
+        return f"#{{{','.join(pairs)}}}"
+    if isinstance(value, int | float):
+        return str(value)
+    return f"[{','.join(map(json_term, value))}]"

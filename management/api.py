@@ -152,9 +152,13 @@ class Api:
         if vhost is None or action.vhost is VhostRule.ANY:
             return
         if vhost not in self._context.accounts.vhosts:
+            if action.method == "PUT":
+                raise ApiError(404, "not_found", "vhost_not_found")
             raise not_found()
-        if not request.may_see(vhost):
-            raise not_authorised("User not authorised to access virtual host")
+        is_monitored = action.vhost is VhostRule.MONITORED
+        if not (request.may_monitor(vhost) if is_monitored else request.may_see(vhost)):
+            what = "object" if action.tag is Tag.POLICYMAKER else "virtual host"
+            raise not_authorised(f"User not authorised to access {what}")
 
 
 async def _never_called(_request: BaseRequest) -> Response:

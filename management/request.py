@@ -60,6 +60,16 @@ def not_authorised(reason: str) -> ApiError:
     return ApiError(401, "not_authorised", reason)
 
 
+def flag(given: dict[str, Any], name: str, default: bool = False) -> bool:
+    """A truth value of the body, which RabbitMQ's clients send as text, too; 400."""
+    value = given.get(name, default)
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise bad_request(["not_boolean", value])
+
+
 class Tag(Enum):
     """What a row asks of its user: RabbitMQ's tags, or less."""
 
@@ -81,7 +91,10 @@ TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
         frozenset({"management", "policymaker", "monitoring", "administrator"}),
         "Not management user",
     ),
-    Tag.POLICYMAKER: (frozenset({"policymaker", "administrator"}), "Not policymaker"),
+    Tag.POLICYMAKER: (
+        frozenset({"policymaker", "administrator"}),
+        "User not authorised to access object",
+    ),
     Tag.MONITORING: (frozenset({"monitoring", "administrator"}), "Not monitor user"),
     Tag.ADMINISTRATOR: (frozenset({"administrator"}), "Not administrator user"),
 }
@@ -123,16 +136,20 @@ class Request:
     reason: str = ""
     peer_host: str = ""
 
-    def json(self) -> dict[str, Any]:
-        """The body, a JSON object; none is an empty one. 400 in RabbitMQ's words."""
-        if not self.body:
-            return {}
+    def json(self, *needed: str) -> dict[str, Any]:
+        """The body, a JSON object that has these keys; none is an empty one.
+
+        400 in RabbitMQ's words.
+        """
         try:
-            found = decoded(self.body)
+            found = decoded(self.body) if self.body else {}
         except ValueError:
             found = None
         if not isinstance(found, dict):
             raise bad_request("not_json")
+        missing = [f"{{key_missing,{key}}}" for key in needed if key not in found]
+        if missing:
+            raise bad_request(f"[{','.join(missing)}]")
         return found
 
     def has_tag(self, needed: Tag) -> bool:
@@ -147,6 +164,10 @@ class Request:
         """May the user see the vhost's queues and exchanges?"""
         is_administrator = has_tag(self.user.tags, Tag.ADMINISTRATOR)
         return is_administrator or (self.user.name, vhost) in self.context.accounts.permissions
+
+    def may_monitor(self, vhost: str) -> bool:
+        """May the user see that the vhost is there, and its limits?"""
+        return self.is_monitor() or self.may_see(vhost)
 
     def access(self) -> Access:
         """The user's permissions in the path's vhost, which is there."""
@@ -168,7 +189,8 @@ class VhostRule(Enum):
     # Administrators, and users that may open it. What is done there by AMQP needs AMQP's
     # permissions besides, of administrators, too.
     VISIBLE = "visible"
-    OPEN = VISIBLE
+    # Monitors besides.
+    MONITORED = "monitored"
     # All users with the tag: the vhost may be yet to be made.
     ANY = "any"
 

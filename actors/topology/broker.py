@@ -364,13 +364,14 @@ class BrokerActor(LoopActor):
         policies = self._policies_of(topology)
         changes: list[Change] = []
         for queue in topology.table.queues():
-            arguments = policies.queue_arguments(queue)
-            if arguments != queue.effective:
-                changes.append(ReplaceQueueArguments(queue, arguments))
+            applied = policies.queue_arguments(queue)
+            if applied != (queue.effective, queue.policies):
+                changes.append(ReplaceQueueArguments(queue, *applied))
         for exchange in topology.table.exchanges():
-            arguments = policies.exchange_arguments(exchange.definition)
-            if arguments != exchange.definition.effective:
-                changes.append(ReplaceExchangeArguments(exchange.definition, arguments))
+            definition = exchange.definition
+            applied = policies.exchange_arguments(definition)
+            if applied != (definition.effective, definition.policies):
+                changes.append(ReplaceExchangeArguments(definition, *applied))
         topology.table.apply(changes)
         self._tell_arguments(changes)
 
@@ -437,11 +438,11 @@ class BrokerActor(LoopActor):
         for change in plan.changes:
             if isinstance(change, AddExchange):
                 definition = change.exchange
-                arguments = self._policies_of(topology).exchange_arguments(definition)
-                definition.effective = arguments
+                effective, policies = self._policies_of(topology).exchange_arguments(definition)
+                definition.effective, definition.policies = effective, policies
             elif isinstance(change, AddQueue):
                 change.queue.put_in_effect(
-                    self._policies_of(topology).queue_arguments(change.queue)
+                    *self._policies_of(topology).queue_arguments(change.queue)
                 )
                 self._start(change.queue, self._new_messages(change.queue))
                 if self._context.trace.is_on:

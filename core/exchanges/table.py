@@ -329,11 +329,12 @@ class ExchangeTable:
                 self._remove_queue(queue)
             case PauseQueue(queue, is_paused):
                 queue.is_paused = is_paused
-            case ReplaceQueueArguments(queue, arguments):
+            case ReplaceQueueArguments(queue, arguments, policies):
                 self.dedup_identities -= queue.dedup_window
-                queue.put_in_effect(arguments)
+                queue.put_in_effect(arguments, policies)
                 self.dedup_identities += queue.dedup_window
-            case ReplaceExchangeArguments(definition, arguments):
+            case ReplaceExchangeArguments(definition, arguments, policies):
+                definition.policies = policies
                 self._exchanges[definition.name].replace_arguments(arguments)
             case AddExchange(exchange):
                 self._add_exchange(exchange)

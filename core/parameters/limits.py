@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ..erlang_terms import json_term
 from .parameters import VHOST_LIMITS, Json, Parameters
 
 # The one name that RabbitMQ looks up in the component.
@@ -69,13 +70,17 @@ def _limit(value: Json) -> int | None:
 
 def _checked(value: Json, names: tuple[str, ...], where: str) -> dict[str, int]:
     if not isinstance(value, Mapping):
-        raise LimitsError(f"{where} must be an object of numbers")
+        if value == []:
+            # Erlang's empty object.
+            return {}
+        raise LimitsError(f"{where} not a list {json_term(value)}")
     limits: dict[str, int] = {}
+    unknown = [f"{{{json_term(name)},{json_term(value[name])}}}" for name in value.keys() - names]
+    if unknown:
+        raise LimitsError(f"Unrecognised terms [{','.join(sorted(unknown))}] in {where}")
     for name, limit in value.items():
-        if name not in names:
-            raise LimitsError(f"Unrecognised terms [{name}] in {where}")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not _is_whole(limit):
-            raise LimitsError(f"{name} should be a number, actually was {limit!r}")
+            raise LimitsError(f"{name} should be a number, actually was {json_term(limit)}")
         limits[name] = int(limit)
     return limits
 

@@ -10,7 +10,7 @@ whose vhosts the parameters go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
@@ -55,6 +55,9 @@ class Parameters:
         self._values: dict[tuple[str, str, str], Parameter] = {
             parameter[:3]: parameter for parameter in parameters
         }
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self._values.values())
 
     def find(self, component: str, vhost: str, name: str) -> Parameter | None:
         """The parameter, or None."""

@@ -15,6 +15,8 @@ from ...amqp_frames.values.field_table import Field, Table
 from ..definitions import (
     DEDUP_WINDOW_MAX,
     EXPIRY_MS_MAX,
+    NO_POLICIES,
+    AppliedPolicies,
     ExchangeDefinition,
     QueueDefinition,
     queue_type_of,
@@ -65,6 +67,8 @@ class Policies:
         self.policies = [policy_of(each) for each in parameters.of(POLICY, vhost)]
         self.operator_policies = [policy_of(each) for each in parameters.of(OPERATOR_POLICY, vhost)]
         self._dedup_window_max = dedup_window_max
+        # Queues and exchanges share what is the same for many of them.
+        self._applied: dict[tuple[str | None, str | None], AppliedPolicies] = {}
 
     def of_queue(self, queue: QueueDefinition) -> tuple[Policy | None, Policy | None]:
         """The policy and the operator policy that apply to the queue."""
@@ -76,15 +80,31 @@ class Policies:
         name = exchange.name
         return exchange_policy(self.policies, name), exchange_policy(self.operator_policies, name)
 
-    def queue_arguments(self, queue: QueueDefinition) -> Table:
-        """The arguments that hold for the queue: its own table if no policy changes anything."""
-        definition = merged_definition(*self.of_queue(queue))
-        return effective_queue_arguments(queue.arguments, definition, self._dedup_window_max)
+    def queue_arguments(self, queue: QueueDefinition) -> tuple[Table, AppliedPolicies]:
+        """The arguments that hold for the queue, its own table if no policy changes anything.
 
-    def exchange_arguments(self, exchange: ExchangeDefinition) -> Table:
-        """The arguments that hold for the exchange: its own table if no policy changes anything."""
-        definition = merged_definition(*self.of_exchange(exchange))
-        return effective_exchange_arguments(exchange.arguments, definition)
+        And the policies that they come from.
+        """
+        applied = self._together(*self.of_queue(queue))
+        effective = effective_queue_arguments(
+            queue.arguments, applied.definition, self._dedup_window_max
+        )
+        return effective, applied
+
+    def exchange_arguments(self, exchange: ExchangeDefinition) -> tuple[Table, AppliedPolicies]:
+        """The same for an exchange."""
+        applied = self._together(*self.of_exchange(exchange))
+        return effective_exchange_arguments(exchange.arguments, applied.definition), applied
+
+    def _together(self, policy: Policy | None, operators: Policy | None) -> AppliedPolicies:
+        if policy is None and operators is None:
+            return NO_POLICIES
+        names = policy.name if policy else None, operators.name if operators else None
+        applied = self._applied.get(names)
+        if applied is None:
+            definition = merged_definition(policy, operators)
+            applied = self._applied[names] = AppliedPolicies(*names, definition)
+        return applied
 
 
 def merged_definition(policy: Policy | None, operators: Policy | None) -> Mapping[str, Json]:

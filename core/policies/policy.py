@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from ...amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from ..definitions import CLASSIC, QUORUM
-from ..erlang_terms import erlang_term
+from ..erlang_terms import json_term
 from ..parameters.parameters import Json, Parameter
 from ..patterns import PatternError, check_pattern, compiled_pattern
 
@@ -64,7 +64,7 @@ def checked_policy(
         if given.get(key) is None:
             raise _failed(f'Key "{key}" not found in {name}')
     if not isinstance(pattern, str):
-        raise _failed(f"pattern should be a binary but was {_term(pattern)}")
+        raise _failed(f"pattern should be a binary but was {json_term(pattern)}")
     try:
         check_pattern(pattern)
     except PatternError as fault:
@@ -75,7 +75,7 @@ def checked_policy(
             f"apply-to '{apply_to}' unrecognised; should be 'queues', 'exchanges' or 'all'"
         )
     if not isinstance(definition, Mapping):
-        raise _failed(f"definition should be a dictionary, actually was {_term(definition)}")
+        raise _failed(f"definition should be a dictionary, actually was {json_term(definition)}")
     _check_definition(definition, is_operators=is_operators)
     return Policy(vhost, name, pattern, apply_to, definition, _priority(given.get("priority", 0)))
 
@@ -144,7 +144,7 @@ def _priority(value: Any) -> int:
     if type(value) in (int, float) and abs(value) <= PRIORITY_MAX:
         priority: int = math.floor(value)
         return priority
-    raise _failed(f"priority should be a number, actually was {_term(value)}")
+    raise _failed(f"priority should be a number, actually was {json_term(value)}")
 
 
 # --- Keys. A check returns whether the value may be.
@@ -273,26 +273,12 @@ def _check_definition(definition: Mapping[str, Json], *, is_operators: bool) -> 
         raise _failed("no policy provided")
     known = OPERATOR_KEYS if is_operators else _CHECKS.keys()
     unknown = [
-        f"{{{_term(key)},{_term(definition[key])}}}" for key in sorted(definition.keys() - known)
+        f"{{{json_term(key)},{json_term(definition[key])}}}"
+        for key in sorted(definition.keys() - known)
     ]
     if unknown:
         raise _failed(f"[{','.join(unknown)}] are not recognised policy settings")
     for key in sorted(definition):
         words, is_valid = _CHECKS[key]
         if not is_valid(definition[key]):
-            raise _failed(f"{_term(definition[key])} {words}")
-
-
-def _term(value: Json) -> str:
-    """JSON as RabbitMQ prints it: in Erlang's terms."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return erlang_term(value)
-    if isinstance(value, Mapping):
-        return f"#{{{','.join(f'{_term(key)} => {_term(each)}' for key, each in value.items())}}}"
-    if isinstance(value, int | float):
-        return str(value)
-    return f"[{','.join(map(_term, value))}]"
+            raise _failed(f"{json_term(definition[key])} {words}")

@@ -164,9 +164,44 @@ def _clear_policy(
     return accounts.prepare_clear_parameter(component, vhost, name)
 
 
-def _set_vhost_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
-    vhost, limits = _text(given, "vhost"), _json(given, "limits")
+def _set_vhost_limit(accounts: Accounts, given: Arguments) -> AccountChanges:
+    """One limit more or another value of it; the others stay."""
+    vhost = _text(given, "vhost")
+    limit = {_text(given, "name"): _json(given, "value")}
+    return _vhost_limits(accounts, vhost, {**_limits_of_vhost(accounts, vhost), **limit})
+
+
+def _clear_vhost_limit(accounts: Accounts, given: Arguments) -> AccountChanges:
+    vhost, name = _text(given, "vhost"), _text(given, "name")
+    limits = _limits_of_vhost(accounts, vhost)
+    return _vhost_limits(accounts, vhost, {key: limits[key] for key in limits if key != name})
+
+
+def _limits_of_vhost(accounts: Accounts, vhost: str) -> Mapping[str, Json]:
+    parameter = accounts.parameters.find(VHOST_LIMITS, vhost, LIMITS)
+    return parameter.value if parameter is not None else {}  # type: ignore[return-value]
+
+
+def _vhost_limits(accounts: Accounts, vhost: str, limits: Json) -> AccountChanges:
     return accounts.prepare_set_parameter(VHOST_LIMITS, vhost, LIMITS, limits)
+
+
+def _set_user_limit(accounts: Accounts, given: Arguments) -> AccountChanges:
+    """One limit more or another value of it; the others stay."""
+    user, limit = _text(given, "user"), {_text(given, "name"): _json(given, "value")}
+    return accounts.prepare_set_user_limits(user, {**accounts.user(user).limits, **limit})
+
+
+def _clear_user_limit(accounts: Accounts, given: Arguments) -> AccountChanges:
+    user, name = _text(given, "user"), _text(given, "name")
+    limits = accounts.user(user).limits
+    return accounts.prepare_set_user_limits(
+        user, {key: limits[key] for key in limits if key != name}
+    )
+
+
+def _set_vhost_limits(accounts: Accounts, given: Arguments) -> AccountChanges:
+    return _vhost_limits(accounts, _text(given, "vhost"), _json(given, "limits"))
 
 
 REQUESTS: Final[dict[str, Callable[[Accounts, Arguments], AccountChanges]]] = {
@@ -175,10 +210,14 @@ REQUESTS: Final[dict[str, Callable[[Accounts, Arguments], AccountChanges]]] = {
     "user rehash": _replace_hash,
     "user tags": _set_tags,
     "user limits": _set_user_limits,
+    "user limit set": _set_user_limit,
+    "user limit clear": _clear_user_limit,
     "user delete": _delete_user,
     "vhost add": _add_vhost,
     "vhost change": _change_vhost,
     "vhost limits": _set_vhost_limits,
+    "vhost limit set": _set_vhost_limit,
+    "vhost limit clear": _clear_vhost_limit,
     "vhost delete": _delete_vhost,
     "permissions set": _set_permission,
     "permissions clear": _clear_permission,

@@ -241,7 +241,7 @@ class Accounts:
     def prepare_change_password(self, name: str, password_hash: str) -> AccountChanges:
         """Another password; connections that are open stay open."""
         _check_hash(password_hash)
-        return (PutUser(self._user(name)._replace(password_hash=password_hash)),)
+        return (PutUser(self.user(name)._replace(password_hash=password_hash)),)
 
     def prepare_replace_hash(self, name: str, before: str, password_hash: str) -> AccountChanges:
         """Another hash of the same password; nothing if that has changed meanwhile."""
@@ -252,7 +252,7 @@ class Accounts:
 
     def prepare_set_tags(self, name: str, tags: Iterable[str]) -> AccountChanges:
         """These tags instead of those it had."""
-        return (PutUser(self._user(name)._replace(tags=_checked_tags(tags))),)
+        return (PutUser(self.user(name)._replace(tags=_checked_tags(tags))),)
 
     def prepare_set_user_limits(self, name: str, limits: Json) -> AccountChanges:
         """These limits instead of those it had; connections and channels that are open stay."""
@@ -260,11 +260,11 @@ class Accounts:
             checked = check_user_limits(limits)
         except LimitsError as fault:
             raise AccountError(str(fault)) from None
-        return (PutUser(self._user(name)._replace(limits=checked)),)
+        return (PutUser(self.user(name)._replace(limits=checked)),)
 
     def prepare_delete_user(self, name: str) -> AccountChanges:
         """The user and its permissions go."""
-        return (RemoveUser(self._user(name).name),)
+        return (RemoveUser(self.user(name).name),)
 
     # --- Vhosts.
 
@@ -291,14 +291,14 @@ class Accounts:
 
     def prepare_set_permission(self, permission: Permission) -> AccountChanges:
         """These patterns instead of those the user had in the vhost, if any."""
-        self._user(permission.user)
+        self.user(permission.user)
         self.check_vhost(permission.vhost)
         _check_patterns(permission.configure, permission.write, permission.read)
         return (PutPermission(permission),)
 
     def prepare_clear_permission(self, user: str, vhost: str) -> AccountChanges:
         """The user may not open the vhost any more; no permission is no error, as in RabbitMQ."""
-        self._user(user)
+        self.user(user)
         self.check_vhost(vhost)
         if (user, vhost) not in self.permissions:
             return ()
@@ -306,7 +306,7 @@ class Accounts:
 
     def prepare_set_topic_permission(self, permission: TopicPermission) -> AccountChanges:
         """These patterns for the exchange, which need not be there, instead of those it had."""
-        self._user(permission.user)
+        self.user(permission.user)
         self.check_vhost(permission.vhost)
         _check_patterns(permission.write, permission.read)
         if len(permission.exchange.encode(errors="replace")) > _NAME_BYTES_MAX:
@@ -317,7 +317,7 @@ class Accounts:
         self, user: str, vhost: str, exchange: str | None = None
     ) -> AccountChanges:
         """The user's routing keys on that exchange, or on all, are free again."""
-        self._user(user)
+        self.user(user)
         self.check_vhost(vhost)
         exchanges = self.topic_permissions.get((user, vhost), {})
         return tuple(
@@ -382,7 +382,8 @@ class Accounts:
         ids = ConnectionOpen.class_id, ConnectionOpen.method_id
         raise RefusedError(reason, NOT_ALLOWED, text, *ids)
 
-    def _user(self, name: str) -> User:
+    def user(self, name: str) -> User:
+        """The user; MissingError if there is none."""
         user = self.users.get(name)
         if user is None:
             raise MissingError(f"there is no user '{name}'")

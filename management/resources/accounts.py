@@ -6,19 +6,35 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
+from html import escape
 from typing import Final
 
 from ...actors.messages import AccountRequest, ControlAnswer
-from ...core.users.accounts import Permission, User
+from ...core.users.accounts import Permission, TopicPermission, User
 from ...core.users.password_hash import SALT_BYTES, hash_password
 from ..asking import ask
 from ..listing import listed, shown
-from ..request import Action, Answer, ApiError, Request, Tag, VhostRule, bad_request, not_found
+from ..request import (
+    Action,
+    Answer,
+    ApiError,
+    Request,
+    Tag,
+    VhostRule,
+    bad_request,
+    flag,
+    not_found,
+)
 from ..snapshots import Row
 
 
-async def change(request: Request, name: str, arguments: Mapping[str, object]) -> None:
-    """Have the broker actor carry out one of its account requests; 404 or 400 if it cannot."""
+async def change(
+    request: Request, name: str, arguments: Mapping[str, object], *, in_html: bool = False
+) -> None:
+    """Have the broker actor carry out one of its account requests; 404 or 400 if it cannot.
+
+    RabbitMQ writes some of its reasons as HTML has them.
+    """
     answer = await ask(
         request.context.runtime,
         request.context.broker,
@@ -28,7 +44,7 @@ async def change(request: Request, name: str, arguments: Mapping[str, object]) -
     if answer.is_missing:
         raise ApiError(404, "not_found", answer.error)
     if answer.error:
-        raise bad_request(answer.error)
+        raise bad_request(escape(answer.error, quote=False) if in_html else answer.error)
 
 
 # --- Vhosts
@@ -51,10 +67,7 @@ def _vhost_row(request: Request, name: str) -> Row:
 
 
 async def _vhosts(request: Request) -> Answer:
-    def may_see(name: str) -> bool:
-        return request.is_monitor() or request.may_see(name)
-
-    names = [name for name in request.context.accounts.vhosts if may_see(name)]
+    names = [name for name in request.context.accounts.vhosts if request.may_monitor(name)]
     return await listed(request, [_vhost_row(request, name) for name in names])
 
 
@@ -64,12 +77,14 @@ async def _one_vhost(request: Request) -> Answer:
 
 async def _put_vhost(request: Request) -> Answer:
     name, given = request.names["vhost"], request.json()
-    arguments: dict[str, object] = {"vhost": name}
-    for each in ("description", "tracing"):
-        if each in given:
-            arguments[each] = given[each]
-    if "tags" in given:
-        arguments["tags"] = _tags(given["tags"])
+    # As in RabbitMQ, these are replaced even if the body has none.
+    arguments: dict[str, object] = {
+        "vhost": name,
+        "description": given.get("description", ""),
+        "tags": _tags(given.get("tags", [])),
+    }
+    if "tracing" in given:
+        arguments["tracing"] = flag(given, "tracing")
     queue_type = given.get("default_queue_type", given.get("defaultqueuetype"))
     if queue_type is not None:
         arguments["default_queue_type"] = "" if queue_type == "undefined" else queue_type
@@ -213,11 +228,8 @@ async def _put_permission(request: Request) -> Answer:
     accounts, names = request.context.accounts, request.names
     if names["vhost"] not in accounts.vhosts or names["user"] not in accounts.users:
         raise bad_request("vhost_or_user_not_found")
-    given = request.json()
     kinds = ("configure", "write", "read")
-    missing = [kind for kind in kinds if kind not in given]
-    if missing:
-        raise bad_request("[" + ",".join(f"{{key_missing,{kind}}}" for kind in missing) + "]")
+    given = request.json(*kinds)
     was_there = _permission(request) is not None
     patterns = {kind: given[kind] for kind in kinds}
     arguments = {"user": names["user"], "vhost": names["vhost"], **patterns}
@@ -234,11 +246,63 @@ async def _delete_permission(request: Request) -> Answer:
     return Answer(204)
 
 
+# --- Topic permissions
+
+
+async def _topic_permissions(of: tuple[str, ...], request: Request) -> Answer:
+    """Those of the path's user, of its vhost or of both, or all."""
+    if "user" in of:
+        _user(request)
+    wanted = tuple(request.names[name] for name in of)
+    everywhere = request.context.accounts.topic_permissions.values()
+    found = (each for of_user in everywhere for each in of_user.values())
+    rows = [each._asdict() for each in found if tuple(getattr(each, name) for name in of) == wanted]
+    return await listed(request, rows, ("vhost", "user", "exchange"))
+
+
+def _topic_permission(request: Request) -> Mapping[str, TopicPermission]:
+    """The user's in the vhost, by exchange; 404 if it has none."""
+    key = request.names["user"], request.names["vhost"]
+    found = request.context.accounts.topic_permissions.get(key)
+    if not found:
+        raise not_found()
+    return found
+
+
+async def _one_users_topic_permissions(request: Request) -> Answer:
+    rows = [each._asdict() for each in _topic_permission(request).values()]
+    return await listed(request, rows, ("exchange",))
+
+
+async def _put_topic_permission(request: Request) -> Answer:
+    accounts, names = request.context.accounts, request.names
+    if names["vhost"] not in accounts.vhosts or names["user"] not in accounts.users:
+        raise bad_request("vhost_or_user_not_found")
+    needed = ("exchange", "write", "read")
+    given = request.json(*needed)
+    had_one = (names["user"], names["vhost"]) in accounts.topic_permissions
+    arguments = {**names, **{key: given[key] for key in needed}}
+    await change(request, "topic permissions set", arguments)
+    return Answer(204 if had_one else 201)
+
+
+async def _delete_topic_permissions(request: Request) -> Answer:
+    _topic_permission(request)
+    await change(request, "topic permissions clear", request.names)
+    return Answer(204)
+
+
 _VHOST: Final = "/api/vhosts/{vhost}"
 _USER: Final = "/api/users/{user}"
 _PERMISSION: Final = "/api/permissions/{vhost}/{user}"
+_TOPICS: Final = "/api/topic-permissions/{vhost}/{user}"
 _ADMIN: Final = Tag.ADMINISTRATOR
 _ANY: Final = VhostRule.ANY
+
+
+def _topic_list(path: str, *of: str) -> Action:
+    return Action("GET", path, "topic permissions", partial(_topic_permissions, of), _ADMIN)
+
 
 ACTIONS: Final = (
     Action("GET", "/api/vhosts", "vhosts", _vhosts),
@@ -270,4 +334,10 @@ ACTIONS: Final = (
     Action("GET", _PERMISSION, "permission", _one_permission, _ADMIN),
     Action("PUT", _PERMISSION, "permissions set", _put_permission, _ADMIN, _ANY),
     Action("DELETE", _PERMISSION, "permissions clear", _delete_permission, _ADMIN),
+    _topic_list("/api/topic-permissions"),
+    _topic_list(f"{_USER}/topic-permissions", "user"),
+    _topic_list(f"{_VHOST}/topic-permissions", "vhost"),
+    Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN),
+    Action("PUT", _TOPICS, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
+    Action("DELETE", _TOPICS, "topic permissions clear", _delete_topic_permissions, _ADMIN),
 )

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from ..request import Action
-from . import accounts, clients, health, logins, messages, node, own, topology
+from . import (
+    accounts,
+    clients,
+    health,
+    logins,
+    messages,
+    node,
+    own,
+    parameters,
+    policies,
+    topology,
+)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     *own.ACTIONS,
@@ -13,6 +24,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *clients.ACTIONS,
     *messages.ACTIONS,
     *accounts.ACTIONS,
+    *policies.ACTIONS,
+    *parameters.ACTIONS,
     *logins.ACTIONS,
     *node.ACTIONS,
     *health.ACTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from ...amqp_frames.methods import (
@@ -47,6 +47,7 @@ from ..request import (
     Request,
     Tag,
     bad_request,
+    flag,
     not_authorised,
     not_found,
 )
@@ -75,7 +76,7 @@ def topologies(request: Request) -> list[Topology]:
 
 def exchange_row(exchange: ExchangeDefinition) -> Row:
     """An exchange."""
-    return {
+    row: Row = {
         "arguments": plain_table(exchange.arguments),
         "auto_delete": exchange.auto_delete,
         "durable": exchange.durable,
@@ -85,6 +86,9 @@ def exchange_row(exchange: ExchangeDefinition) -> Row:
         "user_who_performed_action": "",
         "vhost": exchange.vhost,
     }
+    if exchange.policies.policy is not None:
+        row["policy"] = exchange.policies.policy
+    return row
 
 
 def queue_row(statistics: Statistics, node_name: str, queue: QueueDefinition) -> Row:
@@ -98,14 +102,14 @@ def queue_row(statistics: Statistics, node_name: str, queue: QueueDefinition) ->
         "arguments": plain_table(queue.arguments),
         "auto_delete": queue.auto_delete,
         "durable": queue.durable,
-        "effective_policy_definition": {},
+        "effective_policy_definition": queue.policies.definition,
         "exclusive": queue.exclusive,
         "exclusive_consumer_tag": None,
         "head_message_timestamp": None,
         "name": queue.name,
         "node": node_name,
-        "operator_policy": None,
-        "policy": None,
+        "operator_policy": queue.policies.operator_policy,
+        "policy": queue.policies.policy,
         "single_active_consumer_tag": None,
         "state": state,
         "type": "quorum" if queue.is_quorum else "classic",
@@ -301,16 +305,6 @@ def refusal(refused: AmqpRefusedError) -> ApiError:
     if refused.code == 404:
         return ApiError(404, "not_found", text)
     return bad_request(text)
-
-
-def flag(given: dict[str, Any], name: str, default: bool = False) -> bool:
-    """A truth value of the body, which RabbitMQ's clients send as text, too; 400."""
-    value = given.get(name, default)
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return bool(value == "true")
-    raise bad_request(["not_boolean", value])
 
 
 async def _declare_exchange(request: Request) -> Answer:

@@ -111,16 +111,20 @@ NAMED = {"vhost": "v", "name": "limits"}
     [
         ("parameter set", NAMED | {"component": "foo", "value": 1}, "component foo not found"),
         ("parameter set", NAMED | {"component": "policy", "value": 1}, "policies may not be set"),
-        ("vhost limits", {"vhost": "v", "limits": {"max-zz": 1}}, r"Unrecognised terms \[max-zz"),
+        (
+            "vhost limits",
+            {"vhost": "v", "limits": {"max-zz": 1}},
+            r'Unrecognised terms \[{<<"max-zz">>,1}\] in limits',
+        ),
         (
             "vhost limits",
             {"vhost": "v", "limits": {"max-queues": "a"}},
-            "max-queues should be a number, actually was 'a'",
+            'max-queues should be a number, actually was <<"a">>',
         ),
         ("vhost limits", {"vhost": "v", "limits": {"max-queues": True}}, "should be a number"),
         ("vhost limits", {"vhost": "v", "limits": {"max-queues": 1.5}}, "should be a number"),
         ("vhost limits", {"vhost": "v", "limits": {"max-queues": 1e999}}, "should be a number"),
-        ("vhost limits", {"vhost": "v", "limits": []}, "must be an object"),
+        ("vhost limits", {"vhost": "v", "limits": 5}, "limits not a list 5"),
         ("user limits", {"user": "guest", "limits": {"max-queues": 1}}, "in user-limits"),
         ("vhost change", {"vhost": "v", "default_queue_type": "x"}, "unsupported queue type 'x'"),
         ("vhost change", {"vhost": "v", "tags": ["a b"]}, "has a space or a comma"),

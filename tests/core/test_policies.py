@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.values.field_table import Plain, table_of
-from leveret.core.definitions import ExchangeDefinition, QueueDefinition
+from leveret.core.definitions import AppliedPolicies, ExchangeDefinition, QueueDefinition
 from leveret.core.parameters.parameters import Parameter, Parameters
 from leveret.core.policies.effective import (
     Policies,
@@ -255,8 +255,12 @@ def test_the_policies_of_a_vhost_are_its_parameters() -> None:
     policies = Policies(parameters, "/")
     queue = QueueDefinition("queue", 1, True, arguments=table_of({"x-max-length": 9}))
     assert policies.of_queue(queue) == (users, operators)
-    assert policies.queue_arguments(queue)["x-max-length"].value == 3
+    effective, applied = policies.queue_arguments(queue)
+    assert effective["x-max-length"].value == 3
+    assert applied == AppliedPolicies("users", "operators", {"max-length": 3})
+    other = QueueDefinition("quick", 3, True)
+    assert policies.queue_arguments(other)[1] is applied, "one for all that have the same"
     exchange = ExchangeDefinition("quick", "topic", True)
     assert policies.of_exchange(exchange) == (users, operators)
-    assert policies.exchange_arguments(exchange) == {}
+    assert policies.exchange_arguments(exchange) == ({}, applied)
     assert policies.of_queue(QueueDefinition("other", 2, True)) == (None, None)
