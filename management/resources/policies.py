@@ -59,7 +59,7 @@ async def _delete_policy(component: str, request: Request) -> Answer:
     return Answer(204)
 
 
-def _actions(path: str, component: str, tag: Tag) -> tuple[Action, ...]:
+def _policy_actions(path: str, component: str, tag: Tag) -> tuple[Action, ...]:
     of_vhost, one = f"/api/{path}/{{vhost}}", f"/api/{path}/{{vhost}}/{{name}}"
     name = _REQUESTS[component]
     return (
@@ -72,6 +72,6 @@ def _actions(path: str, component: str, tag: Tag) -> tuple[Action, ...]:
 
 
 ACTIONS: Final = (
-    *_actions("policies", POLICY, Tag.POLICYMAKER),
-    *_actions("operator-policies", OPERATOR_POLICY, Tag.ADMINISTRATOR),
+    *_policy_actions("policies", POLICY, Tag.POLICYMAKER),
+    *_policy_actions("operator-policies", OPERATOR_POLICY, Tag.ADMINISTRATOR),
 )
