@@ -21,6 +21,9 @@ from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
 from ..core.queue.memory_budget import MemoryBudget
+from ..core.statistics.channel_counts import ChannelCounts
+from ..core.statistics.node_counts import NodeCounts
+from ..core.statistics.traffic import Traffic
 from ..core.topology.topology import Vhosts
 from ..core.users.access import Access
 from ..core.users.accounts import Accounts
@@ -43,6 +46,9 @@ class OpenConnection:
     handshake: Handshake
     access: Access
     channels: Mapping[int, Ref | None]
+    traffic: Traffic = field(default_factory=Traffic)
+    # Of its channels that are open, by number.
+    channel_counts: dict[int, ChannelCounts] = field(default_factory=dict)
     opened_seconds: float = field(default_factory=time.time)
 
 
@@ -131,6 +137,8 @@ class NodeContext:
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.
     last_letters: set[Ref] = field(default_factory=set)
+    # Of messages, connections, channels and queues; the event loop's alone.
+    counts: NodeCounts = field(default_factory=NodeCounts)
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

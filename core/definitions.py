@@ -82,6 +82,8 @@ class ExchangeDefinition:
     # Those that hold: its own and its policies' together.
     effective: Table = field(init=False, repr=False)
     policies: AppliedPolicies = field(init=False, repr=False, default=NO_POLICIES)
+    # How many messages it got and passed on (core/statistics).
+    counts: dict[str, int] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.effective = self.arguments
@@ -115,6 +117,8 @@ class QueueDefinition:
     vhost: str = "/"
     handle: Any = None
     rules: Any = field(default=None, repr=False)
+    # Of its messages, once there were any (core/statistics).
+    counts: Any = field(default=None, repr=False)
     # It delivers nothing until it is resumed.
     is_paused: bool = False
     # The arguments in effect; a declaration is compared with `arguments`.

@@ -41,6 +41,7 @@ from ...core.publishing.properties import PUBLISH
 from ...core.publishing.publisher import Publisher, Routed
 from ...core.publishing.routes import immediate_refused
 from ...core.publishing.vhost_users import VhostUser
+from ...core.statistics.channel_counts import ChannelCounts
 from ..messages import (
     Absorbed,
     ChannelClosed,
@@ -95,6 +96,7 @@ class Channel(LoopActor):
         outlet: OutletShare,
         reading: ReadingTime,
         transaction_memory: TransactionMemory,
+        counts: ChannelCounts,
         reader: Ref,
         writer: Ref,
     ) -> None:
@@ -113,6 +115,7 @@ class Channel(LoopActor):
             handshake.capability("return_delivery_tag"),
             access.may_impersonate,
         )
+        self._counts = counts
         self.tracing = ChannelTracing(context.trace, number, handshake)
         self._client = ClientSide(number, writer)
         # What holds back the client's next message; one state for all of the channel.
@@ -131,6 +134,7 @@ class Channel(LoopActor):
             outlet,
             reading,
             self._publisher,
+            self._counts,
         )
         self._publisher.delivery_holder = self.consuming.deliveries.commands
         self._commands = Commands(
@@ -144,6 +148,7 @@ class Channel(LoopActor):
             names,
             questions,
             self._waiting,
+            self._counts,
         )
         # Of the batch whose routing takes several turns.
         self._routing: Steps[Routed] | None = None
@@ -200,7 +205,7 @@ class Channel(LoopActor):
             elif isinstance(message, RouteMore):
                 self._route_more()
             elif isinstance(message, ReportChannel):
-                tell(message.reply_to, ChannelReport(self.actor_ref, self._counts()))
+                tell(message.reply_to, ChannelReport(self.actor_ref, self._report()))
             elif isinstance(message, TimedOut):
                 self.consuming.deliveries.time_out(message)
             elif isinstance(message, Woken):
@@ -375,6 +380,7 @@ class Channel(LoopActor):
             told = self._publisher.route_to_one(batch)
             if told is not None:
                 queue, indexes = told
+                self._counts.told_one(batch.distinct[0], queue, len(indexes))
                 if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
                     self._publisher.unconfirmed.reject(queue, batch, indexes)
                 return
@@ -428,6 +434,7 @@ class Channel(LoopActor):
     def _tell_queues(self, routed: Routed) -> None:
         """Send the frames for the publisher at once, and tell each queue its own messages."""
         batch = routed.batch
+        self._counts.routed(routed)
         if self._context.trace.is_on:
             self.tracing.published(routed, self._publisher.unconfirmed)
         if routed.frames:
@@ -464,7 +471,7 @@ class Channel(LoopActor):
         self._release()
         self.stop()
 
-    def _counts(self) -> dict[str, object]:
+    def _report(self) -> dict[str, object]:
         publisher = self._publisher
         mode = "tx" if publisher.transactional else "confirm" if publisher.confirm_mode else ""
         counts = {"mode": mode, "unconfirmed": len(publisher.unconfirmed)}
@@ -504,6 +511,7 @@ class Channel(LoopActor):
         if self._waiting.state is State.ENDED:
             return
         self._waiting.end()
+        self._counts.end()
         self.consuming.release()
         if self._tx_mode is not None:
             self._tx_mode.release()

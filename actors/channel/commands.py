@@ -41,6 +41,7 @@ from ...core.channel.queue_names import QueueNames
 from ...core.channel.waiting import State, Waiting
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
+from ...core.statistics.channel_counts import ChannelCounts
 from ...core.topology.topology import READ, needed_access, needed_topic, stripped
 from ...core.users.access import Access
 from ..messages import (
@@ -86,6 +87,7 @@ class Commands:
         "_connection",
         "_consuming",
         "_context",
+        "_counts",
         "_names",
         "_publisher",
         "_questions",
@@ -105,6 +107,7 @@ class Commands:
         names: QueueNames,
         questions: Questions,
         waiting: Waiting,
+        counts: ChannelCounts,
     ) -> None:
         self._context = context
         self._access = access
@@ -117,6 +120,7 @@ class Commands:
         self._questions = questions
         self._channel = questions.channel
         self._waiting = waiting
+        self._counts = counts
 
     def carry_out(self, method: Method) -> None:
         """Carry the method out, or ask who can; AmqpError, with its ids, if it is wrong."""
@@ -132,6 +136,7 @@ class Commands:
                 if self._publisher.transactional:
                     raise mixed("tx", "confirm")
                 self._publisher.confirm_mode = True
+                self._counts.confirm_mode(self._publisher.unconfirmed)
                 if not method.no_wait:
                     self._client.write(ConfirmSelectOk())
             elif isinstance(method, ChannelFlow):

@@ -39,6 +39,7 @@ from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
 from ...core.publishing.publisher import Publisher
 from ...core.publishing.reply_consumers import REPLY_TO
+from ...core.statistics.channel_counts import ChannelCounts
 from ..messages import (
     AddConsumer,
     ChannelDown,
@@ -81,8 +82,10 @@ class Consuming:
         "_client",
         "_consumers",
         "_context",
+        "_counts",
         "_credit",
         "_get_no_ack",
+        "_get_queue",
         "_hears_cancels",
         "_names",
         "_questions",
@@ -104,6 +107,7 @@ class Consuming:
         outlet: OutletShare,
         reading: ReadingTime,
         publisher: Publisher,
+        counts: ChannelCounts,
     ) -> None:
         self._questions = questions
         self._names = names
@@ -115,10 +119,12 @@ class Consuming:
         self._credit = ChannelCredit(outlet, reading)
         self._consumers = ChannelConsumers(channel, self._credit, context.consumers_per_channel_max)
         self.deliveries = Deliveries(
-            channel, client, tracing, context, number, frame_max_bytes, self._credit
+            channel, client, tracing, context, number, frame_max_bytes, self._credit, counts
         )
         self.replies = Replies(channel, client, context, publisher, self.deliveries, outlet)
+        self._counts = counts
         self._get_no_ack = False
+        self._get_queue: QueueDefinition | None = None
 
     # --- Commands
 
@@ -139,6 +145,7 @@ class Consuming:
         elif isinstance(method, BasicGet):
             queue = self._names.readable(method.queue)
             self._get_no_ack = method.no_ack
+            self._get_queue = queue
             # Now, not when the answer comes: a channel that ends meanwhile must give it back.
             self._consumers.use(queue, _is_there)
             question = Get(self._channel, method.no_ack, self._credit.reading)
@@ -209,6 +216,9 @@ class Consuming:
 
     def answer_get(self, message: GetAnswer) -> None:
         """A queue has answered the basic.get that was awaited."""
+        queue, self._get_queue = self._get_queue, None
+        if message.delivery is None and queue is not None:
+            self._counts.got_nothing(queue)
         self.deliveries.answer_get(message, self._get_no_ack)
 
     def cancelled_by_queue(self, message: ConsumerCancelled) -> None:

@@ -19,6 +19,7 @@ from ...core.channel.outstanding import Outstanding, Returned, Settled
 from ...core.channel.transaction import Outcome, Part
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.definitions import QueueDefinition
+from ...core.statistics.channel_counts import ChannelCounts
 from ..messages import (
     Deliver,
     Discard,
@@ -51,6 +52,7 @@ class Deliveries:
         "_channel",
         "_client",
         "_context",
+        "_counts",
         "_credit",
         "_frame_max_bytes",
         "_number",
@@ -68,6 +70,7 @@ class Deliveries:
         number: int,
         frame_max_bytes: int,
         credit: ChannelCredit,
+        counts: ChannelCounts,
     ) -> None:
         self._channel = channel
         self._client = client
@@ -76,6 +79,7 @@ class Deliveries:
         self._frame_max_bytes = frame_max_bytes
         self._credit = credit
         self._context = context
+        self._counts = counts
         self.outstanding = Outstanding(number, credit, context.timed_out_ranges_max)
         self.commands = DeliveryCommands(self.outstanding)
 
@@ -86,7 +90,7 @@ class Deliveries:
         frames: list[bytes] = []
         window_bytes = 0
         outstanding, no_ack = self.outstanding, consumer.no_ack
-        first_tag = last_tag = 0
+        first_tag = last_tag = redelivered = 0
         for delivery in message.deliveries:
             span = delivery.span
             count = len(span.indexes)
@@ -98,8 +102,10 @@ class Deliveries:
                 self._tracing.delivered(
                     queue, span, tag, consumer.consumer_tag, None if no_ack else in_flight_ms
                 )
-            if span.attempts and queue.counts_deliveries:
-                span = counted(span)
+            if span.attempts:
+                redelivered += count
+                if queue.counts_deliveries:
+                    span = counted(span)
             frames.append(
                 encode_deliveries(
                     span.batch,
@@ -111,6 +117,8 @@ class Deliveries:
                     self._frame_max_bytes,
                 )
             )
+        # Tags are given one after another.
+        self._counts.delivered(queue, last_tag - first_tag + 1, redelivered, no_ack)
         timeout_ms = queue.consumer_timeout_ms
         if timeout_ms is not None and not no_ack:
             self._note_timeout(first_tag, last_tag, timeout_ms)
@@ -132,11 +140,12 @@ class Deliveries:
             if timeout_ms is not None:
                 self._note_timeout(tag, tag, timeout_ms)
         span = delivery.span
+        queue = cast("QueueDefinition", delivery.queue)
+        self._counts.got(queue, span.attempts > 0, no_ack)
         if span.batch.traced is not None:
-            queue: QueueDefinition = delivery.queue  # type: ignore[assignment]
             in_flight_ms = None if no_ack else queue.in_flight_timeout_ms
             self._tracing.delivered(queue, span, tag, b"\0", in_flight_ms)
-        if delivery.queue.counts_deliveries:  # type: ignore[attr-defined]
+        if queue.counts_deliveries:
             span = counted(span)
         frames = encode_get_ok(
             span.batch,
@@ -191,15 +200,26 @@ class Deliveries:
             if lone is not None:
                 part, offered = lone
                 queue = cast("QueueDefinition", part[0].queue)
+                self._counts.acked(queue, 1)
                 tell(queue.handle, Settle(self._channel, (part,)))
                 if offered:
                     offer_credit(self._channel, self._credit, offered)
                 return
-        self.tell_queues(self.outstanding.acknowledge(acks), Outcome.ACKED)
+        settled = self.outstanding.acknowledge(acks)
+        self._count_acks(settled.returned, Outcome.ACKED)
+        self.tell_queues(settled, Outcome.ACKED)
 
     def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> None:
         """One ack, nack or reject; 406 for a tag that is not held."""
-        self.tell_queues(self.outstanding.settle(delivery_tag, multiple, outcome), outcome)
+        settled = self.outstanding.settle(delivery_tag, multiple, outcome)
+        self._count_acks(settled.returned, outcome)
+        self.tell_queues(settled, outcome)
+
+    def _count_acks(self, returned: Returned, outcome: Outcome) -> None:
+        if outcome is Outcome.ACKED:
+            for queue, parts in returned.by_queue.items():
+                count = sum([high - low for _, low, high in parts])
+                self._counts.acked(cast("QueueDefinition", queue), count)
 
     def return_all(self) -> None:
         """basic.recover: give back all held deliveries."""
@@ -238,5 +258,6 @@ class Deliveries:
         """Tell the queues of the acknowledgements that a commit has made final, if any."""
         for outcome, each in returned:
             # The trace had them when they came in.
+            self._count_acks(each, outcome)
             self.tell_queues(Settled([], each, None), outcome)
         self._await_timeout()

@@ -18,6 +18,8 @@ from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.parameters.limits import user_limits, vhost_limits
 from ...core.publishing.vhost_users import VhostUser
+from ...core.statistics.channel_counts import ChannelCounts
+from ...core.statistics.traffic import Traffic
 from ...core.users.login_attempts import AMQP
 from ..messages import LogIn, Ref
 from ..node_context import NodeContext, OpenConnection
@@ -45,6 +47,9 @@ class Opening:
         self._held_back_bytes = 0
         # The connection's channels by number; None while a channel.close waits for its close-ok.
         self.channels: dict[int, Ref | None] = {}
+        self.channel_counts: dict[int, ChannelCounts] = {}
+        self.traffic = Traffic()
+        self.is_internal = peer.is_internal
         # Once a vhost is open.
         self.vhost_user: VhostUser | None = None
         self.handshake = Handshake(
@@ -65,6 +70,8 @@ class Opening:
         del self.handshake
         if self.vhost_user is not None:
             self._context.vhost_users.leave(self.vhost_user)
+            if not self._peer.is_internal:
+                self._context.counts.churned("connection_closed")
 
     def read_header(self, data: bytes) -> bytes | None:
         """Collect the protocol header; None until it is whole, then the bytes behind it.
@@ -100,8 +107,14 @@ class Opening:
         vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
         if not is_internal:
             connections[self._reader] = OpenConnection(
-                self._peer, self.handshake, vhost_user.access, self.channels
+                self._peer,
+                self.handshake,
+                vhost_user.access,
+                self.channels,
+                self.traffic,
+                self.channel_counts,
             )
+            self._context.counts.churned("connection_created")
         self.vhost_user = vhost_user
         self._context.unopened.discard(self._reader)
 

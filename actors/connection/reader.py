@@ -37,6 +37,7 @@ from ...core.connection.publish_window import PublishWindow, WindowShare
 from ...core.connection.reading_time import ReadingTime
 from ...core.publishing.delivery_commands import has_only_commands
 from ...core.publishing.properties import PUBLISH
+from ...core.statistics.channel_counts import ChannelCounts
 from ...core.users.login_results import LoginResult
 from ..channel.channel import Channel
 from ..messages import (
@@ -155,6 +156,10 @@ class ConnectionChannels:
         vhost_user = self._opening.vhost_user
         assert vhost_user is not None
         share = self._shares[number] = WindowShare(self.window)
+        counts = ChannelCounts(
+            self._context.counts, vhost_user.access.topology, self._opening.is_internal
+        )
+        self._opening.channel_counts[number] = counts
         self._channels[number] = Channel.start_on(
             self._context.runtime,
             self._context,
@@ -165,6 +170,7 @@ class ConnectionChannels:
             self._outlet.share(),
             self.reading,
             self._transaction_memory,
+            counts,
             self._reader,
             writer,
         )
@@ -182,6 +188,7 @@ class ConnectionChannels:
             return False
         self._channels[number] = None
         del self._shares[number]
+        del self._opening.channel_counts[number]
         self._decoder.channel_closed(number)
         return True
 
@@ -196,6 +203,7 @@ class ConnectionChannels:
         self._left.discard(number)
         self._channels.pop(number, None)
         self._shares.pop(number, None)
+        self._opening.channel_counts.pop(number, None)
 
     def finish(self) -> None:
         """The client closed the connection: each channel ends behind the input that came before."""
@@ -214,6 +222,7 @@ class ConnectionChannels:
                 tell(channel, Release())
         self._channels.clear()
         self._shares.clear()
+        self._opening.channel_counts.clear()
 
     def end(self) -> None:
         """The socket is closed: nothing waits for it any more, and nothing is on its way to it."""
@@ -243,6 +252,7 @@ class Reader(LoopActor):
         self._phase = ConnectionPhase()
         self._decoder = context.new_decoder()
         self._opening = Opening(context, peer, self._phase, self.actor_ref)
+        self._traffic = self._opening.traffic
         self._handshake = self._opening.handshake
         self._log = ConnectionLog(context, peer, self._handshake)
         self._channels = ConnectionChannels(context, self._opening, self._decoder, self.actor_ref)
@@ -263,7 +273,9 @@ class Reader(LoopActor):
     def on_start(self) -> None:
         """Start the writer; give the client so long for its handshake."""
         ticker = self._context.ticker
-        self._writer = Writer.start_on(self.runtime, self._transport, self.actor_ref, ticker)
+        self._writer = Writer.start_on(
+            self.runtime, self._transport, self.actor_ref, ticker, self._traffic
+        )
         self._clock.wake_in(self._context.handshake_timeout_seconds, "handshake")
 
     def on_receive(self, message: object) -> None:
@@ -305,6 +317,9 @@ class Reader(LoopActor):
 
     def _received(self, data: bytes) -> None:
         self._clock.watch.signs += 1
+        traffic = self._traffic
+        traffic.received_bytes += len(data)
+        traffic.received_count += 1
         if len(data) >= SHARE_BYTES_MIN:
             self._flow.received(len(data))
         phase = self._phase.now

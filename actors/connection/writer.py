@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ...amqp_frames.constants import HEARTBEAT_FRAME
 from ...core.connection.heartbeat import HeartbeatWatch
+from ...core.statistics.traffic import Traffic
 from ..messages import (
     CloseTransport,
     Down,
@@ -34,7 +35,7 @@ GATHERED_BYTES_MIN = 65_536
 class Writer(LoopActor):
     """Writes for one connection; `reader` is its parent, `ticker` drives its heartbeats."""
 
-    def __init__(self, transport: Transport, reader: Ref, ticker: Ref) -> None:
+    def __init__(self, transport: Transport, reader: Ref, ticker: Ref, traffic: Traffic) -> None:
         super().__init__()
         self._transport = transport
         self._reader = reader
@@ -45,7 +46,7 @@ class Writer(LoopActor):
         self._is_closing = False
         self._heartbeat_seconds = 0.0
         self._has_written = False
-        self._written_bytes = 0
+        self._traffic = traffic
         self._watch = HeartbeatWatch()
 
     def on_receive(self, message: object) -> None:
@@ -75,11 +76,12 @@ class Writer(LoopActor):
         frames = self._frames
         if frames:
             if len(frames) == 1:
-                self._written_bytes += len(frames[0])
+                self._traffic.sent_bytes += len(frames[0])
                 self._transport.write(frames[0])
             else:
                 self._write(frames)
             self._frames = []
+            self._traffic.sent_count += 1
             self._has_written = True
         if self._unsent and not self._is_full:
             self._open_windows()
@@ -88,7 +90,7 @@ class Writer(LoopActor):
 
     def _write(self, frames: list[bytes]) -> None:
         count = sum(map(len, frames))
-        self._written_bytes += count
+        self._traffic.sent_bytes += count
         if count >= GATHERED_BYTES_MIN:
             self._transport.writelines(frames)
         else:
@@ -114,7 +116,7 @@ class Writer(LoopActor):
         self._has_written = False
         # While the buffer is full the client is not read, so nothing else tells whether it lives.
         if self._is_full:
-            self._watch.signs = acknowledged_bytes(self._transport, self._written_bytes)
+            self._watch.signs = acknowledged_bytes(self._transport, self._traffic.sent_bytes)
         if not self._watch.look(is_listening=self._is_full):
             tell(self._reader, WriteStalled())
 

@@ -295,6 +295,8 @@ class BrokerActor(LoopActor):
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())
         yield from self._commit(access.topology, plan)
+        if not method.passive:
+            self._context.counts.churned("queue_declared")
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
     def _check_queue_limit(self, topology: Topology, queue: QueueDefinition) -> None:
@@ -445,12 +447,14 @@ class BrokerActor(LoopActor):
                     *self._policies_of(topology).queue_arguments(change.queue)
                 )
                 self._start(change.queue, self._new_messages(change.queue))
+                self._context.counts.churned("queue_created")
                 if self._context.trace.is_on:
                     queue_declared(self._context.trace, change.queue)
         topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):
                 self._failed.discard(change.queue)
+                self._context.counts.churned("queue_deleted")
                 change.queue.rules = None
                 if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
                     # Its actor failed before: it cannot tell the journal itself.

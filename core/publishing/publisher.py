@@ -99,6 +99,9 @@ class Routed(NamedTuple):
     replies: Mapping[str, Indexes]
     # Of queues that are to defer messages: for how many milliseconds, by index, 0 for not at all.
     delays: Mapping[QueueDefinition, array[int]]
+    # Messages that no queue got, and those of them that are returned.
+    unrouted: Sequence[int] = ()
+    returned: Sequence[int] = ()
 
 
 _NONE: Final = range(0)
@@ -278,6 +281,7 @@ class Publisher:
         told_count = count - len(unrouted)
         batch.durable = durable_indexes(batch, by_queue, told_count)
         frames = b""
+        mandatory: Sequence[int] = ()
         unconfirmed = self.unconfirmed
         if unrouted:
             mandatory = [index for index in unrouted if routes[keys[index]].mandatory]
@@ -297,7 +301,18 @@ class Publisher:
         unconfirmed.insert(batch, first_seq_no, by_queue, told_count)
         numbered_from = first_seq_no if self.confirm_mode else 0
         replies = _divide_replies(keys, routes, count) if self._routes.has_replies else {}
-        return Routed(batch, count, numbered_from, by_queue, frames, error, replies, deferred)
+        return Routed(
+            batch,
+            count,
+            numbered_from,
+            by_queue,
+            frames,
+            error,
+            replies,
+            deferred,
+            unrouted,
+            mandatory,
+        )
 
     def set_reply_name(self, name: str) -> None:
         """The secret name of the channel's reply consumer; "" if it has none."""

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.indexes import divided, ranges_of
+from .by_exchange import count_by_exchange, single_exchange
 
 # First and last of consecutive seq_nos.
 SeqRange = tuple[int, int]
@@ -150,6 +151,12 @@ class _Pending:
                 self.owed[index] += 1
                 is_open[index] = 1
 
+    def open_indexes(self) -> list[int]:
+        """The messages that are not answered."""
+        if self.owed is None:
+            return list(set().union(*self.owed_by.values()))
+        return [index for index, is_open in enumerate(self.is_open) if is_open]
+
     def smallest_open(self) -> int:
         """The smallest number that is not answered; there must be one."""
         if self.owed is None:
@@ -164,7 +171,7 @@ class Unconfirmed:
     them. `released_bytes` counts the wire bytes of batches that no queue owes any of.
     """
 
-    __slots__ = ("_confirmed", "_divided", "_open", "_rest", "rejected", "released_bytes")
+    __slots__ = ("_confirmed", "_divided", "_open", "_rest", "nacked", "rejected", "released_bytes")
 
     def __init__(self) -> None:
         # Batches with numbers to answer, in the order of their numbers; and the others: publishes
@@ -177,6 +184,8 @@ class Unconfirmed:
         self._divided: dict[_Pending, list[Indexes]] = {}
         self.rejected: list[SeqRange] = []
         self.released_bytes = 0
+        # How many numbered publishes to each exchange were ever rejected.
+        self.nacked: dict[bytes, int] = {}
 
     @property
     def confirmed(self) -> list[SeqRange]:
@@ -231,6 +240,18 @@ class Unconfirmed:
     def __len__(self) -> int:
         """How many numbered publishes are open."""
         return sum(pending.open_count for pending in self._open.values())
+
+    def open_by_exchange(self) -> dict[bytes, int]:
+        """How many numbered publishes to each exchange are open."""
+        counts: dict[bytes, int] = {}
+        for pending in self._open.values():
+            exchange = single_exchange(pending.batch)
+            if exchange is not None:
+                counts[exchange] = counts.get(exchange, 0) + pending.open_count
+                continue
+            for each, count in count_by_exchange(pending.batch, pending.open_indexes()).items():
+                counts[each] = counts.get(each, 0) + count
+        return counts
 
     def open_count(self, batch: Batch) -> int:
         """How many numbered publishes of this batch are open."""
@@ -364,6 +385,8 @@ class Unconfirmed:
         """These numbered publishes are to be answered."""
         if rejects:
             _append_ranges(pending.first_seq_no, indexes, self.rejected)
+            for exchange, count in count_by_exchange(pending.batch, indexes).items():
+                self.nacked[exchange] = self.nacked.get(exchange, 0) + count
         elif len(indexes) == len(pending.batch.starts):
             _append_ranges(pending.first_seq_no, indexes, self._confirmed)
         elif indexes:

@@ -24,6 +24,7 @@ from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.connection.outlet import NodeOutlet, Outlet
 from leveret.core.connection.reading_time import ReadingTime
 from leveret.core.queue.consumers import Consumer
+from leveret.core.statistics.traffic import Traffic
 from recorders import RecordingActor
 
 MIB = 1 << 20
@@ -74,7 +75,10 @@ class Bench:
         outlet = Outlet(MIB, NodeOutlet(MIB)).share()
         credit = ChannelCredit(outlet, ReadingTime())
         self.consumer = Consumer("channel", b"\3tag", 0, credit, no_ack=True, exclusive=False)
-        self.writer: Ref = Writer.start_on(self.runtime, self.wire, self.listener, ticker)
+        self.traffic = Traffic()
+        self.writer: Ref = Writer.start_on(
+            self.runtime, self.wire, self.listener, ticker, self.traffic
+        )
 
     def tell(self, *messages: object) -> None:
         for message in messages:

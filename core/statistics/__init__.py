@@ -1,0 +1,4 @@
+"""Counters of messages, connections, channels and queues.
+
+Begin with node_counts.py.
+"""

@@ -1,0 +1,310 @@
+"""Counts of one channel: publishes by exchange, deliveries and acks by queue.
+
+The channel counts once a batch. It first adds counts of a kind up in small objects, which `drain`
+empties into the totals of the channel, its vhost, the node, exchanges and queues. A count that
+finds no such object tells the node that there is something to drain.
+
+Nobody counts confirms as they are sent: their number is that of the numbered publishes, less the
+open and the nacked ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..definitions import DELIVERY_EXCHANGE, QueueDefinition
+from ..publishing.by_exchange import (
+    count_by_exchange,
+    exchange_name,
+    exchange_of,
+    single_exchange,
+)
+from ..publishing.publisher import Routed
+from ..publishing.unconfirmed import Unconfirmed
+from ..topology.topology import Topology
+from .node_counts import NAMES_MIN, NodeCounts, Totals, add
+
+_NO_KEY: Final = b""
+_COMMANDS: Final = bytes([len(DELIVERY_EXCHANGE)]) + DELIVERY_EXCHANGE.encode()
+
+
+class _Published:
+    """To one exchange, since the last drain."""
+
+    __slots__ = ("by_queue", "count", "drop_unroutable", "return_unroutable")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.return_unroutable = 0
+        self.drop_unroutable = 0
+        self.by_queue: dict[QueueDefinition, int] = {}
+
+
+class _Delivered:
+    """From one queue, since the last drain."""
+
+    __slots__ = ("ack", "deliver", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
+
+    def __init__(self) -> None:
+        self.ack = 0
+        self.deliver = 0
+        self.deliver_no_ack = 0
+        self.get = 0
+        self.get_empty = 0
+        self.get_no_ack = 0
+        self.redeliver = 0
+
+
+class ChannelCounts:
+    """Of one channel. Totals are those of the last drain.
+
+    The node counts it among its channels unless it `is_internal`.
+    """
+
+    __slots__ = (
+        "_delivered",
+        "_is_ended",
+        "_is_internal",
+        "_is_noted",
+        "_key",
+        "_names_max",
+        "_node",
+        "_published",
+        "_queue",
+        "_run_count",
+        "_topology",
+        "_unconfirmed",
+        "_unnumbered",
+        "exchanges",
+        "queues",
+        "totals",
+    )
+
+    def __init__(self, node: NodeCounts, topology: Topology, is_internal: bool = False) -> None:
+        self._is_internal = is_internal
+        if not is_internal:
+            node.churned("channel_created")
+        self._node = node
+        self._topology = topology
+        self._is_noted = False
+        self._is_ended = False
+        self._published: dict[bytes, _Published] = {}
+        self._delivered: dict[QueueDefinition, _Delivered] = {}
+        # Of publishes, one after another, with this key and to this queue: nearly all of them are.
+        self._key = _NO_KEY
+        self._queue: QueueDefinition | None = None
+        self._run_count = 0
+        # In confirm mode; and the number of publishes to each exchange before that.
+        self._unconfirmed: Unconfirmed | None = None
+        self._unnumbered: dict[bytes, int] = {}
+        self.totals: Totals = {}
+        self.exchanges: dict[bytes, Totals] = {}
+        self.queues: dict[QueueDefinition, Totals] = {}
+        self._names_max = NAMES_MIN
+
+    # --- Counting
+
+    def told_one(self, key: bytes, queue: QueueDefinition, count: int) -> None:
+        """All of a batch, which has one key, went to one queue."""
+        if key == self._key and queue is self._queue:
+            self._run_count += count
+            return
+        self._end_run()
+        self._note()
+        self._key, self._queue, self._run_count = key, queue, count
+
+    def routed(self, routed: Routed) -> None:
+        """A batch was divided among queues."""
+        batch = routed.batch
+        exchange = single_exchange(batch)
+        if exchange is None:
+            self._routed_from_several(routed)
+            return
+        published = self._published.get(exchange) or self._to(exchange)
+        published.count += routed.message_count
+        by_queue = published.by_queue
+        for queue, indexes in routed.by_queue.items():
+            by_queue[queue] = by_queue.get(queue, 0) + len(indexes)
+        if routed.unrouted:
+            dropped_count = len(routed.unrouted) - len(routed.returned)
+            published.return_unroutable += len(routed.returned)
+            if exchange != _COMMANDS:
+                for replies in routed.replies.values():
+                    dropped_count -= len(replies)
+                published.drop_unroutable += max(dropped_count, 0)
+
+    def _routed_from_several(self, routed: Routed) -> None:
+        batch = routed.batch
+        for exchange, count in count_by_exchange(batch, range(routed.message_count)).items():
+            self._to(exchange).count += count
+        for queue, indexes in routed.by_queue.items():
+            for exchange, count in count_by_exchange(batch, indexes).items():
+                by_queue = self._to(exchange).by_queue
+                by_queue[queue] = by_queue.get(queue, 0) + count
+        replied: set[int] = set().union(*routed.replies.values())
+        returned = set(routed.returned)
+        dropped = [each for each in routed.unrouted if each not in returned | replied]
+        for exchange, count in count_by_exchange(batch, routed.returned).items():
+            self._to(exchange).return_unroutable += count
+        for exchange, count in count_by_exchange(batch, dropped).items():
+            if exchange != _COMMANDS:
+                self._to(exchange).drop_unroutable += count
+
+    def delivered(self, queue: QueueDefinition, count: int, redelivered: int, no_ack: bool) -> None:
+        """A consumer got messages."""
+        delivered = self._delivered.get(queue) or self._from(queue)
+        if no_ack:
+            delivered.deliver_no_ack += count
+        else:
+            delivered.deliver += count
+        if redelivered:
+            delivered.redeliver += redelivered
+
+    def got(self, queue: QueueDefinition, is_redelivered: bool, no_ack: bool) -> None:
+        """basic.get brought a message."""
+        delivered = self._delivered.get(queue) or self._from(queue)
+        if no_ack:
+            delivered.get_no_ack += 1
+        else:
+            delivered.get += 1
+        if is_redelivered:
+            delivered.redeliver += 1
+
+    def got_nothing(self, queue: QueueDefinition) -> None:
+        """basic.get found the queue empty."""
+        (self._delivered.get(queue) or self._from(queue)).get_empty += 1
+
+    def acked(self, queue: QueueDefinition, count: int) -> None:
+        """The client has acknowledged messages: with basic.ack, and in tx mode committed."""
+        (self._delivered.get(queue) or self._from(queue)).ack += count
+
+    def confirm_mode(self, unconfirmed: Unconfirmed) -> None:
+        """The channel numbers its publishes from now on; `unconfirmed` holds the open ones."""
+        if self._unconfirmed is None:
+            self._unconfirmed = unconfirmed
+            self._add_published()
+            self._unnumbered = {
+                exchange: totals.get("publish", 0) for exchange, totals in self.exchanges.items()
+            }
+
+    def _to(self, exchange: bytes) -> _Published:
+        found = self._published.get(exchange)
+        if found is None:
+            self._note()
+            found = self._published[exchange] = _Published()
+        return found
+
+    def _from(self, queue: QueueDefinition) -> _Delivered:
+        self._note()
+        found = self._delivered[queue] = _Delivered()
+        return found
+
+    def _end_run(self) -> None:
+        if self._run_count:
+            assert self._queue is not None
+            published = self._to(exchange_of(self._key))
+            published.count += self._run_count
+            before = published.by_queue.get(self._queue, 0)
+            published.by_queue[self._queue] = before + self._run_count
+            self._run_count = 0
+
+    def _note(self) -> None:
+        if not self._is_noted:
+            self._is_noted = True
+            self._node.note(self)
+
+    # --- Adding up
+
+    def end(self) -> None:
+        """The channel ends: no confirm comes any more."""
+        self.drain()
+        self._is_ended = True
+        if not self._is_internal:
+            self._node.churned("channel_closed")
+
+    def drain(self) -> bool:
+        """Add new counts to the totals; true while confirms may come."""
+        self._add_published()
+        self._add_delivered()
+        awaits_confirms = False
+        if self._unconfirmed is not None and not self._is_ended:
+            awaits_confirms = self._add_confirms(self._unconfirmed)
+        self._is_noted = awaits_confirms
+        if len(self.exchanges) + len(self.queues) > self._names_max and not awaits_confirms:
+            self._forget_gone()
+        return awaits_confirms
+
+    def _add_published(self) -> None:
+        self._end_run()
+        self._key, self._queue = _NO_KEY, None
+        pending, self._published = self._published, {}
+        for exchange, published in pending.items():
+            self._add(exchange, "publish", published.count)
+            self._add(exchange, "return_unroutable", published.return_unroutable)
+            self._add(exchange, "drop_unroutable", published.drop_unroutable)
+            name = exchange_name(exchange)
+            of_exchange = self._node.of_exchange(self._topology, name)
+            if of_exchange is not None:
+                add(of_exchange, "publish_in", published.count)
+            for queue, count in published.by_queue.items():
+                self._node.of_queue(queue).came(self._topology, name, count)
+                if of_exchange is not None:
+                    add(of_exchange, "publish_out", count)
+
+    def _add_delivered(self) -> None:
+        pending, self._delivered = self._delivered, {}
+        for queue, delivered in pending.items():
+            own = self.queues.setdefault(queue, {})
+            of_queue = self._node.of_queue(queue).totals
+            named = {name: getattr(delivered, name) for name in _Delivered.__slots__}
+            named["deliver_get"] = (
+                delivered.deliver + delivered.deliver_no_ack + delivered.get + delivered.get_no_ack
+            )
+            for name, count in named.items():
+                if count:
+                    add(own, name, count)
+                    add(of_queue, name, count)
+                    self._add_all(name, count)
+
+    def _add_confirms(self, unconfirmed: Unconfirmed) -> bool:
+        """Whether some are still to come."""
+        open_count = len(unconfirmed)
+        nacked = unconfirmed.nacked
+        open_by_exchange: Mapping[bytes, int] = {}
+        if open_count and len(self.exchanges) > 1:
+            open_by_exchange = unconfirmed.open_by_exchange()
+        elif open_count:
+            open_by_exchange = dict.fromkeys(self.exchanges, open_count)
+        for exchange, totals in self.exchanges.items():
+            numbered = totals.get("publish", 0) - self._unnumbered.get(exchange, 0)
+            answered = numbered - open_by_exchange.get(exchange, 0)
+            count = answered - nacked.get(exchange, 0) - totals.get("confirm", 0)
+            self._add(exchange, "confirm", count)
+        return open_count > 0
+
+    def _add(self, exchange: bytes, name: str, count: int) -> None:
+        if count:
+            add(self.exchanges.setdefault(exchange, {}), name, count)
+            self._add_all(name, count)
+
+    def _add_all(self, name: str, count: int) -> None:
+        add(self.totals, name, count)
+        add(self._node.totals, name, count)
+        add(self._node.of_vhost(self._topology).totals, name, count)
+
+    def _forget_gone(self) -> None:
+        find = self._topology.table.find_exchange
+        self.exchanges = {
+            exchange: totals
+            for exchange, totals in self.exchanges.items()
+            if len(exchange) == 1 or find(exchange_name(exchange)) is not None
+        }
+        self.queues = {
+            queue: totals for queue, totals in self.queues.items() if queue.rules is not None
+        }
+        nacked = {} if self._unconfirmed is None else self._unconfirmed.nacked
+        for kept in (self._unnumbered, nacked):
+            for exchange in kept.keys() - self.exchanges.keys():
+                del kept[exchange]
+        self._names_max = NAMES_MIN + 2 * (len(self.exchanges) + len(self.queues))
