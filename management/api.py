@@ -24,6 +24,7 @@ from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
 from .about import About
 from .asking import ask
+from .pace import Pace
 from .request import (
     Action,
     Answer,
@@ -65,13 +66,13 @@ class Found(NamedTuple):
 class Api:
     """The table of resources of one node; it keeps nothing of a request."""
 
-    def __init__(self, context: NodeContext, about: About, open_health: str) -> None:
+    def __init__(self, context: NodeContext, about: About, open_health: str, pace: Pace) -> None:
         """`open_health` is the setting `http_health_without_password`."""
         self._context = context
         self._about = about
         self._open_health = open_health
         self._statistics = Statistics(context)
-        self._snapshots = Snapshots()
+        self._snapshots = Snapshots(pace)
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
         for action in ACTIONS:

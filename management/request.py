@@ -176,7 +176,8 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """A status with headers and a body; `content` is JSON, or bytes of it, or None for no body."""
+    """A status with headers and a body; `content` is what JSON can hold, or JSON text as bytes or
+    a Body, or None for no body."""
 
     status: int = 200
     content: object = None

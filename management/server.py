@@ -14,12 +14,12 @@ import asyncio
 import fcntl
 import logging
 import termios
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
-from isal import igzip
+from isal import isal_zlib
 
 from ..actors.messages import WakeAt, Woken
 from ..actors.node_context import NodeContext
@@ -30,7 +30,9 @@ from ..core.connection.waiting_peers import WaitingPeers
 from ..logs.events import HTTP_FAILED, HTTP_REFUSED
 from .about import About, HttpLimits
 from .api import Api, Login, login_of
+from .pace import Pace
 from .request import JSON, Answer, ApiError
+from .snapshots import Body
 from .text import encoded
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ CHUNK_BYTES: Final = 65_536
 _PLAIN_BYTES_MAX: Final = 300
 # A tenth of the time of the next level, and a listing is a tenth of its size all the same.
 _GZIP_LEVEL: Final = 1
+# 32 KiB, the most there is, and 16 for a head as gzip has it.
+_GZIP_WINDOW_BITS: Final = 31
 # RabbitMQ's: an answer depends on these headers of its request.
 _VARY: Final = "accept, accept-encoding, origin"
 _INT_BYTES: Final = 4
@@ -66,7 +70,8 @@ class HttpServer:
         self.context = context
         self.limits = limits
         self.sockets: dict[web.RequestHandler, HttpSocket] = {}
-        self._api = Api(context, about, limits.health_without_password)
+        self._pace = Pace()
+        self._api = Api(context, about, limits.health_without_password, self._pace)
         self._waiting = WaitingPeers[HttpSocket](0.0, _has_nothing_unread)
         context.crowds.add(self._waiting, _abandon)
         self._deadlines = Deadlines.start_on(context.runtime, context)
@@ -151,7 +156,7 @@ class HttpServer:
             answer = await self._answer(request, one, log)
             one.state = State.WRITING
             self.watch(one)
-            return await _send(request, answer)
+            return await _send(request, answer, self._pace)
         except ConnectionError:
             raise
         except Exception:
@@ -227,30 +232,32 @@ class HttpServer:
             raise ApiError(400, "bad_request", "the body cannot be read") from None
 
 
-async def _send(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Write the answer; a large one in parts, between which the event loop does other things."""
-    content = answer.content
+async def _send(request: web.BaseRequest, answer: Answer, pace: Pace) -> web.StreamResponse:
+    """Write the answer; a large one in slices."""
     headers = {"server": "leveret", "vary": _VARY, **answer.headers}
-    body: bytes = b""
-    if content is not None:
-        body = content if isinstance(content, bytes) else encoded(content)
+    body = _body_of(answer.content)
+    if answer.content is not None:
         headers.setdefault("content-type", JSON)
     if answer.status == 200 and request.method in ("GET", "HEAD"):
         headers.setdefault("cache-control", "no-cache")
-    if request.method != "HEAD" and len(body) > _PLAIN_BYTES_MAX and accepts_gzip(request.headers):
-        body = await _compressed(body)
+    is_long = body.size_bytes > _PLAIN_BYTES_MAX
+    if request.method != "HEAD" and is_long and accepts_gzip(request.headers):
+        body = await _compressed(body, pace)
         headers["content-encoding"] = "gzip"
-    if content is not None or answer.status != 204:
-        headers["content-length"] = str(len(body))
+    if answer.content is not None or answer.status != 204:
+        headers["content-length"] = str(body.size_bytes)
     response = web.StreamResponse(status=answer.status, headers=headers)
     if headers.get("connection") == "close":
         response.force_close()
     await response.prepare(request)
     if request.method != "HEAD":
-        for part in _parts(body):
+        written_bytes = 0
+        for part in body.parts:
+            if written_bytes + len(part) > CHUNK_BYTES:
+                await pace.turn()
+                written_bytes = 0
+            written_bytes += len(part)
             await response.write(part)
-            if len(body) > CHUNK_BYTES:
-                await asyncio.sleep(0)
     await response.write_eof()
     return response
 
@@ -265,16 +272,32 @@ def accepts_gzip(headers: Mapping[str, str]) -> bool:
     return False
 
 
-async def _compressed(body: bytes) -> bytes:
-    """The body by gzip; a large one in a thread, which leaves the event loop to others."""
-    if len(body) <= CHUNK_BYTES:
-        return igzip.compress(body, _GZIP_LEVEL)
-    return await asyncio.to_thread(igzip.compress, body, _GZIP_LEVEL)
+async def _compressed(body: Body, pace: Pace) -> Body:
+    """The body by gzip, made once for all that are sent it."""
+    if body.compressed is None:
+        steps = _compressed_parts(body.parts)
+        body.compressed = asyncio.create_task(pace.carry_out(steps))
+    return await asyncio.shield(body.compressed)
 
 
-def _parts(body: bytes) -> Iterable[memoryview]:
-    view = memoryview(body)
-    return (view[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+def _compressed_parts(parts: Sequence[bytes | memoryview]) -> Generator[None, None, Body]:
+    compressor = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    compressed: list[bytes] = []
+    for part in parts:
+        compressed.append(compressor.compress(part))
+        yield
+    compressed.append(compressor.flush())
+    return Body([part for part in compressed if part])
+
+
+def _body_of(content: object) -> Body:
+    if isinstance(content, Body):
+        return content
+    if content is None:
+        return Body(())
+    text = content if isinstance(content, bytes) else encoded(content)
+    view = memoryview(text)
+    return Body([view[at : at + CHUNK_BYTES] for at in range(0, len(text), CHUNK_BYTES)])
 
 
 class Deadlines(LoopActor):

@@ -87,7 +87,8 @@ def _find(request: Request) -> tuple[Ref, OpenConnection]:
 
 
 async def _connections(request: Request) -> Answer:
-    rows = await rows_of(_seen(request), lambda each: connection_row(request.about, each))
+    pace = request.snapshots.pace
+    rows = await rows_of(pace, _seen(request), lambda each: connection_row(request.about, each))
     return await listed(request, rows)
 
 

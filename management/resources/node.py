@@ -10,6 +10,7 @@ from typing import Final
 from ..listing import listed, shown
 from ..request import Action, Answer, Request, Tag, not_found
 from ..snapshots import Row
+from .topology import queue_totals
 
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic")
 
@@ -45,7 +46,7 @@ def _contexts(request: Request) -> list[Row]:
 async def _overview(request: Request) -> Answer:
     about, context = request.about, request.context
     seen = [each for each in context.vhosts if request.may_see(each.vhost)]
-    queues = [queue for each in seen for queue in each.table.queues()]
+    totals = await queue_totals(request, seen)
     opened = context.open_connections.values()
     row: Row = {
         "cluster_name": about.node_name,
@@ -67,15 +68,13 @@ async def _overview(request: Request) -> Answer:
         "object_totals": {
             "channels": sum(len(each.channels) for each in opened),
             "connections": len(opened),
-            "consumers": sum(
-                len(queue.rules.consumers) for queue in queues if queue.rules is not None
-            ),
+            "consumers": totals["consumers"],
             "exchanges": sum(len(each.table.exchanges()) for each in seen),
-            "queues": len(queues),
+            "queues": sum(len(each.table.queues()) for each in seen),
         },
         "product_name": about.product,
         "product_version": about.server_version,
-        "queue_totals": request.statistics.of_queues(queues),
+        "queue_totals": {name: count for name, count in totals.items() if name != "consumers"},
         "rabbitmq_version": about.server_version,
         "rates_mode": "basic",
         "statistics_db_event_queue": 0,

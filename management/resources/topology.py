@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from ...amqp_frames.methods import (
@@ -39,7 +39,8 @@ from ...core.definitions import (
 )
 from ...core.topology.topology import Topology
 from ..direct import AmqpRefusedError, connect
-from ..listing import listed, shown
+from ..listing import listed, listed_long, shown
+from ..pace import in_order
 from ..request import (
     Action,
     Answer,
@@ -51,14 +52,14 @@ from ..request import (
     not_authorised,
     not_found,
 )
-from ..snapshots import Row, rows_of
+from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
 from ..statistics import Statistics
 from ..values import key_from_path, plain_table, properties_key, table_from
 from .clients import connection_name, consumer_rows
 
 # How paths call the exchange without a name.
 DEFAULT_EXCHANGE: Final = "amq.default"
-_LIST_PARAMETERS: Final = frozenset({"sort", "sort_reverse", "page", "page_size", "columns"})
+Source = TypeVar("Source")
 _name: Final = attrgetter("name")
 _BINDING_ORDER: Final = ("vhost", "source", "destination_type", "destination", "routing_key")
 
@@ -69,6 +70,22 @@ def topologies(request: Request) -> list[Topology]:
     if vhost is not None:
         return [request.context.vhosts[vhost]]
     return [each for each in request.context.vhosts if request.may_see(each.vhost)]
+
+
+async def queue_totals(request: Request, seen: Sequence[Topology]) -> Row:
+    """The sums over all queues of these vhosts; over many queues up to a second old."""
+    snapshots = request.snapshots
+    queues = [queue for each in seen for queue in each.table.queues()]
+
+    def make() -> Awaitable[Row]:
+        return snapshots.pace.carry_out(request.statistics.of_queues(queues))
+
+    if len(queues) < SNAPSHOT_ROWS_MIN:
+        return await make()
+    key = "totals", *(each.vhost for each in seen)
+    version = tuple((each, each.table.version) for each in seen)
+    totals: Row = await snapshots.kept(key, version, make)
+    return totals
 
 
 # --- Rows
@@ -119,6 +136,26 @@ def queue_row(statistics: Statistics, node_name: str, queue: QueueDefinition) ->
     return row
 
 
+def _exchange_state(exchange: ExchangeDefinition) -> object:
+    """Another one whenever `exchange_row` is."""
+    return exchange.policies
+
+
+def _queue_state(statistics: Statistics, queue: QueueDefinition) -> object:
+    """Another one whenever `queue_row` is."""
+    is_alive = queue.handle is not None and queue.handle.is_alive()
+    return is_alive, queue.is_paused, queue.policies, statistics.state_of_queue(queue)
+
+
+def _never_other(_source: object) -> object:
+    """The state of a row that does not change."""
+    return 0
+
+
+def _no_name(_source: object) -> str:
+    return ""
+
+
 def binding_row(binding: BindingDefinition) -> Row:
     """A binding."""
     return {
@@ -163,16 +200,48 @@ def _queue(request: Request) -> QueueDefinition:
     return found
 
 
-async def _exchanges(request: Request) -> Answer:
-    found: list[ExchangeDefinition] = []
-    for topology in topologies(request):
-        found.append(_default_exchange(topology.vhost))
-        found += [
+def _in_order(request: Request) -> list[Topology]:
+    return sorted(topologies(request), key=lambda each: each.vhost)
+
+
+def _long_list(
+    kind: str,
+    seen: list[Topology],
+    sources: Callable[[Topology], Generator[None, None, list[Source]]],
+    row: Callable[[Source], Row],
+    state: Callable[[Source], object],
+    name: Callable[[Source], str] = _name,
+) -> LongList[Source]:
+    """The list of a kind of things in these vhosts."""
+
+    def of_all() -> Generator[None, None, list[Source]]:
+        found: list[Source] = []
+        for each in seen:
+            found += yield from sources(each)
+        return found
+
+    key = kind, *(each.vhost for each in seen)
+    version = tuple((each, each.table.version) for each in seen)
+    return LongList(key, version, of_all, row, state, name)
+
+
+def _exchanges_of(topology: Topology) -> Generator[None, None, list[ExchangeDefinition]]:
+    found = yield from in_order(
+        (
             each.definition
             for each in topology.table.exchanges()
             if each.definition.name != DELIVERY_EXCHANGE
-        ]
-    return await listed(request, await rows_of(found, exchange_row), ("vhost", "name"))
+        ),
+        _name,
+    )
+    return [_default_exchange(topology.vhost), *found]
+
+
+async def _exchanges(request: Request) -> Answer:
+    seen = _in_order(request)
+    return await listed_long(
+        request, _long_list("exchanges", seen, _exchanges_of, exchange_row, _exchange_state)
+    )
 
 
 async def _one_exchange(request: Request) -> Answer:
@@ -180,16 +249,17 @@ async def _one_exchange(request: Request) -> Answer:
     return Answer(200, shown(request, row))
 
 
+def _queues_of(topology: Topology) -> Generator[None, None, list[QueueDefinition]]:
+    return in_order(topology.table.queues(), _name)
+
+
 async def _queues(request: Request) -> Answer:
-    seen = sorted(topologies(request), key=lambda each: each.vhost)
-    found = [queue for each in seen for queue in sorted(each.table.queues(), key=_name)]
-    row = partial(queue_row, request.statistics, request.about.node_name)
-    key = "queues", *(each.vhost for each in seen)
-    version = tuple(each.table.version for each in seen)
-    rows = await request.snapshots.rows(key, version, found, row)
-    if _LIST_PARAMETERS.isdisjoint(request.query):
-        return Answer(200, await request.snapshots.body(key, rows))
-    return await listed(request, rows, ())
+    statistics = request.statistics
+    row = partial(queue_row, statistics, request.about.node_name)
+    state = partial(_queue_state, statistics)
+    return await listed_long(
+        request, _long_list("queues", _in_order(request), _queues_of, row, state)
+    )
 
 
 async def _one_queue(request: Request) -> Answer:
@@ -203,20 +273,37 @@ async def _one_queue(request: Request) -> Answer:
     return Answer(200, shown(request, row))
 
 
-def _bindings_of(topology: Topology, with_default: bool = True) -> Iterable[Row]:
-    if with_default:
-        for queue in topology.table.queues():
-            yield default_binding_row(queue)
-    for exchange in topology.table.exchanges():
-        for binding in exchange.bindings.values():
-            yield binding_row(binding)
+# What a row of the list of bindings is of: the binding that every queue has to the default
+# exchange is no object.
+Bound = BindingDefinition | QueueDefinition
+
+
+def _bound_row(bound: Bound) -> Row:
+    if isinstance(bound, BindingDefinition):
+        return binding_row(bound)
+    return default_binding_row(bound)
+
+
+def _binding_place(binding: BindingDefinition) -> tuple[str, str, str]:
+    return binding.destination_kind, binding.destination, binding.routing_key
+
+
+def _bindings_of(topology: Topology) -> Generator[None, None, list[Bound]]:
+    """By source, and then by destination; the default exchange's are first."""
+    found: list[Bound] = []
+    found += yield from in_order(topology.table.queues(), _name)
+    exchanges = yield from in_order(
+        topology.table.exchanges(), lambda exchange: exchange.definition.name
+    )
+    for exchange in exchanges:
+        found += yield from in_order(exchange.bindings.values(), _binding_place)
+    return found
 
 
 async def _bindings(request: Request) -> Answer:
-    rows: list[Row] = []
-    for topology in topologies(request):
-        rows += await rows_of(_bindings_of(topology), lambda row: row)
-    return await listed(request, rows, _BINDING_ORDER)
+    seen = _in_order(request)
+    wanted = _long_list("bindings", seen, _bindings_of, _bound_row, _never_other, _no_name)
+    return await listed_long(request, wanted)
 
 
 async def _bindings_of_queue(request: Request) -> Answer:
@@ -228,12 +315,12 @@ async def _bindings_of_queue(request: Request) -> Answer:
 
 async def _bindings_from(request: Request) -> Answer:
     exchange = _exchange(request)
-    topology = request.context.vhosts[exchange.vhost]
+    topology, pace = request.context.vhosts[exchange.vhost], request.snapshots.pace
     if not exchange.name:
-        rows = await rows_of(topology.table.queues(), default_binding_row)
+        rows = await rows_of(pace, topology.table.queues(), default_binding_row)
     else:
         found = topology.table.exchange(exchange.name).bindings.values()
-        rows = await rows_of(found, binding_row)
+        rows = await rows_of(pace, found, binding_row)
     return await listed(request, rows, _BINDING_ORDER)
 
 

@@ -55,7 +55,7 @@ def test_gzip_is_accepted_where_the_client_says_so(sent: str, is_accepted: bool)
 def test_long_bodies_are_compressed_for_clients_that_accept_it(
     count: int, broker: leveret.Broker, client: Client
 ) -> None:
-    """The larger one is compressed in a thread."""
+    """The larger one in parts."""
     for number in range(count):
         client.declare(f"q{number}")
     plain, expected = raw(broker, "GET", "/api/queues")

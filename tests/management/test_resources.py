@@ -409,3 +409,67 @@ def test_lists_are_paged_sorted_and_cut_to_columns(broker: leveret.Broker) -> No
 def test_a_page_that_cannot_be_is_refused(query: str, error: str, broker: leveret.Broker) -> None:
     answer = call(broker, f"GET /api/queues?{query}")
     assert (answer.status, answer.content["error"]) == (400, error)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?sort=messages&sort_reverse=true",
+        "?columns=name,messages",
+        "?columns=name,messages&sort=name&sort_reverse=true",
+        "?page=2&page_size=3",
+        "?page=1&name=1&sort=messages",
+        "?page=1&name=%5Eq[1-3]&use_regex=true",
+    ],
+)
+@pytest.mark.parametrize("kind", ["queues", "exchanges", "bindings"])
+def test_a_long_list_is_as_a_short_one(
+    kind: str, query: str, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (3, 1, 2, 10):
+        call(broker, f"PUT /api/queues/%2F/q{number}", {})
+        call(broker, f"PUT /api/exchanges/%2F/e{number}", {"type": "topic"})
+        path = f"POST /api/bindings/%2F/e/e{number % 3 + 1}/q/q{number}"
+        call(broker, path, {"routing_key": str(-number)})
+    sent = {"properties": {}, "routing_key": "q10", "payload": "x", "payload_encoding": "string"}
+    call(broker, "POST /api/exchanges/%2F/amq.default/publish", sent)
+    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 10_000)
+    short = call(broker, f"GET /api/{kind}{query}")
+    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+    assert call(broker, f"GET /api/{kind}{query}") == short
+    assert short.status == 200
+
+
+def test_a_long_list_shows_what_has_changed(
+    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change is one that the state of a row must have."""
+    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+    monkeypatch.setattr("leveret.management.resources.topology.SNAPSHOT_ROWS_MIN", 0)
+    monkeypatch.setattr("leveret.management.snapshots.SNAPSHOT_SECONDS", 0.0)
+    sent = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+    got = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    policy = {"pattern": "", "definition": {"max-length": 5}, "apply-to": "all"}
+    changes: list[tuple[str, object]] = [
+        (f"PUT {QUEUE}", {"durable": True}),
+        ("POST /api/exchanges/%2F/amq.default/publish", sent),
+        ("PUT /api/queues/%2F/q/pause", None),
+        ("PUT /api/queues/%2F/q/resume", None),
+        ("PUT /api/policies/%2F/p", policy),
+        ("DELETE /api/policies/%2F/p", None),
+        (f"POST {QUEUE}/get", got),
+        (f"DELETE {QUEUE}", None),
+        (f"PUT {QUEUE}", {"arguments": {"x-max-length": 3}}),
+    ]
+    before: object = None
+    for line, body in changes:
+        assert call(broker, line, body).status < 300, line
+        queues = call(broker, "GET /api/queues").content
+        totals = call(broker, "GET /api/overview").content["queue_totals"]
+        for row in queues:
+            one = call(broker, f"GET {QUEUE}").content
+            assert row == {name: one[name] for name in row}, line
+            assert totals["messages"] == row["messages"]
+        assert queues != before, line
+        before = queues

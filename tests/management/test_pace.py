@@ -1,0 +1,68 @@
+"""Long work has a slice in each round of the event loop, whoever's it is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Generator
+
+from leveret.management.pace import Pace, in_order
+
+
+def _steps(name: str, count: int, done: list[str]) -> Generator[None, None, str]:
+    for _ in range(count):
+        done.append(name)
+        yield
+    return name
+
+
+def test_one_coroutine_has_a_slice_in_a_round_and_each_has_its_turn() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        has_ended = False
+
+        def round_begins() -> None:
+            done.append("|")
+            if not has_ended:
+                loop.call_soon(round_begins)
+
+        round_begins()
+        # A slice of no time is one step.
+        pace = Pace(0.0)
+        found = await asyncio.gather(*(pace.carry_out(_steps(name, 5, done)) for name in "abc"))
+        has_ended = True
+        assert found == ["a", "b", "c"]
+
+    asyncio.run(work())
+    slices = "".join(done).split("|")
+    assert max(map(len, slices)) == 1
+    assert "".join(slices) == "abc" * 5
+
+
+def test_who_does_not_wait_any_more_holds_up_nobody() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        pace = Pace(0.0)
+        tasks = [asyncio.create_task(pace.carry_out(_steps(name, 3, done))) for name in "abc"]
+        # All of them wait for their turn, behind this one.
+        await pace.turn()
+        tasks[0].cancel()
+        tasks[1].cancel()
+        assert await tasks[2] == "c"
+        assert await pace.carry_out(_steps("d", 1, done)) == "d"
+
+    asyncio.run(work())
+    assert "".join(done) == "cccd"
+
+
+def test_items_are_sorted_in_steps_as_they_are_in_one_go() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for count in (0, 1, 127, 128, 129, 1000):
+        items = [(chance.randrange(50), number) for number in range(count)]
+        found = asyncio.run(Pace().carry_out(in_order(items, lambda item: item[0])))
+        assert found == sorted(items, key=lambda item: item[0])
