@@ -49,7 +49,7 @@ from ...amqp_frames.values.field_table import (
 )
 from ..definitions import QueueDefinition
 from ..exchanges.exchange import Steps
-from ..exchanges.table import ExchangeTable
+from ..exchanges.table import ExchangeTable, Ways
 from ..publishing.delayed_publishes import DELAY_HEADER, lenient_delay_ms, with_delay_passed
 from ..publishing.routes import durable_indexes, property_octets
 from ..queue.parts import REJECTED
@@ -354,6 +354,8 @@ class _Rewritten(NamedTuple):
     # For how many milliseconds these of the queues are to defer them.
     delay_ms: int = 0
     delayed: tuple[QueueDefinition, ...] = ()
+    # Chance decided: the next message may go elsewhere.
+    is_random: bool = False
 
 
 class DeadLetters:
@@ -417,7 +419,8 @@ class DeadLetters:
                     rewritten = yield from self._rewrite(
                         source, key, properties, reason, time_seconds
                     )
-                    known[shape] = rewritten
+                    if not rewritten.is_random:
+                        known[shape] = rewritten
                 queues = rewritten.queues
                 place += 1
                 if origins is not None:
@@ -477,19 +480,24 @@ class DeadLetters:
         if new_key is not None:
             keys = [new_key]
             headers.pop("CC", None)
-        queues = yield from self._route(source.vhost, target, keys, headers)
+        properties = properties._replace(headers=headers, expiration=None)
+        ways: Ways = {}
+        queues = yield from self._route(source.vhost, target, keys, properties, ways)
         if reason != REJECTED:
             queues = self._without_cycles(source, queues, headers)
+        is_random = self._is_random(source.vhost, target)
         if not queues:
-            return _Rewritten(None, ())
+            return _Rewritten(None, (), is_random=is_random)
         delay_ms = lenient_delay_ms(headers.get(DELAY_HEADER))
         delayed: tuple[QueueDefinition, ...] = ()
         if delay_ms:
-            delayed = yield from self._delayed(source.vhost, target, keys, headers, queues)
+            at_once = yield from self._at_once(source.vhost, target, keys, properties, ways)
+            if at_once is not None:
+                delayed = tuple(queue for queue in queues if queue not in at_once)
         if delayed:
-            headers = with_delay_passed(headers, delay_ms)
-        properties = properties._replace(headers=headers, expiration=None)
-        return _Rewritten(new_head(target, keys[0], properties), queues, delay_ms, delayed)
+            properties = properties._replace(headers=with_delay_passed(headers, delay_ms))
+        head = new_head(target, keys[0], properties)
+        return _Rewritten(head, queues, delay_ms, delayed, is_random)
 
     def _without_cycles(
         self, source: QueueDefinition, queues: tuple[QueueDefinition, ...], headers: Table
@@ -506,31 +514,44 @@ class DeadLetters:
         return kept
 
     def _route(
-        self, vhost: str, exchange_name: str, keys: Sequence[str], headers: Table
-    ) -> Steps[tuple[QueueDefinition, ...]]:
-        """Each queue once; none if there is no such exchange. An internal one is no obstacle."""
-        table = self._find_table(vhost)
-        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
-            return ()
-        return (yield from table.route_message(exchange_name, keys, headers))
-
-    def _delayed(
         self,
         vhost: str,
         exchange_name: str,
         keys: Sequence[str],
-        headers: Table,
-        queues: tuple[QueueDefinition, ...],
+        properties: Properties,
+        ways: Ways,
     ) -> Steps[tuple[QueueDefinition, ...]]:
-        """Those of the queues that are reached only through exchanges that delay."""
+        """Each queue once; none if there is no such exchange. An internal one is no obstacle.
+
+        `ways` is empty, and for `_at_once`.
+        """
+        table = self._find_table(vhost)
+        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
+            return ()
+        return (yield from table.route_message(exchange_name, keys, properties, ways))
+
+    def _is_random(self, vhost: str, exchange_name: str) -> bool:
+        table = self._find_table(vhost)
+        if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
+            return False
+        return table.is_random(exchange_name)
+
+    def _at_once(
+        self,
+        vhost: str,
+        exchange_name: str,
+        keys: Sequence[str],
+        properties: Properties,
+        ways: Ways,
+    ) -> Steps[tuple[QueueDefinition, ...] | None]:
+        """The queues that are reached without a delay; None if no exchange on the way delays."""
         table = self._find_table(vhost)
         # Both may have been deleted since the last step.
         if table is None or (exchange_name and table.find_exchange(exchange_name) is None):
-            return ()
+            return None
         if not table.delays(exchange_name):
-            return ()
-        at_once = yield from table.route_at_once(exchange_name, keys, headers)
-        return tuple(queue for queue in queues if queue not in at_once)
+            return None
+        return (yield from table.route_at_once(exchange_name, keys, properties, ways))
 
     # --- What queues owe, and what becomes of the originals
 

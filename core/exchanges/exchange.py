@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import ClassVar, TypeVar
 
+from ...amqp_frames.properties import Properties
 from ...amqp_frames.values.field_table import Table
 from ..definitions import (
     TO_EXCHANGE,
@@ -74,19 +75,24 @@ class Exchange(ABC):
     """An exchange of the routing table. Changed by ExchangeTable only.
 
     `is_plain`: a message's queues are just what `route` finds for its key. It is not if the
-    exchange has an alternate exchange, is bound to other exchanges, looks into headers, or delays.
+    exchange has an alternate exchange, is bound to other exchanges, does not route by the key, or
+    delays.
     """
 
-    # Whether the message's headers decide, and not its key.
-    reads_headers: ClassVar[bool] = False
+    # Whether two messages with one key and the same properties may part, because chance decides.
+    is_random: ClassVar[bool] = False
 
-    def __init__(self, definition: ExchangeDefinition) -> None:
+    def __init__(
+        self, definition: ExchangeDefinition, *, routes_each_message: bool = False
+    ) -> None:
+        """With `routes_each_message` the key does not decide, but properties or chance."""
         self.definition = definition
         self.bindings: dict[BindingIdentity, BindingDefinition] = {}
         # Where a message goes that no binding takes: a name, of an exchange that may not exist.
         self.alternate = _alternate_of(definition)
         # Are the messages deferred that come through it?
         self.delays = definition.type_name == DELAYED_TYPE
+        self.routes_each_message = routes_each_message
         self._bindings_to_exchanges = 0
         self.is_plain = True
         self._find_whether_plain()
@@ -97,8 +103,12 @@ class Exchange(ABC):
         self.alternate = _alternate_of(self.definition)
         self._find_whether_plain()
 
-    def check_binding(self, arguments: Table) -> None:  # noqa: B027 - most types take any
-        """Raise if a binding to this exchange cannot have these arguments."""
+    @classmethod  # noqa: B027 - most types take any
+    def check_arguments(cls, arguments: Table) -> None:
+        """Raise if an exchange of this type cannot be declared with these."""
+
+    def check_binding(self, routing_key: str, arguments: Table) -> None:  # noqa: B027 - as above
+        """Raise if a binding to this exchange cannot have this key and these arguments."""
 
     def costly_words(self, routing_key: str) -> int:  # noqa: ARG002
         """Count towards topic_costly_words_max, with a binding with this key."""
@@ -125,7 +135,7 @@ class Exchange(ABC):
         self.is_plain = (
             self.alternate is None
             and not self._bindings_to_exchanges
-            and not self.reads_headers
+            and not self.routes_each_message
             and not self.delays
         )
 
@@ -136,9 +146,9 @@ class Exchange(ABC):
     def route_message(
         self,
         routing_keys: Sequence[str],
-        headers: Table,  # noqa: ARG002
+        properties: Properties,  # noqa: ARG002
     ) -> Steps[Sequence[Destination]]:
-        """The same for a message with several keys, and with these headers."""
+        """The same for a message with several keys, and with these properties."""
         found: dict[Destination, None] = {}
         for routing_key in routing_keys:
             yield

@@ -27,6 +27,7 @@ from typing import Final
 
 from ...amqp_frames.constants import PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
+from ...amqp_frames.properties import Properties
 from ...amqp_frames.values.field_table import FieldValue, Table
 from ..definitions import BindingDefinition, Destination, ExchangeDefinition
 from ..erlang_terms import erlang_term
@@ -67,15 +68,13 @@ class _Pattern:
 class HeadersExchange(Exchange):
     """Patterns by what they ask for."""
 
-    reads_headers = True
-
     def __init__(self, definition: ExchangeDefinition) -> None:
-        super().__init__(definition)
+        super().__init__(definition, routes_each_message=True)
         self._patterns: dict[_PatternKey, _Pattern] = {}
         # Ordered sets, so that routes are stable.
         self._by_criterion: dict[_Criterion, dict[_Pattern, None]] = {}
 
-    def check_binding(self, arguments: Table) -> None:
+    def check_binding(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002
         """406 for an `x-match` that is none of the four."""
         match = arguments.get(_MATCH)
         if match is None:
@@ -97,11 +96,11 @@ class HeadersExchange(Exchange):
     def route_message(
         self,
         routing_keys: Sequence[str],  # noqa: ARG002
-        headers: Table,
+        properties: Properties,
     ) -> Steps[Sequence[Destination]]:
         """Where a message with these headers goes, whatever its keys."""
         yield
-        met = dict.fromkeys(_criteria_met(headers))
+        met = dict.fromkeys(_criteria_met(properties.headers or {}))
         patterns: dict[_Pattern, None] = {}
         anything = self._patterns.get(_ANYTHING)
         if anything is not None:

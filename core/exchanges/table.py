@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND
 from ...amqp_frames.errors import SoftError
-from ...amqp_frames.values.field_table import Table
+from ...amqp_frames.properties import Properties
 from ..definitions import (
     DEDUP_IDENTITIES_MAX,
     DEDUP_WINDOW_MAX,
@@ -43,11 +43,13 @@ from ..definitions import (
     ReplaceQueueArguments,
     resource,
 )
+from .consistent_hash import ConsistentHashExchange
 from .delayed import DELAYED_TYPE, routing_type
 from .direct import DirectExchange
 from .exchange import Exchange, Result, Steps
 from .fanout import FanoutExchange
 from .headers import HeadersExchange
+from .random_exchange import RandomExchange
 from .topic import TOPIC_COSTLY_WORDS_MAX, TopicExchange
 
 
@@ -58,17 +60,24 @@ class Exchanges(Protocol):
         """The exchange, if there is one."""
 
 
+# Where exchanges send one message.
+Ways = dict[Exchange, Sequence[Destination]]
+NO_PROPERTIES: Final = Properties()
+
+
 def walk(
     exchanges: Exchanges,
     first: Exchange,
     routing_keys: Sequence[str],
-    headers: Table,
+    properties: Properties,
+    ways: Ways,
     *,
     at_once: bool = False,
 ) -> Steps[tuple[QueueDefinition, ...]]:
     """The queues, each once, in an order that is stable between changes.
 
     With `at_once` without those that the message reaches only through exchanges that delay it.
+    `ways` has where exchanges have sent the message already, and stays so: chance decides once.
     """
     queues: dict[QueueDefinition, None] = {}
     visited = {first.definition.name}
@@ -77,7 +86,10 @@ def walk(
     for exchange in to_visit:
         if at_once and exchange.delays:
             continue
-        destinations = yield from exchange.route_message(routing_keys, headers)
+        destinations = ways.get(exchange)
+        if destinations is None:
+            destinations = yield from exchange.route_message(routing_keys, properties)
+            ways[exchange] = destinations
         names: list[str] = []
         for destination in destinations:
             if isinstance(destination, ExchangeDefinition):
@@ -131,6 +143,8 @@ BUILT_TYPES: Final[dict[str, type[Exchange]]] = {
     "fanout": FanoutExchange,
     "headers": HeadersExchange,
     "topic": TopicExchange,
+    "x-consistent-hash": ConsistentHashExchange,
+    "x-random": RandomExchange,
 }
 # RabbitMQ's own; the types of its plugins are unknown to it too, unless they are enabled.
 UNBUILT_TYPES: Final = frozenset({"x-local-random", "x-modulus-hash"})
@@ -161,8 +175,12 @@ class TopologyLimits(NamedTuple):
 DEFAULT_LIMITS: Final = TopologyLimits()
 
 
-def _reads_headers(exchange: Exchange) -> bool:
-    return exchange.reads_headers
+def _routes_each_message(exchange: Exchange) -> bool:
+    return exchange.routes_each_message
+
+
+def _is_random(exchange: Exchange) -> bool:
+    return exchange.is_random
 
 
 def _delays(exchange: Exchange) -> bool:
@@ -172,8 +190,15 @@ def _delays(exchange: Exchange) -> bool:
 class ExchangeTable:
     """Names to exchanges and queues, and the bindings between them from either end."""
 
-    def __init__(self, vhost: str = "/", limits: TopologyLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        vhost: str = "/",
+        limits: TopologyLimits = DEFAULT_LIMITS,
+        random_octets: Callable[[int], bytes] = bytes,
+    ) -> None:
+        """`random_octets` returns so many octets, by which chance decides; zeros by default."""
         self.vhost = vhost
+        self._random_octets = random_octets
         self.limits = limits
         self.version = 0
         self._exchanges: dict[str, Exchange] = {}
@@ -183,7 +208,8 @@ class ExchangeTable:
         ] = {}
         self._queues_by_owner: dict[object, dict[QueueDefinition, None]] = {}
         # Cached facts about exchanges that are not plain, until the next change.
-        self._reads_headers: dict[str, bool] = {}
+        self._routes_each_message: dict[str, bool] = {}
+        self._is_random: dict[str, bool] = {}
         self._delays: dict[str, bool] = {}
         # How many of the exchanges delay messages; in most vhosts none.
         self.delayed_count = 0
@@ -215,30 +241,45 @@ class ExchangeTable:
             yield
             # Without bindings to exchanges, its destinations are all queues.
             return cast("tuple[QueueDefinition, ...]", exchange.route(routing_key))
-        return (yield from walk(self, exchange, (routing_key,), {}))
+        return (yield from walk(self, exchange, (routing_key,), NO_PROPERTIES, {}))
 
     def route_message(
-        self, exchange_name: str, routing_keys: Sequence[str], headers: Table
+        self,
+        exchange_name: str,
+        routing_keys: Sequence[str],
+        properties: Properties,
+        ways: Ways | None = None,
     ) -> Steps[tuple[QueueDefinition, ...]]:
         """The queues for one message with all that it is routed by; 404 as `route`.
 
-        Internal exchanges are not refused: that is a matter of who publishes.
+        Internal exchanges are not refused: that is a matter of who publishes. `ways` is empty, and
+        for `route_at_once` of the same message.
         """
         if exchange_name:
-            return (yield from walk(self, self.exchange(exchange_name), routing_keys, headers))
+            exchange = self.exchange(exchange_name)
+            ways = {} if ways is None else ways
+            return (yield from walk(self, exchange, routing_keys, properties, ways))
         queues = map(self._queues.get, dict.fromkeys(routing_keys))
         return tuple(queue for queue in queues if queue is not None)
 
     def route_at_once(
-        self, exchange_name: str, routing_keys: Sequence[str], headers: Table
+        self,
+        exchange_name: str,
+        routing_keys: Sequence[str],
+        properties: Properties,
+        ways: Ways,
     ) -> Steps[tuple[QueueDefinition, ...]]:
         """Those of the queues of `route_message` that the message reaches without a delay."""
         exchange = self.exchange(exchange_name)
-        return (yield from walk(self, exchange, routing_keys, headers, at_once=True))
+        return (yield from walk(self, exchange, routing_keys, properties, ways, at_once=True))
 
-    def reads_headers(self, exchange_name: str) -> bool:
-        """Whether headers may decide where a message to this exchange goes, or only its key."""
-        return self._is_within_reach(exchange_name, self._reads_headers, _reads_headers)
+    def routes_each_message(self, exchange_name: str) -> bool:
+        """Whether more than its key may decide where a message to this exchange goes."""
+        return self._is_within_reach(exchange_name, self._routes_each_message, _routes_each_message)
+
+    def is_random(self, exchange_name: str) -> bool:
+        """Whether chance may decide where a message to this exchange goes."""
+        return self._is_within_reach(exchange_name, self._is_random, _is_random)
 
     def delays(self, exchange_name: str) -> bool:
         """Whether a message to this exchange may be delayed on its way; 404 as `route`."""
@@ -308,7 +349,8 @@ class ExchangeTable:
     def apply(self, changes: Iterable[Change]) -> None:
         """Make the changes, each of which must be possible, in their order."""
         self.version += 1
-        self._reads_headers.clear()
+        self._routes_each_message.clear()
+        self._is_random.clear()
         self._delays.clear()
         for change in changes:
             self._apply(change)
@@ -352,7 +394,12 @@ class ExchangeTable:
     def _add_exchange(self, definition: ExchangeDefinition) -> None:
         assert definition.name not in self._exchanges, definition
         routes_as = routing_type(definition.type_name, definition.arguments)
-        exchange = self._exchanges[definition.name] = BUILT_TYPES[routes_as](definition)
+        built = BUILT_TYPES[routes_as]
+        if issubclass(built, RandomExchange):
+            exchange: Exchange = built(definition, self._random_octets)
+        else:
+            exchange = built(definition)
+        self._exchanges[definition.name] = exchange
         self.delayed_count += exchange.delays
         self._bindings_by_destination[definition] = {}
 

@@ -252,8 +252,8 @@ class Publisher:
         keys: Sequence[int] = batch.keys
         if further:
             keys = yield from self._with_further(batch, routes, further)
-        if self._routes.has_by_headers:
-            keys = yield from self._routes.by_headers(batch, routes, keys, count)
+        if self._routes.has_by_message:
+            keys = yield from self._routes.by_message(batch, routes, keys, count)
         deferred: Mapping[QueueDefinition, array[int]] = {}
         if delays is not None:
             deferred = delays_by_queue(delays, keys, routes, count)

@@ -1,8 +1,9 @@
 """Where publishes lead: the routes of keys, and of messages that have their own.
 
 A key (exchange, routing key and bits, as in a batch) has one route, which is kept until the
-topology or what its user may do changes: most publishers use few keys. Where headers decide, a
-route belongs to one message; those of one batch with the same properties share it.
+topology or what its user may do changes: most publishers use few keys. Where properties decide, a
+route belongs to one message; those of one batch with the same properties share it. Where chance
+decides, they do not.
 
 Routes are kept for all connections of a user to a vhost together (vhost_users.py), since they are
 the same for all of them, and for no longer than there is one. Publishers choose their keys, so
@@ -22,11 +23,10 @@ from ...amqp_frames.errors import AmqpError, HardError
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.indexes import rows_of, split
 from ...amqp_frames.messages.publishes import IMMEDIATE
-from ...amqp_frames.properties import decode_properties
-from ...amqp_frames.values.field_table import Table
+from ...amqp_frames.properties import Properties, decode_properties
 from ..definitions import DELIVERY_EXCHANGE, QueueDefinition
 from ..exchanges.exchange import Steps
-from ..exchanges.table import ExchangeTable
+from ..exchanges.table import NO_PROPERTIES, ExchangeTable, Ways
 from .delivery_commands import command_key_fault
 from .properties import PUBLISH
 from .reply_consumers import reply_names
@@ -103,14 +103,16 @@ ROUTES_KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 class Route(NamedTuple):
     """Where one key, or one message, leads, or why it cannot be published to.
 
-    With `by_headers` the key alone does not say: each message has a route of its own. `further`
-    are routing keys beside the key's.
+    With `by_message` the key alone does not say: each message has a route of its own, which with
+    `is_random` may be another one for the same message. `further` are routing keys beside the
+    key's.
     """
 
     queues: tuple[QueueDefinition, ...]
     mandatory: bool
     error: AmqpError | None
-    by_headers: bool = False
+    by_message: bool = False
+    is_random: bool = False
     further: Sequence[str] = ()
     # Names of reply consumers; they are no queues.
     replies: tuple[str, ...] = ()
@@ -163,9 +165,9 @@ class Routes:
         self.kept_bytes = 0
         self._version = -1
         self._is_closed = False
-        # Whether any route ever went by headers; most users never meet one. It stays so when the
+        # Whether any route ever went by messages; most users never meet one. It stays so when the
         # topology changes, because a batch may be in the midst of its routing then.
-        self.has_by_headers = False
+        self.has_by_message = False
         # Whether any route ever led to a reply consumer; most users never answer one.
         self.has_replies = False
         # Whether any key was that of a command about deliveries; most users never give one.
@@ -211,7 +213,7 @@ class Routes:
         """The routes of the batch's distinct keys, if all are kept and the keys alone decide."""
         if (
             self._version != self._table.version
-            or self.has_by_headers
+            or self.has_by_message
             or self.has_delays
             or self.has_commands
         ):
@@ -230,7 +232,7 @@ class Routes:
         if (
             len(distinct) != 1
             or self._version != self._table.version
-            or self.has_by_headers
+            or self.has_by_message
             or self.has_delays
             or self.has_commands
         ):
@@ -241,29 +243,32 @@ class Routes:
         """The route of a message that has these routing keys, too; each queue gets it once."""
         exchange, routing_key = _names(key)
         keys = (routing_key, *further)
-        queues = yield from self._table.route_message(exchange, keys, {})
-        delayed = yield from self._delayed(exchange, keys, {}, queues)
         replies = self._replies(exchange, keys)
-        return route._replace(queues=queues, further=further, replies=replies, delayed=delayed)
+        route = route._replace(further=further, replies=replies)
+        if route.by_message:
+            # `by_message` routes it.
+            return route
+        queues, delayed = yield from self._routed(exchange, keys, NO_PROPERTIES)
+        return route._replace(queues=queues, delayed=delayed)
 
-    def by_headers(
+    def by_message(
         self, batch: Batch, routes: list[Route], numbers: Sequence[int], count: int
     ) -> Steps[Sequence[int]]:
-        """Let headers have their say on the messages before `count`.
+        """Let properties and chance have their say on the messages before `count`.
 
         `numbers` has each message's route; the same is returned, unless some have routes of their
         own, which are added to `routes`.
         """
-        if not any(route.by_headers for route in routes):
+        if not any(route.by_message for route in routes):
             return numbers
         own = array("I", numbers)
         known: dict[tuple[int, bytes], int] = {}
         for index, number in enumerate(numbers[:count]):
             route = routes[number]
-            if route.by_headers:
+            if route.by_message:
                 properties = property_octets(batch, index)
                 same = number, properties
-                if same not in known:
+                if route.is_random or same not in known:
                     known[same] = len(routes)
                     key = batch.distinct[batch.keys[index]]
                     routes.append((yield from self._of_message(key, route, properties)))
@@ -271,7 +276,7 @@ class Routes:
         return own
 
     def _keep(self, key: bytes, route: Route) -> None:
-        self.has_by_headers = self.has_by_headers or route.by_headers
+        self.has_by_message = self.has_by_message or route.by_message
         self.has_delays = self.has_delays or route.may_delay
         # After a mistake its channel is closed, so there is nobody to ask again. A result from
         # before a change may be wrong by now, or another channel was faster.
@@ -305,14 +310,19 @@ class Routes:
         if fault is not None:
             return Route((), False, fault)
         exchange, routing_key = _names(key)
-        queues = yield from self._table.route(exchange, routing_key)
-        by_headers = self._table.reads_headers(exchange)
         replies = self._replies(exchange, (routing_key,))
         # A command goes to no queue, and is not returned for that.
         mandatory = bool(key[-1] & _MANDATORY) and exchange != DELIVERY_EXCHANGE
         may_delay = self._table.delays(exchange)
-        delayed = yield from self._delayed(exchange, (routing_key,), {}, queues)
-        return Route(queues, mandatory, None, by_headers, (), replies, may_delay, delayed)
+        by_message = self._table.routes_each_message(exchange)
+        is_random = by_message and self._table.is_random(exchange)
+        route = Route((), mandatory, None, by_message, is_random, (), replies, may_delay)
+        if by_message:
+            return route
+        if may_delay:
+            queues, delayed = yield from self._routed(exchange, (routing_key,), NO_PROPERTIES)
+            return route._replace(queues=queues, delayed=delayed)
+        return route._replace(queues=(yield from self._table.route(exchange, routing_key)))
 
     def may_delay(self, batch: Batch) -> list[bool] | None:
         """Which of the batch's distinct keys may lead to an exchange that delays; None: none."""
@@ -320,18 +330,16 @@ class Routes:
             return None
         return [self._table.delays(_names(key)[0]) for key in batch.distinct]
 
-    def _delayed(
-        self,
-        exchange: str,
-        keys: Sequence[str],
-        headers: Table,
-        queues: Sequence[QueueDefinition],
-    ) -> Steps[tuple[QueueDefinition, ...]]:
-        """Those of the message's queues that it reaches through exchanges that delay only."""
+    def _routed(
+        self, exchange: str, keys: Sequence[str], properties: Properties
+    ) -> Steps[tuple[tuple[QueueDefinition, ...], tuple[QueueDefinition, ...]]]:
+        """The message's queues, and those that it reaches through exchanges that delay only."""
+        ways: Ways = {}
+        queues = yield from self._table.route_message(exchange, keys, properties, ways)
         if not self._table.delays(exchange):
-            return ()
-        at_once = yield from self._table.route_at_once(exchange, keys, headers)
-        return tuple(queue for queue in queues if queue not in at_once)
+            return queues, ()
+        at_once = yield from self._table.route_at_once(exchange, keys, properties, ways)
+        return queues, tuple(queue for queue in queues if queue not in at_once)
 
     def _replies(self, exchange: str, routing_keys: Sequence[str]) -> tuple[str, ...]:
         replies = reply_names(exchange, routing_keys)
@@ -340,11 +348,10 @@ class Routes:
 
     def _of_message(self, key: bytes, route: Route, properties: bytes) -> Steps[Route]:
         exchange, routing_key = _names(key)
-        headers = decode_properties(properties, 0, len(properties)).headers or {}
         keys = (routing_key, *route.further)
-        queues = yield from self._table.route_message(exchange, keys, headers)
-        delayed = yield from self._delayed(exchange, keys, headers, queues)
-        return route._replace(queues=queues, by_headers=False, delayed=delayed)
+        decoded = decode_properties(properties, 0, len(properties))
+        queues, delayed = yield from self._routed(exchange, keys, decoded)
+        return route._replace(queues=queues, by_message=False, delayed=delayed)
 
 
 def _kept_bytes(routes: Routes) -> int:

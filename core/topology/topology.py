@@ -417,7 +417,7 @@ def plan_bind(
     destination = _find_destination(table, kind, destination_name)
     if destination is None:
         raise table.not_found(kind, destination_name)
-    source.check_binding(arguments)
+    source.check_binding(routing_key, arguments)
     queue = _accessible_queue(destination, owner)
     durable = source.definition.durable and destination.durable
     binding = BindingDefinition(
@@ -505,7 +505,7 @@ class Topology:
         there is no other vhost.
         """
         self.vhost = vhost
-        self.table = ExchangeTable(vhost, limits)
+        self.table = ExchangeTable(vhost, limits, random_octets)
         # The vhost is no more; another of its name has a topology of its own.
         self.is_deleted = False
         self._next_queue_id = next_queue_id
@@ -597,6 +597,9 @@ class Topology:
         check_name("exchange", name)
         check_delayed_type(type_name, arguments, BUILT_TYPES)
         check_exchange_arguments(str(declared), arguments)
+        routes_as = BUILT_TYPES.get(routing_type(type_name, arguments))
+        if routes_as is not None:
+            routes_as.check_arguments(arguments)
         if type_name in UNBUILT_TYPES:
             raise not_implemented("type", str(declared))
         needed = _needed_to_name("exchange", name, arguments, "alternate-exchange")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from leveret.amqp_frames.errors import SoftError
+from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import ExchangeDefinition, QueueDefinition
 from leveret.core.exchanges.table import TopologyLimits, carry_out
@@ -73,7 +74,9 @@ class Commands:
         return [queue.name for queue in carry_out(self.table.route(exchange, key))]
 
     def route_message(self, exchange="x", key="k", **headers: Any) -> list[str]:
-        queues = carry_out(self.table.route_message(exchange, (key,), table_of(headers)))
+        queues = carry_out(
+            self.table.route_message(exchange, (key,), Properties(headers=table_of(headers)))
+        )
         return [queue.name for queue in queues]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import ReplaceExchangeArguments
 from leveret.core.exchanges.table import carry_out
@@ -75,7 +76,9 @@ def test_the_alternate_is_for_messages_that_none_of_several_keys_finds_a_place(c
     commands.bind("saved", "amq.fanout")
 
     def names(*keys: str) -> list[str]:
-        return [queue.name for queue in carry_out(commands.table.route_message("x", keys, {}))]
+        return [
+            queue.name for queue in carry_out(commands.table.route_message("x", keys, Properties()))
+        ]
 
     assert names("1", "2", "1") == ["a", "b"]
     assert names("1", "none") == ["a"]
@@ -84,7 +87,7 @@ def test_the_alternate_is_for_messages_that_none_of_several_keys_finds_a_place(c
 
 def test_several_keys_on_the_default_exchange_are_several_queues(commands):
     declare_queues(commands, "a", "b")
-    found = carry_out(commands.table.route_message("", ("b", "none", "a", "b"), {}))
+    found = carry_out(commands.table.route_message("", ("b", "none", "a", "b"), Properties()))
     assert [queue.name for queue in found] == ["b", "a"]
 
 
@@ -138,8 +141,8 @@ def test_the_alternate_of_a_live_exchange_is_replaced(commands):
 
 def test_a_new_alternate_that_looks_into_headers_has_them_read(commands):
     exchange = commands.declare_exchange("x", "direct")
-    assert not commands.table.reads_headers("x")
+    assert not commands.table.routes_each_message("x")
     commands.table.apply(
         (ReplaceExchangeArguments(exchange, alternate("amq.headers")["arguments"]),)
     )
-    assert commands.table.reads_headers("x")
+    assert commands.table.routes_each_message("x")

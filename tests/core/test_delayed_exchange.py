@@ -102,7 +102,9 @@ def test_it_routes_as_the_type_that_it_names(commands) -> None:
         assert commands.route(routes_as, key) == ["a"]
     declare(commands, "headers", "headers")
     commands.bind("b", "headers", to="b")
-    steps = commands.table.route_message("headers", ("k",), table_of({"to": "b"}))
+    steps = commands.table.route_message(
+        "headers", ("k",), Properties(headers=table_of({"to": "b"}))
+    )
     assert [queue.name for queue in carry_out(steps)] == ["b"]
 
 

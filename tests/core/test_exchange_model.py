@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from leveret.amqp_frames.errors import SoftError
+from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.definitions import (
     AddBinding,
@@ -174,9 +175,13 @@ def check_routes(topology: Topology, model: Model) -> None:
     assert {queue.name for queue in table.queues()} == set(model.queues)
     for name, key in itertools.product(model.exchanges, KEYS_PUBLISHED):
         # Whoever need not look at headers goes by the key alone.
-        by_key = None if table.reads_headers(name) else names_of(carry_out(table.route(name, key)))
+        by_key = (
+            None if table.routes_each_message(name) else names_of(carry_out(table.route(name, key)))
+        )
         for headers in HEADERS:
-            queues = names_of(carry_out(table.route_message(name, (key,), table_of(headers))))
+            queues = names_of(
+                carry_out(table.route_message(name, (key,), Properties(headers=table_of(headers))))
+            )
             assert queues == model.reached(name, key, headers)
             assert by_key in (None, queues)
 

@@ -35,6 +35,13 @@ ASKING = [
 ]
 
 
+PLUGINS = [
+    "rabbitmq_auth_mechanism_ssl",
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_random_exchange",
+]
+
+
 @pytest.fixture(scope="session")
 def differential_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("differential")
@@ -53,7 +60,7 @@ def rabbitmq(differential_directory: Path, certificates: Certificates) -> Iterat
         f"[{{rabbit, [{settings}]}}].\n",
         CertificateFiles(*map(Path, files)),
         ASKING,
-        ["rabbitmq_auth_mechanism_ssl"],
+        PLUGINS,
     )
     try:
         rabbitmq.start()

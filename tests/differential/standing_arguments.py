@@ -35,6 +35,18 @@ def no_such_exchange(shown: bytes) -> str:
 
 
 ODD_ARGUMENTS: list[Difference] = [
+    *(
+        Difference(
+            f"chosen: a {name} that is no text",
+            "`hash-header` or `hash-property` that is no text",
+            CRASHED,
+            [refused(f"PRECONDITION_FAILED - invalid arg 'hash-{name}': {unacceptable}", 40, 10)],
+        )
+        for name, unacceptable in (
+            ("header", "{unacceptable_type,signedint}"),
+            ("property", "{unacceptable_type,bool}"),
+        )
+    ),
     Difference(
         "odd: x-consumer-timeout that is no number",
         LATER,
