@@ -222,7 +222,7 @@ FAULTS: Final = {
         recovery,
         "read_index",
         _read_any_index,
-        23,
+        359,
         also=Replaced(Discarding, "discard_index", _leave_index),
     ),
 }
