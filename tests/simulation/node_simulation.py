@@ -324,7 +324,11 @@ class NodeSimulation:
     def _channel(
         self, random: Random, wanted: Callable[[ClientChannel], object] | None = None
     ) -> ClientChannel | None:
-        """A channel of any client, opened if need be; None if the client is not ready."""
+        """A channel of any client, opened if need be; None if the client is not ready.
+
+        Nor is there one while the broker does not read the client, as in an alarm, and has answered
+        none of its closes: their numbers are in use till then.
+        """
         client = self._client(random)
         channels = client.open_channels()
         if wanted is not None:
@@ -334,7 +338,9 @@ class NodeSimulation:
             return random.choice(channels)
         if not client.is_ready:
             return None
-        number = next(each for each in range(1, 9) if each not in client.channels)
+        number = next((each for each in range(1, 9) if each not in client.channels), None)
+        if number is None:
+            return None
         mode = random.choice(("confirm", "confirm", "confirm", "", "tx"))
         self.note(f"{client.name}.{number} is opened, {mode or 'without confirms'}")
         return client.open_channel(number, mode)
