@@ -209,5 +209,24 @@ class Action(NamedTuple):
     answer: Callable[[Request], Awaitable[Answer]]
     tag: Tag = Tag.MANAGEMENT
     vhost: VhostRule = VhostRule.VISIBLE
-    # What the OpenAPI document says of the body; empty for none.
+    # For the OpenAPI document: the JSON schema of the body, the names of the query's parameters,
+    # and whether a POST or PUT is answered with a body.
     body: Mapping[str, object] = {}
+    query: tuple[str, ...] = ()
+    answers_with_body: bool = False
+
+
+# Query parameters of one row, and of lists.
+SHOWN: Final = ("columns",)
+LISTED: Final = ("columns", "sort", "sort_reverse", "page", "page_size", "name", "use_regex")
+
+
+def object_with(*required: str, **types: str) -> Mapping[str, object]:
+    """The JSON schema of an object whose fields have these types."""
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in types.items()},
+    }
+    if required:
+        schema["required"] = list(required)
+    return schema

@@ -15,6 +15,8 @@ from ...core.users.password_hash import SALT_BYTES, hash_password
 from ..asking import ask
 from ..listing import listed, shown
 from ..request import (
+    LISTED,
+    SHOWN,
     Action,
     Answer,
     ApiError,
@@ -24,6 +26,7 @@ from ..request import (
     bad_request,
     flag,
     not_found,
+    object_with,
 )
 from ..snapshots import Row
 from .topology import queue_totals
@@ -302,6 +305,14 @@ _PERMISSION: Final = "/api/permissions/{vhost}/{user}"
 _TOPICS: Final = "/api/topic-permissions/{vhost}/{user}"
 _ADMIN: Final = Tag.ADMINISTRATOR
 _ANY: Final = VhostRule.ANY
+_NEW_VHOST: Final = object_with(
+    description="string", tags="string", tracing="boolean", default_queue_type="string"
+)
+_NEW_USER: Final = object_with("tags", tags="string", password="string", password_hash="string")
+_USERS: Final = object_with("users", users="array")
+_NEW_PERMISSION: Final = object_with(
+    "configure", "write", "read", configure="string", write="string", read="string"
+)
 
 
 def _topic_list(path: str, *of: str) -> Action:
@@ -309,9 +320,9 @@ def _topic_list(path: str, *of: str) -> Action:
 
 
 ACTIONS: Final = (
-    Action("GET", "/api/vhosts", "vhosts", _vhosts),
-    Action("GET", _VHOST, "vhost", _one_vhost, _ADMIN),
-    Action("PUT", _VHOST, "vhost add", _put_vhost, _ADMIN, _ANY),
+    Action("GET", "/api/vhosts", "vhosts", _vhosts, query=LISTED),
+    Action("GET", _VHOST, "vhost", _one_vhost, _ADMIN, query=SHOWN),
+    Action("PUT", _VHOST, "vhost add", _put_vhost, _ADMIN, _ANY, _NEW_VHOST),
     Action("DELETE", _VHOST, "vhost delete", _delete_vhost, _ADMIN, _ANY),
     Action("POST", f"{_VHOST}/start/{{node}}", "vhost start", _start_vhost, _ADMIN, _ANY),
     Action(
@@ -320,23 +331,39 @@ ACTIONS: Final = (
         "permissions",
         partial(_permissions, "vhost"),
         _ADMIN,
+        query=LISTED,
     ),
-    Action("GET", "/api/users", "users", _users, _ADMIN),
+    Action("GET", "/api/users", "users", _users, _ADMIN, query=LISTED),
     Action(
         "GET",
         "/api/users/without-permissions",
         "users",
         _users_without_permissions,
         _ADMIN,
+        query=LISTED,
     ),
-    Action("POST", "/api/users/bulk-delete", "user delete", _bulk_delete, _ADMIN),
-    Action("GET", _USER, "user", _one_user, _ADMIN),
-    Action("PUT", _USER, "user add", _put_user, _ADMIN),
+    Action("POST", "/api/users/bulk-delete", "user delete", _bulk_delete, _ADMIN, body=_USERS),
+    Action("GET", _USER, "user", _one_user, _ADMIN, query=SHOWN),
+    Action("PUT", _USER, "user add", _put_user, _ADMIN, body=_NEW_USER),
     Action("DELETE", _USER, "user delete", _delete_user, _ADMIN),
-    Action("GET", f"{_USER}/permissions", "permissions", partial(_permissions, "user"), _ADMIN),
-    Action("GET", "/api/permissions", "permissions", partial(_permissions, "vhost"), _ADMIN),
-    Action("GET", _PERMISSION, "permission", _one_permission, _ADMIN),
-    Action("PUT", _PERMISSION, "permissions set", _put_permission, _ADMIN, _ANY),
+    Action(
+        "GET",
+        f"{_USER}/permissions",
+        "permissions",
+        partial(_permissions, "user"),
+        _ADMIN,
+        query=LISTED,
+    ),
+    Action(
+        "GET",
+        "/api/permissions",
+        "permissions",
+        partial(_permissions, "vhost"),
+        _ADMIN,
+        query=LISTED,
+    ),
+    Action("GET", _PERMISSION, "permission", _one_permission, _ADMIN, query=SHOWN),
+    Action("PUT", _PERMISSION, "permissions set", _put_permission, _ADMIN, _ANY, _NEW_PERMISSION),
     Action("DELETE", _PERMISSION, "permissions clear", _delete_permission, _ADMIN),
     _topic_list("/api/topic-permissions"),
     _topic_list(f"{_USER}/topic-permissions", "user"),

@@ -12,7 +12,17 @@ from ...core.definitions import QueueDefinition
 from ..about import About
 from ..asking import GoneError, ask
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, VhostRule, not_authorised, not_found
+from ..request import (
+    LISTED,
+    SHOWN,
+    Action,
+    Answer,
+    Request,
+    Tag,
+    VhostRule,
+    not_authorised,
+    not_found,
+)
 from ..snapshots import Row, rows_of
 from ..values import plain_table
 
@@ -233,15 +243,22 @@ async def _consumers(request: Request) -> Answer:
 _CONNECTION: Final = "/api/connections/{connection}"
 
 ACTIONS: Final = (
-    Action("GET", "/api/connections", "connections", _connections),
-    Action("GET", _CONNECTION, "connection", _one_connection),
-    Action("DELETE", _CONNECTION, "connection close", _close),
-    Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection),
-    Action("GET", "/api/vhosts/{vhost}/connections", "connections", _connections),
-    Action("GET", "/api/vhosts/{vhost}/channels", "channels", _channels),
-    Action("GET", "/api/channels", "channels", _channels),
-    Action("GET", "/api/channels/{channel}", "channel", _one_channel),
-    Action("GET", "/api/consumers", "consumers", _consumers),
+    Action("GET", "/api/connections", "connections", _connections, query=LISTED),
+    Action("GET", _CONNECTION, "connection", _one_connection, query=SHOWN),
+    Action("DELETE", _CONNECTION, "connection close", _close, query=("x-reason",)),
+    Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection, query=LISTED),
+    Action("GET", "/api/vhosts/{vhost}/connections", "connections", _connections, query=LISTED),
+    Action("GET", "/api/vhosts/{vhost}/channels", "channels", _channels, query=LISTED),
+    Action("GET", "/api/channels", "channels", _channels, query=LISTED),
+    Action("GET", "/api/channels/{channel}", "channel", _one_channel, query=SHOWN),
+    Action("GET", "/api/consumers", "consumers", _consumers, query=LISTED),
     # Who may not open the vhost sees none there, as in RabbitMQ.
-    Action("GET", "/api/consumers/{vhost}", "consumers", _consumers, vhost=VhostRule.ANY),
+    Action(
+        "GET",
+        "/api/consumers/{vhost}",
+        "consumers",
+        _consumers,
+        vhost=VhostRule.ANY,
+        query=LISTED,
+    ),
 )

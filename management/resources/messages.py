@@ -19,7 +19,7 @@ from ...amqp_frames.methods import (
     ConfirmSelectOk,
 )
 from ..direct import AmqpRefusedError, Content, DirectConnection, connect
-from ..request import Action, Answer, ApiError, Request, bad_request, not_found
+from ..request import Action, Answer, ApiError, Request, bad_request, not_found, object_with
 from ..snapshots import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
@@ -170,6 +170,32 @@ ACTIONS: Final = (
         "/api/exchanges/{vhost}/{exchange}/publish",
         "publish",
         _publish,
+        body=object_with(
+            "routing_key",
+            "payload",
+            "payload_encoding",
+            "properties",
+            routing_key="string",
+            payload="string",
+            payload_encoding="string",
+            properties="object",
+        ),
+        answers_with_body=True,
     ),
-    Action("POST", "/api/queues/{vhost}/{queue}/get", "get", _get),
+    Action(
+        "POST",
+        "/api/queues/{vhost}/{queue}/get",
+        "get",
+        _get,
+        body=object_with(
+            "ackmode",
+            "count",
+            "encoding",
+            ackmode="string",
+            count="integer",
+            encoding="string",
+            truncate="integer",
+        ),
+        answers_with_body=True,
+    ),
 )

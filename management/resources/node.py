@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, not_found
+from ..request import LISTED, SHOWN, Action, Answer, Request, Tag, not_found
 from ..snapshots import Row
 from .topology import queue_totals
 
@@ -152,10 +152,10 @@ async def _whoami(request: Request) -> Answer:
 
 
 ACTIONS: Final = (
-    Action("GET", "/api/overview", "overview", _overview),
+    Action("GET", "/api/overview", "overview", _overview, query=SHOWN),
     Action("GET", "/api/cluster-name", "cluster name", _cluster_name),
-    Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING),
-    Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING),
+    Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING, query=LISTED),
+    Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING, query=SHOWN),
     Action("GET", "/api/feature-flags", "feature flags", _feature_flags, Tag.ADMINISTRATOR),
     Action("GET", "/api/extensions", "extensions", _extensions),
     Action("GET", "/api/whoami", "whoami", _whoami),

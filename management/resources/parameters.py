@@ -13,7 +13,16 @@ from ...core.parameters.parameters import (
     Parameter,
 )
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, VhostRule, bad_request, not_found
+from ..request import (
+    Action,
+    Answer,
+    Request,
+    Tag,
+    VhostRule,
+    bad_request,
+    not_found,
+    object_with,
+)
 from ..snapshots import Row
 from .accounts import change
 
@@ -177,25 +186,38 @@ _OF_USER: Final = f"{_OF_USERS}/{{user}}"
 _MAKER: Final = Tag.POLICYMAKER
 _ADMIN: Final = Tag.ADMINISTRATOR
 
+# Any JSON is a value.
+_VALUE: Final = {"type": "object", "properties": {"value": {}}, "required": ["value"]}
+_LIMIT: Final = object_with("value", value="integer")
+
 ACTIONS: Final = (
     Action("GET", "/api/parameters", "parameters", _parameters, _MAKER),
     Action("GET", _COMPONENT, "parameters", _parameters, _MAKER),
     Action("GET", f"{_COMPONENT}/{{vhost}}", "parameters", _parameters, _MAKER),
     Action("GET", _PARAMETER, "parameter", _one_parameter, _MAKER),
-    Action("PUT", _PARAMETER, "parameter set", _put_parameter, _MAKER),
+    Action("PUT", _PARAMETER, "parameter set", _put_parameter, _MAKER, body=_VALUE),
     Action("DELETE", _PARAMETER, "parameter clear", _delete_parameter, _MAKER),
     Action("GET", _GLOBAL, "global parameters", _global_parameters, _MAKER),
     Action("GET", f"{_GLOBAL}/{{name}}", "global parameter", _one_global_parameter, _MAKER),
-    Action("PUT", f"{_GLOBAL}/{{name}}", "global parameter set", _put_global_parameter, _MAKER),
+    Action(
+        "PUT",
+        f"{_GLOBAL}/{{name}}",
+        "global parameter set",
+        _put_global_parameter,
+        _MAKER,
+        body=_VALUE,
+    ),
     Action(
         "DELETE", f"{_GLOBAL}/{{name}}", "global parameter clear", _delete_global_parameter, _MAKER
     ),
     Action("GET", _OF_VHOSTS, "vhost limits", _vhost_limits),
     Action("GET", _OF_VHOST, "vhost limits", _vhost_limits, vhost=VhostRule.MONITORED),
-    Action("PUT", f"{_OF_VHOST}/{{name}}", "vhost limit set", _put_vhost_limit, _ADMIN),
+    Action(
+        "PUT", f"{_OF_VHOST}/{{name}}", "vhost limit set", _put_vhost_limit, _ADMIN, body=_LIMIT
+    ),
     Action("DELETE", f"{_OF_VHOST}/{{name}}", "vhost limit clear", _delete_vhost_limit, _ADMIN),
     Action("GET", _OF_USERS, "user limits", _user_limits),
     Action("GET", _OF_USER, "user limits", _user_limits),
-    Action("PUT", f"{_OF_USER}/{{name}}", "user limit set", _put_user_limit, _ADMIN),
+    Action("PUT", f"{_OF_USER}/{{name}}", "user limit set", _put_user_limit, _ADMIN, body=_LIMIT),
     Action("DELETE", f"{_OF_USER}/{{name}}", "user limit clear", _delete_user_limit, _ADMIN),
 )

@@ -11,7 +11,15 @@ from typing import Any, Final
 from ...core.parameters.parameters import OPERATOR_POLICY, POLICY, Parameter
 from ...core.policies.policy import Policy, policy_of, policy_value
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, not_found
+from ..request import (
+    LISTED,
+    Action,
+    Answer,
+    Request,
+    Tag,
+    not_found,
+    object_with,
+)
 from ..snapshots import Row
 from .accounts import change
 
@@ -59,14 +67,19 @@ async def _delete_policy(component: str, request: Request) -> Answer:
     return Answer(204)
 
 
+_NEW: Final = object_with(
+    "pattern", "definition", pattern="string", definition="object", priority="integer"
+)
+
+
 def _policy_actions(path: str, component: str, tag: Tag) -> tuple[Action, ...]:
     of_vhost, one = f"/api/{path}/{{vhost}}", f"/api/{path}/{{vhost}}/{{name}}"
     name = _REQUESTS[component]
     return (
-        Action("GET", f"/api/{path}", path, partial(_policies, component)),
-        Action("GET", of_vhost, path, partial(_policies, component)),
+        Action("GET", f"/api/{path}", path, partial(_policies, component), query=LISTED),
+        Action("GET", of_vhost, path, partial(_policies, component), query=LISTED),
         Action("GET", one, name, partial(_one_policy, component), tag),
-        Action("PUT", one, f"{name} set", partial(_put_policy, component), tag),
+        Action("PUT", one, f"{name} set", partial(_put_policy, component), tag, body=_NEW),
         Action("DELETE", one, f"{name} clear", partial(_delete_policy, component), tag),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..openapi import described
 from ..request import Action
 from . import (
     accounts,
@@ -18,7 +19,7 @@ from . import (
     topology,
 )
 
-ACTIONS: Final[tuple[Action, ...]] = (
+_ROWS: Final[tuple[Action, ...]] = (
     *own.ACTIONS,
     *topology.ACTIONS,
     *clients.ACTIONS,
@@ -30,3 +31,5 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *node.ACTIONS,
     *health.ACTIONS,
 )
+
+ACTIONS: Final[tuple[Action, ...]] = (*_ROWS, described(_ROWS))

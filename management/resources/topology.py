@@ -42,6 +42,8 @@ from ..direct import AmqpRefusedError, connect
 from ..listing import listed, listed_long, shown
 from ..pace import in_order
 from ..request import (
+    LISTED,
+    SHOWN,
     Action,
     Answer,
     ApiError,
@@ -51,6 +53,7 @@ from ..request import (
     flag,
     not_authorised,
     not_found,
+    object_with,
 )
 from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
 from ..statistics import Statistics
@@ -498,12 +501,15 @@ async def _rebalance(_request: Request) -> Answer:
     return Answer(204)
 
 
+_NEW_BINDING: Final = object_with(routing_key="string", arguments="object")
+
+
 def _binding_actions(letter: str, kind: str) -> tuple[Action, ...]:
     path = f"/api/bindings/{{vhost}}/e/{{exchange}}/{letter}/{{destination}}"
     one = f"{path}/{{properties_key}}"
     return (
-        Action("GET", path, "bindings", partial(_bindings_between, kind)),
-        Action("POST", path, "bind", partial(_bind, kind)),
+        Action("GET", path, "bindings", partial(_bindings_between, kind), query=LISTED),
+        Action("POST", path, "bind", partial(_bind, kind), body=_NEW_BINDING),
         Action("GET", one, "binding", partial(_one_binding, kind)),
         Action("DELETE", one, "unbind", partial(_unbind, kind)),
     )
@@ -512,25 +518,35 @@ def _binding_actions(letter: str, kind: str) -> tuple[Action, ...]:
 _EXCHANGE: Final = "/api/exchanges/{vhost}/{exchange}"
 _QUEUE: Final = "/api/queues/{vhost}/{queue}"
 
+_NEW_EXCHANGE: Final = object_with(
+    type="string",
+    durable="boolean",
+    auto_delete="boolean",
+    internal="boolean",
+    arguments="object",
+)
+_NEW_QUEUE: Final = object_with(durable="boolean", auto_delete="boolean", arguments="object")
+_QUEUE_ACTION: Final = object_with("action", action="string")
+
 ACTIONS: Final = (
-    Action("GET", "/api/exchanges", "exchanges", _exchanges),
-    Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges),
-    Action("GET", _EXCHANGE, "exchange", _one_exchange),
-    Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange),
-    Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange),
-    Action("GET", f"{_EXCHANGE}/bindings/source", "bindings", _bindings_from),
-    Action("GET", f"{_EXCHANGE}/bindings/destination", "bindings", _bindings_to),
-    Action("GET", "/api/queues", "queues", _queues),
-    Action("GET", "/api/queues/{vhost}", "queues", _queues),
-    Action("GET", _QUEUE, "queue", _one_queue),
-    Action("PUT", _QUEUE, "queue declare", _declare_queue),
-    Action("DELETE", _QUEUE, "queue delete", _delete_queue),
+    Action("GET", "/api/exchanges", "exchanges", _exchanges, query=LISTED),
+    Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges, query=LISTED),
+    Action("GET", _EXCHANGE, "exchange", _one_exchange, query=SHOWN),
+    Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange, body=_NEW_EXCHANGE),
+    Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange, query=("if-unused",)),
+    Action("GET", f"{_EXCHANGE}/bindings/source", "bindings", _bindings_from, query=LISTED),
+    Action("GET", f"{_EXCHANGE}/bindings/destination", "bindings", _bindings_to, query=LISTED),
+    Action("GET", "/api/queues", "queues", _queues, query=LISTED),
+    Action("GET", "/api/queues/{vhost}", "queues", _queues, query=LISTED),
+    Action("GET", _QUEUE, "queue", _one_queue, query=SHOWN),
+    Action("PUT", _QUEUE, "queue declare", _declare_queue, body=_NEW_QUEUE),
+    Action("DELETE", _QUEUE, "queue delete", _delete_queue, query=("if-unused", "if-empty")),
     Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge),
-    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action),
-    Action("GET", f"{_QUEUE}/bindings", "bindings", _bindings_of_queue),
+    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action, body=_QUEUE_ACTION),
+    Action("GET", f"{_QUEUE}/bindings", "bindings", _bindings_of_queue, query=LISTED),
     Action("POST", "/api/rebalance/queues", "rebalance", _rebalance, Tag.ADMINISTRATOR),
-    Action("GET", "/api/bindings", "bindings", _bindings),
-    Action("GET", "/api/bindings/{vhost}", "bindings", _bindings),
+    Action("GET", "/api/bindings", "bindings", _bindings, query=LISTED),
+    Action("GET", "/api/bindings/{vhost}", "bindings", _bindings, query=LISTED),
     *_binding_actions("q", TO_QUEUE),
     *_binding_actions("e", TO_EXCHANGE),
 )

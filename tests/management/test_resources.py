@@ -13,8 +13,6 @@ from gated_files import GatedFiles
 from insides import context_of
 from leveret.amqp_frames.methods import ConnectionClose
 from leveret.commands.control_client import ask_broker
-from leveret.management.request import TAGS, Action, Tag
-from leveret.management.resources.table import ACTIONS
 from timeouts import TIMEOUT_SECONDS
 from wire import PERSISTENT, Client
 
@@ -35,29 +33,6 @@ def add_user(broker: leveret.Broker, name: str, *tags: str) -> None:
 
 
 # --- Who may what
-
-
-def path_of(action: Action) -> str:
-    filled = action.path.replace("{vhost}", "%2F").replace("{port}", "1")
-    return filled.replace("{", "").replace("}", "")
-
-
-@pytest.mark.parametrize("tag", ["", "management", "policymaker", "monitoring", "administrator"])
-def test_every_row_of_the_table_asks_for_its_tag(tag: str, broker: leveret.Broker) -> None:
-    add_user(broker, "ann", *([tag] if tag else []))
-    for action in ACTIONS:
-        # Nobody may change anything here: ann has no permission in the vhost, and no body fits.
-        if action.tag is Tag.ADMINISTRATOR and tag == "administrator" and action.method != "GET":
-            continue
-        answer = call(broker, f"{action.method} {path_of(action)}", b"{", "ann")
-        if action.tag is Tag.POLICYMAKER and "{vhost}" in action.path and tag == "policymaker":
-            # Refused because of the vhost, in the same words.
-            continue
-        refusal = TAGS[action.tag if tag else Tag.MANAGEMENT][1] if action.tag in TAGS else None
-        is_refused = answer.status == 401 and (answer.content or {}).get("reason") == refusal
-        expected = action.tag in TAGS and tag not in TAGS[action.tag][0]
-        assert is_refused is expected, (action.method, action.path)
-        assert answer.status < 500 or answer.content["status"] == "failed", action.path
 
 
 def test_only_who_may_open_a_vhost_sees_or_changes_it(broker: leveret.Broker) -> None:
