@@ -682,6 +682,10 @@ class RenewLease(NamedTuple):
     """Broker -> Queue: it has been declared again."""
 
 
+class NextSlice(NamedTuple):
+    """Broker -> Broker: go on with a task that has let the event loop do other work."""
+
+
 class QueueFailed(NamedTuple):
     """Queue -> Broker: its actor died of an exception."""
 

@@ -5,15 +5,17 @@ for (a queue's counts, the catalog's commit), and only then changes the routing 
 so that nothing is routed, or said to be there, that a crash could take away. Parent of the queues.
 
 A change of accounts goes the same way: check, commit to the catalog, change the shared accounts,
-then put the change into effect. Channels look up their routes anew, and the broker closes the
-connections of a deleted user or vhost with 320, in RabbitMQ's words. The queues of a deleted vhost
-are deleted with it, and nack what they owe.
+then put the change into effect (of policies: policies.py). A long task lets the event loop do other
+work in between, and the next one begins behind it. Channels look up their routes anew, and the
+broker closes the connections of a deleted user or vhost with 320, in RabbitMQ's words. The queues
+of a deleted vhost are deleted with it, and nack what they owe.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any
 
 from ...amqp_frames.constants import PRECONDITION_FAILED
@@ -22,22 +24,12 @@ from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, Qu
 from ...core.definitions import (
     AddExchange,
     AddQueue,
-    Change,
     PauseQueue,
     QueueDefinition,
     RemoveQueue,
-    ReplaceExchangeArguments,
-    ReplaceQueueArguments,
     resource,
 )
 from ...core.parameters.limits import vhost_limits
-from ...core.parameters.parameters import (
-    OPERATOR_POLICY,
-    POLICY,
-    PutParameter,
-    RemoveParameter,
-)
-from ...core.policies.effective import Policies
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
@@ -46,7 +38,6 @@ from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import (
     AccountChange,
-    AccountChanges,
     AccountError,
     AddVhost,
     ChangeVhost,
@@ -66,6 +57,7 @@ from ..messages import (
     DropQueue,
     EntriesLost,
     ForgetIdentities,
+    NextSlice,
     PauseRequest,
     QueueFailed,
     QueuesDeleted,
@@ -77,7 +69,6 @@ from ..messages import (
     ReportStatus,
     ReportsTo,
     Resume,
-    SetArguments,
     SetPaused,
     Shutdown,
     Status,
@@ -88,12 +79,14 @@ from ..node_context import NodeContext
 from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import queue_declared, recovered_deferrals, recovered_run
+from .policies import PoliciesInEffect
 
 # A queue whose messages must be read at a start pages them when it holds so much.
 _REFILLED_BYTES_MAX = 1024 * 1024
 
-# Yields (actor, question), gets the answer; returns what to tell the channel.
-Steps = Generator[tuple[Ref, object], Any, TopologyAnswer | ControlAnswer | None]
+# Yields (actor, question), gets the answer, or None to let the event loop do other work; returns
+# what to tell the channel.
+Steps = Generator[tuple[Ref, object] | None, Any, TopologyAnswer | ControlAnswer | None]
 ControlRequest = AccountRequest | PauseRequest
 Task = TopologyCommand | QueueUnused | ConnectionDown | ControlRequest
 
@@ -108,9 +101,7 @@ class BrokerActor(LoopActor):
         self._waiting: deque[Task] = deque()
         self._task: Task | None = None
         self._steps: Steps | None = None
-        # Those of each vhost, for as long as the version of the accounts is this.
-        self._policies: dict[str, Policies] = {}
-        self._policies_version = -1
+        self._policies = PoliciesInEffect(context)
         self._failed: set[QueueDefinition] = set()
         # Unused queues that could not be deleted because the disk was full.
         self._postponed: list[QueueUnused] = []
@@ -125,7 +116,7 @@ class BrokerActor(LoopActor):
         for topology in self._vhosts:
             metadata = context.accounts.vhosts[topology.vhost]
             topology.default_queue_type = metadata.default_queue_type
-            self._put_policies_in_effect(topology)
+            self._policies.restore(topology)
         made: dict[int, tuple[QueueDefinition, MessageQueue]] = {}
         # Queues whose messages must be read; the others are paged until somebody needs them.
         read: set[int] = set()
@@ -197,6 +188,8 @@ class BrokerActor(LoopActor):
             self._waiting.append(message)
         elif isinstance(message, (Committed, Status, Refused)):
             self._advance(message)
+        elif isinstance(message, NextSlice):
+            self._advance(None)
         elif isinstance(message, QueueFailed):
             self._queue_failed(message.queue)
         elif isinstance(message, EntriesLost):
@@ -233,8 +226,12 @@ class BrokerActor(LoopActor):
         result: TopologyAnswer | ControlAnswer | None = None
         try:
             while True:
-                target, question = steps.send(answer)
-                if tell(target, question):
+                asked = steps.send(answer)
+                if asked is None:
+                    # Not in this round: other actors and sockets come first.
+                    self.runtime.scheduler.call_soon(partial(tell, self.actor_ref, NextSlice()))
+                    return
+                if tell(*asked):
                     return
                 # The queue is gone: it has no messages and no consumers.
                 answer = None
@@ -291,6 +288,8 @@ class BrokerActor(LoopActor):
             access.check(*needed)
         if plan.changes:
             self._check_queue_limit(access.topology, queue)
+            queue.put_in_effect(*self._policies.of(access.topology).queue_arguments(queue))
+            access.topology.check_dedup_identities(queue)
         if not plan.changes and "x-expires" in queue.effective:
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())
@@ -337,50 +336,30 @@ class BrokerActor(LoopActor):
         return TopologyAnswer(QueueDeleteOk(message_count + deferred_count))
 
     def _change_accounts(self, request: AccountRequest) -> Steps:
-        answer, changes = yield from account_steps(self._context, request, self.actor_ref)
+        try:
+            changes = prepare_request(self._context.accounts, request.name, request.arguments)
+            replaced = yield from self._policies.plan(changes)
+        except AccountError as error:
+            is_missing = isinstance(error, MissingError)
+            return ControlAnswer(request.token, str(error), is_missing)
+        if not changes:
+            return ControlAnswer(request.token)
+        committed = yield self._context.catalog, Commit(self.actor_ref, changes)
+        if isinstance(committed, Refused):
+            return ControlAnswer(request.token, committed.error.reply_text)
+        assert isinstance(committed, Committed), committed
+        put_in_effect(self._context, changes)
         for vhost in [change.name for change in changes if isinstance(change, RemoveVhost)]:
             topology = self._vhosts[vhost]
             plan = topology.prepare_remove_queues(topology.table.queues())
             # The catalog has dropped them with the vhost.
             yield from self._commit(topology, plan._replace(catalog=()))
             self._vhosts.remove(vhost)
-        for vhost in vhosts_of_policies(changes):
-            self._put_policies_in_effect(self._vhosts[vhost])
-        return answer
-
-    # --- Policies
-
-    def _policies_of(self, topology: Topology) -> Policies:
-        accounts = self._context.accounts
-        if self._policies_version != accounts.version:
-            self._policies.clear()
-            self._policies_version = accounts.version
-        policies = self._policies.get(topology.vhost)
-        if policies is None:
-            policies = Policies(accounts.parameters, topology.vhost, topology.dedup_window_max)
-            self._policies[topology.vhost] = policies
-        return policies
-
-    def _put_policies_in_effect(self, topology: Topology) -> None:
-        """Find anew what holds for all queues and exchanges, and tell those that it changes."""
-        policies = self._policies_of(topology)
-        changes: list[Change] = []
-        for queue in topology.table.queues():
-            applied = policies.queue_arguments(queue)
-            if applied != (queue.effective, queue.policies):
-                changes.append(ReplaceQueueArguments(queue, *applied))
-        for exchange in topology.table.exchanges():
-            definition = exchange.definition
-            applied = policies.exchange_arguments(definition)
-            if applied != (definition.effective, definition.policies):
-                changes.append(ReplaceExchangeArguments(definition, *applied))
-        topology.table.apply(changes)
-        self._tell_arguments(changes)
-
-    def _tell_arguments(self, changes: Iterable[Change]) -> None:
-        for change in changes:
-            if isinstance(change, ReplaceQueueArguments) and change.queue.handle is not None:
-                tell(self._handle(change.queue), SetArguments(change.arguments))
+        for vhost in [change.name for change in changes if isinstance(change, AddVhost)]:
+            # Its policies may have come with it.
+            self._policies.restore(self._vhosts[vhost])
+        yield from self._policies.put_in_effect(replaced)
+        return ControlAnswer(request.token)
 
     def _pause(self, request: PauseRequest) -> Steps:
         topology = self._vhosts.find(request.vhost)
@@ -440,12 +419,9 @@ class BrokerActor(LoopActor):
         for change in plan.changes:
             if isinstance(change, AddExchange):
                 definition = change.exchange
-                effective, policies = self._policies_of(topology).exchange_arguments(definition)
+                effective, policies = self._policies.of(topology).exchange_arguments(definition)
                 definition.effective, definition.policies = effective, policies
             elif isinstance(change, AddQueue):
-                change.queue.put_in_effect(
-                    *self._policies_of(topology).queue_arguments(change.queue)
-                )
                 self._start(change.queue, self._new_messages(change.queue))
                 self._context.counts.churned("queue_created")
                 if self._context.trace.is_on:
@@ -462,7 +438,6 @@ class BrokerActor(LoopActor):
             elif isinstance(change, PauseQueue):
                 # A queue whose actor has failed is paused when the node starts it anew.
                 tell(self._handle(change.queue), SetPaused(change.is_paused))
-        self._tell_arguments(plan.changes)
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.
@@ -488,38 +463,13 @@ class BrokerActor(LoopActor):
         self._context.on_fatal("broker", exception[1])
 
 
-def account_steps(
-    context: NodeContext, request: AccountRequest, broker: Ref
-) -> Generator[tuple[Ref, object], Any, tuple[ControlAnswer, AccountChanges]]:
-    """Yields what must be waited for; gives the answer, and the changes that were made."""
-    try:
-        changes = prepare_request(context.accounts, request.name, request.arguments)
-    except AccountError as error:
-        is_missing = isinstance(error, MissingError)
-        return ControlAnswer(request.token, str(error), is_missing), ()
-    if changes:
-        committed = yield context.catalog, Commit(broker, changes)
-        if isinstance(committed, Refused):
-            return ControlAnswer(request.token, committed.error.reply_text), ()
-        assert isinstance(committed, Committed), committed
-        context.accounts.apply(changes)
-        for topology in context.vhosts:
-            topology.table.forget_routes()
-        for change in changes:
-            _follow(context, change)
-    return ControlAnswer(request.token), changes
-
-
-def vhosts_of_policies(changes: Iterable[AccountChange]) -> set[str]:
-    """The vhosts whose policies the changes concern."""
-    of_policies = (POLICY, OPERATOR_POLICY)
-    vhosts = set()
+def put_in_effect(context: NodeContext, changes: Iterable[AccountChange]) -> None:
+    """Change the shared accounts, as the catalog has them by now, and what follows from them."""
+    context.accounts.apply(changes)
+    for topology in context.vhosts:
+        topology.table.forget_routes()
     for change in changes:
-        if isinstance(change, PutParameter) and change.parameter.component in of_policies:
-            vhosts.add(change.parameter.vhost)
-        elif isinstance(change, RemoveParameter) and change.component in of_policies:
-            vhosts.add(change.vhost)
-    return vhosts
+        _follow(context, change)
 
 
 def _follow(context: NodeContext, change: AccountChange) -> None:

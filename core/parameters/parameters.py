@@ -10,7 +10,7 @@ whose vhosts the parameters go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
@@ -70,6 +70,14 @@ class Parameters:
             for each in self._values.values()
             if each.component == component and vhost in (None, each.vhost)
         ]
+
+    def after(self, changes: Iterable[object]) -> Parameters:
+        """A copy in which these changes are made, those that are of parameters."""
+        copied = Parameters(tuple(self))
+        for change in changes:
+            if isinstance(change, PutParameter | RemoveParameter):
+                copied.apply(change)
+        return copied
 
     def apply(self, change: ParameterChange) -> None:
         """Make a change that is committed."""

@@ -22,7 +22,7 @@ from ..definitions import (
     queue_type_of,
 )
 from ..parameters.parameters import OPERATOR_POLICY, POLICY, Json, Parameters
-from .policy import Policy, exchange_policy, policy_of, queue_policy
+from .policy import MatchedPolicies, Policy, policy_of
 
 _TIMES: Final = frozenset({"message-ttl", "expires", "in-flight-timeout"})
 # The smaller of two values counts; what limits nothing is not small.
@@ -56,6 +56,8 @@ _NUMBER_MAX: Final = 2**63 - 1
 _NUMBERS_MAX: Final = dict.fromkeys(
     _TIMES | {"requeue-delay", "requeue-delay-max", "dedup-age-ms"}, EXPIRY_MS_MAX
 )
+# Of a policy and an operator policy.
+AppliedNames = tuple[str | None, str | None]
 
 
 class Policies:
@@ -64,21 +66,23 @@ class Policies:
     def __init__(
         self, parameters: Parameters, vhost: str, dedup_window_max: int = DEDUP_WINDOW_MAX
     ) -> None:
-        self.policies = [policy_of(each) for each in parameters.of(POLICY, vhost)]
-        self.operator_policies = [policy_of(each) for each in parameters.of(OPERATOR_POLICY, vhost)]
+        self._users = MatchedPolicies(map(policy_of, parameters.of(POLICY, vhost)))
+        self._operators = MatchedPolicies(map(policy_of, parameters.of(OPERATOR_POLICY, vhost)))
         self._dedup_window_max = dedup_window_max
         # Queues and exchanges share what is the same for many of them.
-        self._applied: dict[tuple[str | None, str | None], AppliedPolicies] = {}
+        self._applied: dict[AppliedNames, AppliedPolicies] = {}
+        # Of queues without arguments of their own.
+        self._effective: dict[AppliedNames, Table] = {}
 
     def of_queue(self, queue: QueueDefinition) -> tuple[Policy | None, Policy | None]:
         """The policy and the operator policy that apply to the queue."""
         named = queue.name, queue_type_of(queue.arguments)
-        return queue_policy(self.policies, *named), queue_policy(self.operator_policies, *named)
+        return self._users.of_queue(*named), self._operators.of_queue(*named)
 
     def of_exchange(self, exchange: ExchangeDefinition) -> tuple[Policy | None, Policy | None]:
         """The policy and the operator policy that apply to the exchange."""
         name = exchange.name
-        return exchange_policy(self.policies, name), exchange_policy(self.operator_policies, name)
+        return self._users.of_exchange(name), self._operators.of_exchange(name)
 
     def queue_arguments(self, queue: QueueDefinition) -> tuple[Table, AppliedPolicies]:
         """The arguments that hold for the queue, its own table if no policy changes anything.
@@ -86,9 +90,14 @@ class Policies:
         And the policies that they come from.
         """
         applied = self._together(*self.of_queue(queue))
+        shared = None if queue.arguments else self._effective.get(applied[:2])
+        if shared is not None:
+            return shared, applied
         effective = effective_queue_arguments(
             queue.arguments, applied.definition, self._dedup_window_max
         )
+        if not queue.arguments:
+            self._effective[applied[:2]] = effective
         return effective, applied
 
     def exchange_arguments(self, exchange: ExchangeDefinition) -> tuple[Table, AppliedPolicies]:

@@ -103,32 +103,53 @@ def policy_of(parameter: Parameter) -> Policy:
     )
 
 
-def queue_policy(policies: Iterable[Policy], name: str, queue_type: str) -> Policy | None:
-    """The one that applies to a queue of a vhost whose policies these are."""
-    return _first(
-        each
-        for each in policies
-        if queue_type in _COVERED[each.apply_to][0]
-        and _OTHER_TYPES_KEYS[queue_type].isdisjoint(each.definition)
-        and _is_found(each.pattern, name)
-    )
+class MatchedPolicies:
+    """Policies of one vhost in the order in which they are tried, with their compiled patterns."""
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        # Of equal priority, the first that was set stays the first.
+        ordered = sorted(policies, key=lambda policy: -policy.priority)
+        self._of_queues = {
+            kind: [
+                (policy, _search(policy.pattern))
+                for policy in ordered
+                if kind in _COVERED[policy.apply_to][0]
+                and _OTHER_TYPES_KEYS[kind].isdisjoint(policy.definition)
+            ]
+            for kind in (CLASSIC, QUORUM)
+        }
+        self._of_exchanges = [
+            (policy, _search(policy.pattern)) for policy in ordered if _COVERED[policy.apply_to][1]
+        ]
+
+    def of_queue(self, name: str, queue_type: str) -> Policy | None:
+        """The one that applies to the queue."""
+        return _first(self._of_queues[queue_type], name)
+
+    def of_exchange(self, name: str) -> Policy | None:
+        """The one that applies to the exchange."""
+        return _first(self._of_exchanges, name)
 
 
-def exchange_policy(policies: Iterable[Policy], name: str) -> Policy | None:
-    """The one that applies to an exchange of a vhost whose policies these are."""
-    return _first(
-        each for each in policies if _COVERED[each.apply_to][1] and _is_found(each.pattern, name)
-    )
+_Search = Callable[[bytes], object]
 
 
-def _first(matching: Iterable[Policy]) -> Policy | None:
-    return max(matching, key=lambda policy: policy.priority, default=None)
-
-
-def _is_found(pattern: str, name: str) -> bool:
-    compiled = compiled_pattern(pattern) if pattern else _EVERYTHING
+def _first(tried: list[tuple[Policy, _Search]], name: str) -> Policy | None:
     octets = name.encode("utf-8", "surrogateescape")
-    return compiled is not None and compiled.search(octets) is not None
+    for policy, search in tried:
+        if search(octets) is not None:
+            return policy
+    return None
+
+
+def _search(pattern: str) -> _Search:
+    compiled = compiled_pattern(pattern) if pattern else _EVERYTHING
+    search: _Search = _find_nothing if compiled is None else compiled.search
+    return search
+
+
+def _find_nothing(_octets: bytes) -> None:
+    """For a pattern that this version of RE2 refuses."""
 
 
 # An empty pattern is in every name; that of a permission is in the empty name only.

@@ -677,8 +677,7 @@ class Topology:
             self.vhost,
         )
         check_queue_properties(queue)
-        if queue.dedup_window:
-            self._check_dedup_identities(queue)
+        self.check_dedup_identities(queue)
         if "x-dead-letter-exchange" in arguments:
             needed += _needed_to_name("queue", name, arguments, "x-dead-letter-exchange")
         return make_plan(self.table, (AddQueue(queue),), queue=queue, needed=needed)
@@ -763,10 +762,13 @@ class Topology:
     def _own_dedup_identities(self) -> int:
         return self.table.dedup_identities
 
-    def _check_dedup_identities(self, queue: QueueDefinition) -> None:
-        """406 if the windows of all queues could remember too much with that of this one."""
+    def check_dedup_identities(self, queue: QueueDefinition) -> None:
+        """406 if the windows of all queues could remember too much with that of this new one.
+
+        Its declaration asks for the window, or a policy does.
+        """
         limit = self._limits.dedup_identities_max
-        if self._dedup_identities() + queue.dedup_window > limit:
+        if queue.dedup_window and self._dedup_identities() + queue.dedup_window > limit:
             text = (
                 f"cannot declare {queue} with an x-dedup-window of {queue.dedup_window}: "
                 f"all windows together would have more than {limit} identities"
@@ -875,6 +877,10 @@ class Vhosts:
 
     def _dedup_identities(self) -> int:
         return sum(table.dedup_identities for table in self.tables.values())
+
+    def dedup_identities_left(self) -> int:
+        """How many more all windows of the node may remember; negative: the limit was lowered."""
+        return self._limits.dedup_identities_max - self._dedup_identities()
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from leveret.core.parameters.limits import UserLimits, VhostLimits, user_limits, vhost_limits
-from leveret.core.parameters.parameters import Parameter
+from leveret.core.parameters.parameters import Parameter, Parameters, PutParameter, RemoveParameter
 from leveret.core.users.account_requests import prepare_request
 from leveret.core.users.accounts import (
     AccountError,
     Accounts,
+    AddVhost,
     MissingError,
     TopicPermission,
     VhostMetadata,
@@ -163,3 +164,11 @@ def test_what_is_not_there_is_told_apart(
 ) -> None:
     with pytest.raises(MissingError):
         prepare_request(accounts, name, arguments)
+
+
+def test_changes_are_tried_on_a_copy() -> None:
+    parameters = Parameters([Parameter("policy", "/", "p", 1), Parameter("policy", "/", "q", 2)])
+    put = PutParameter(Parameter("policy", "/", "p", 3))
+    after = parameters.after([AddVhost("v"), put, RemoveParameter("policy", "/", "q")])
+    assert [each.value for each in after] == [3]
+    assert [each.value for each in parameters] == [1, 2]

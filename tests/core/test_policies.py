@@ -16,12 +16,12 @@ from leveret.core.policies.effective import (
     merged_definition,
 )
 from leveret.core.policies.policy import (
+    MatchedPolicies,
     Policy,
     PolicyError,
     checked_policy,
     policy_of,
     policy_value,
-    queue_policy,
 )
 
 
@@ -160,7 +160,7 @@ def test_what_is_left_out_is_as_in_rabbitmq_and_a_parameter_keeps_it_all() -> No
 def test_the_policy_of_a_queue(
     policies: list[Policy], queue_type: str, expected: str | None
 ) -> None:
-    found = queue_policy(policies, "queue", queue_type)
+    found = MatchedPolicies(policies).of_queue("queue", queue_type)
     assert (found and found.name) == expected
 
 
