@@ -56,6 +56,8 @@ _NO_MESSAGES = Span(Batch(b"", 0), range(0), 0, 0, False)
 _CUT_COUNT = 64
 # So many holes there may be at least before they are closed.
 HOLES_MAX = 64
+# So many ranges there are at least before it is looked which of their deliveries have become one.
+RANGES_MIN: Final = 256
 # So many ranges of tags whose time-out has passed are kept, by default, for late answers.
 TIMED_OUT_RANGES_MAX = 10_000
 # Fewer of them are not worth a look for neighbours.
@@ -71,6 +73,9 @@ class Unacked:
     Of deliveries whose in-flight time-out has passed, the tags and the consumer are kept, because
     an answer may still come and gives its credit back. One delivery without messages stands for
     all of a consumer's, and neighbours become one range.
+
+    The queue makes one delivery of neighbours that it has paged (core/queue/in_flight.py). As soon
+    as there are twice as many ranges as were left then, those of one delivery become one.
     """
 
     __slots__ = (
@@ -78,6 +83,8 @@ class Unacked:
         "_hole_count",
         "_holes_max",
         "_ranges",
+        "_ranges_max",
+        "_ranges_min",
         "_timed_out",
         "_timed_out_count",
         "_timed_out_ranges_max",
@@ -86,9 +93,13 @@ class Unacked:
     )
 
     def __init__(
-        self, holes_max: int = HOLES_MAX, timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX
+        self,
+        holes_max: int = HOLES_MAX,
+        timed_out_ranges_max: int = TIMED_OUT_RANGES_MAX,
+        ranges_min: int = RANGES_MIN,
     ) -> None:
         self._holes_max = holes_max
+        self._ranges_min = self._ranges_max = ranges_min
         self._timed_out_ranges_max = timed_out_ranges_max
         # By queue and consumer, what stands for their deliveries whose time-out has passed.
         self._timed_out: dict[tuple[object, object], Delivery] = {}
@@ -108,6 +119,30 @@ class Unacked:
         delivery.first_tag = first_tag
         self._ranges.append(_Range(first_tag, first_tag + count - 1, delivery, 0))
         self.count += count
+        if len(self._ranges) > self._ranges_max:
+            self._join()
+
+    def _join(self) -> None:
+        """Make neighbours of one delivery one range."""
+        self._close_holes()
+        joined: list[_Range] = []
+        for held in self._ranges[self._head :]:
+            if held.delivery.joined is not None:
+                held.delivery, at = held.delivery.found()
+                held.low += at
+            before = joined[-1] if joined else None
+            if (
+                before is not None
+                and before.delivery is held.delivery
+                and before.last + 1 == held.first
+                and before.low + held.first - before.first == held.low
+            ):
+                before.last = held.last
+            else:
+                joined.append(held)
+        self._ranges = joined
+        self._head = 0
+        self._ranges_max = max(self._ranges_min, 2 * len(joined))
 
     def holds(self, first_tag: int, last_tag: int) -> bool:
         """Is any of these tags held, and its time-out has not passed?"""

@@ -3,6 +3,10 @@
 A Delivery is one row of messages handed to one channel in one go. The channel names parts of it
 by position when they are acked or requeued; the rest of it is kept here in ranges, so that a
 channel that dies gives back exactly what it still held.
+
+A consumer may hold any number of messages, so paged neighbours become one delivery: a run costs the
+same at any length. The channel still names the deliveries that it was handed, until it has looked
+which have become one (`Delivery.found`).
 """
 
 from __future__ import annotations
@@ -10,10 +14,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from ..connection.reading_time import ReadingTime
 from .consumers import Consumer
-from .span import PAGED_ROWS_SEEN_MAX, PagedSpan, Span
+from .span import PAGED_ROWS_SEEN_MAX, PagedSpan, Span, joined_rows
+
+# So many messages become one delivery: each may be answered alone, and leaves a range of its own.
+JOINED_COUNT_MAX: Final = 16_384
 
 
 def _first(positions: tuple[int, int]) -> int:
@@ -60,7 +68,8 @@ class Delivery:
     """Messages of one span in a channel's hands; `consumer` is None for basic.get.
 
     `attempts` counts this delivery too. `remaining` are ranges of positions, ascending, ends
-    exclusive, that are neither settled nor requeued.
+    exclusive, that are neither settled nor requeued. `joined`: the delivery that has its messages
+    now, and the position there of its first.
     """
 
     __slots__ = (
@@ -68,6 +77,7 @@ class Delivery:
         "consumer",
         "deadline",
         "first_tag",
+        "joined",
         "queue",
         "remaining",
         "span",
@@ -89,6 +99,15 @@ class Delivery:
         self.unanswered = 0
         # None if it has no in-flight time-out.
         self.deadline: Deadline | None = None
+        self.joined: tuple[Delivery, int] | None = None
+
+    def found(self) -> tuple[Delivery, int]:
+        """The delivery that has its messages now, itself as a rule, and where its first is."""
+        delivery, at = self, 0
+        while delivery.joined is not None:
+            delivery, before = delivery.joined
+            at += before
+        return delivery, at
 
     def remove(self, low: int, high: int) -> bool:
         """Take positions low to high - 1 out; false if not all of them were still in."""
@@ -131,9 +150,12 @@ class Delivery:
 class InFlight:
     """All that a queue has out, by the channel that holds it."""
 
-    __slots__ = ("_by_channel", "message_count")
+    __slots__ = ("_by_channel", "_has_joined", "_joined_count_max", "message_count")
 
-    def __init__(self) -> None:
+    def __init__(self, joined_count_max: int = JOINED_COUNT_MAX) -> None:
+        self._joined_count_max = joined_count_max
+        # Has any delivery become a part of another?
+        self._has_joined = False
         self._by_channel: dict[object, dict[Delivery, None]] = {}
         self.message_count = 0
 
@@ -145,6 +167,12 @@ class InFlight:
         else:
             held[delivery] = None
         self.message_count += len(delivery.span.indexes)
+
+    def current(
+        self, parts: Iterable[tuple[Delivery, int, int]]
+    ) -> Iterable[tuple[Delivery, int, int]]:
+        """Parts of deliveries as a channel names them, each of the one that has its messages."""
+        return [_current(*part) for part in parts] if self._has_joined else parts
 
     def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
         """The channel gives positions low to high - 1 back; false if it does not hold them."""
@@ -187,10 +215,11 @@ class InFlight:
     def page_out(self, paged: Callable[[Delivery], PagedSpan | None]) -> None:
         """Page deliveries that clients were sent, except those for which `paged` is None.
 
-        From the newest on, because older ones are paged as a rule.
+        From the newest on, because older ones are paged as a rule. Paged neighbours become one.
         """
         for held in self._by_channel.values():
             paged_count = 0
+            seen: list[Delivery] = []
             for delivery in reversed(held):
                 if delivery.span.is_paged:
                     paged_count += 1
@@ -200,6 +229,27 @@ class InFlight:
                     # One that the channel has not encoded yet has no tag.
                     span = paged(delivery)
                     delivery.span = delivery.span if span is None else span
+                seen.append(delivery)
+            seen.reverse()
+            for run in self._runs(seen):
+                self._has_joined = True
+                _join(run)
+                for delivery in run[1:]:
+                    del held[delivery]
+
+    def _runs(self, deliveries: Iterable[Delivery]) -> Iterator[list[Delivery]]:
+        """Those of these, which are in order, that can become one delivery."""
+        run: list[Delivery] = []
+        count = 0
+        for delivery in deliveries:
+            count += len(delivery.span)
+            if run and (count > self._joined_count_max or not _continues(run[-1], delivery)):
+                if len(run) > 1:
+                    yield run
+                run, count = [], len(delivery.span)
+            run.append(delivery)
+        if len(run) > 1:
+            yield run
 
     def remove_channel(self, channel: object) -> Iterable[Delivery]:
         """The channel is gone: everything that it still held."""
@@ -208,3 +258,45 @@ class InFlight:
             self.message_count -= sum(end - first for first, end in delivery.remaining)
             delivery.leave()
         return held
+
+
+def _current(delivery: Delivery, low: int, high: int) -> tuple[Delivery, int, int]:
+    if delivery.joined is None:
+        return delivery, low, high
+    found, at = delivery.found()
+    return found, at + low, at + high
+
+
+def _continues(before: Delivery, delivery: Delivery) -> bool:
+    """Do the messages of one follow those of the other in the queue and on the channel?
+
+    Only where nothing but their places tells them apart.
+    """
+    own, other = delivery.span, before.span
+    return (
+        isinstance(own, PagedSpan)
+        and isinstance(other, PagedSpan)
+        and delivery.first_tag == before.first_tag + len(other)
+        and delivery.consumer is before.consumer
+        and delivery.deadline is before.deadline is None
+        and not (delivery.unanswered or before.unanswered)
+        and other.is_continued_by(own)
+    )
+
+
+def _join(run: list[Delivery]) -> None:
+    """The first has the messages of all from now on."""
+    first, *others = run
+    remaining = first.remaining
+    at = len(first.span)
+    for delivery in others:
+        delivery.joined = first, at
+        for low, high in delivery.remaining:
+            if remaining and remaining[-1][1] == at + low:
+                remaining[-1] = remaining[-1][0], at + high
+            else:
+                remaining.append((at + low, at + high))
+        delivery.remaining = []
+        at += len(delivery.span)
+    rows = (delivery.span for delivery in run)
+    first.span = joined_rows([span for span in rows if isinstance(span, PagedSpan)])

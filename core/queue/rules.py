@@ -890,7 +890,7 @@ class MessageQueue:
         touched: list[tuple[Delivery, int, int, int]] = []
         timeouts = self.in_flight_timeouts
         if timeouts is not None:
-            for delivery, low, high in parts:
+            for delivery, low, high in self.in_flight.current(parts):
                 for first, end in self.in_flight.held_of(channel, delivery, low, high):
                     due_ms = timeouts.touch(delivery, first, end, self.uptime_ms, touched_ms_max)
                     if due_ms is not None:
@@ -975,6 +975,7 @@ class MessageQueue:
         Without messages that were withdrawn meanwhile. The credit of late answers is given back,
         too, and that is all that they change.
         """
+        parts = self.in_flight.current(parts)
         if self.in_flight_timeouts is not None:
             parts = self._without_late(channel, parts, effects)
         held = [part for part in parts if self.in_flight.remove(channel, *part)]

@@ -175,6 +175,38 @@ class PagedSpan(ExpiringSpan):
         """Nothing in memory."""
         return 0
 
+    def is_continued_by(self, span: PagedSpan) -> bool:
+        """Does the row differ from this in nothing but its entry ids, which are the next ones?"""
+        return (
+            span.first_entry_id == self.first_entry_id + len(self.indexes)
+            and span.attempts == self.attempts
+            and span.stored == self.stored
+            and span.deadline_ms == self.deadline_ms
+            and span.is_spilled == self.is_spilled
+            and span.priority == self.priority
+            and (span.sizes is None) == (self.sizes is None)
+        )
+
+
+def joined_rows(rows: Sequence[PagedSpan]) -> PagedSpan:
+    """Rows of which each is continued by the next, as one."""
+    first = rows[0]
+    sizes = None
+    if first.sizes is not None:
+        sizes = array("I")
+        for row in rows:
+            sizes.extend(row.sizes or ())
+    return PagedSpan(
+        first.first_entry_id,
+        sum(map(len, rows)),
+        first.attempts,
+        first.stored,
+        first.deadline_ms,
+        first.is_spilled,
+        first.priority,
+        sizes,
+    )
+
 
 def held_bytes(batch: Batch, count: int) -> int:
     """About how much memory so many messages of the batch hold: each as much as the others.

@@ -89,6 +89,8 @@ class History:
         self.messages: dict[int, Message] = {}
         # Handed to a channel and not yet taken by its socket.
         self.unsent: list[tuple[Consumer, int]] = []
+        # The delivery tag that each channel gives next.
+        self.next_tags: Counter[object] = Counter(dict.fromkeys(CHANNELS, 1))
         self.batch_count = 0
         self.is_swept = random.random() < 0.5
         # Half of the histories page rows; the journal has synced the entries below this. A paged
@@ -155,7 +157,8 @@ class History:
             window_bytes = 0
             for delivery in deliveries:
                 # The channel has encoded it.
-                delivery.first_tag = self.random.choice((0, 1))
+                delivery.first_tag = self.random.choice((0, self.next_tags[consumer.channel]))
+                self.next_tags[consumer.channel] += len(delivery.span)
                 assert delivery.queue == "the queue"
                 assert delivery.consumer is consumer
                 first = delivery.span.first_entry_id

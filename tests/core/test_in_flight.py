@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from batches import numbered
-from holding import object_count
+from holding import object_count, octets_held
 from hypothesis import given
 from hypothesis import strategies as st
-from leveret.core.queue.in_flight import Delivery, InFlight
-from leveret.core.queue.span import Span
+from leveret.core.channel.outstanding import Unacked
+from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.queue.in_flight import Deadline, Delivery, InFlight
+from leveret.core.queue.span import PagedSpan, Span
 
 BATCH = numbered(10)
 
@@ -106,3 +110,122 @@ def test_a_channel_that_is_gone_leaves_the_messages_that_it_still_held() -> None
     assert first.remaining == [(9, 10)]
     assert in_flight.message_count == 10
     assert not list(in_flight.remove_channel("channel"))
+
+
+def paged(delivery: Delivery) -> PagedSpan:
+    """As a queue pages it, to which the journal has said that it has all."""
+    span = delivery.span
+    return PagedSpan(span.first_entry_id, len(span), span.attempts, span.stored)
+
+
+def sent(
+    in_flight: InFlight, rows: list[tuple[int, int]], unacked: Unacked | None = None
+) -> list[Delivery]:
+    """Deliveries with these first entry ids and counts, which a channel has sent."""
+    unacked = Unacked() if unacked is None else unacked
+    tag = 1
+    deliveries = []
+    for first, count in rows:
+        out = Delivery(Span(BATCH, range(count), first, 0, True), "queue", None)
+        in_flight.add("channel", out)
+        unacked.add(tag, out)
+        tag += count
+        deliveries.append(out)
+    return deliveries
+
+
+def test_paged_neighbours_become_one_delivery_and_are_answered_by_their_old_names() -> None:
+    in_flight = InFlight()
+    first, second, third = sent(in_flight, [(1, 10), (11, 4), (15, 6)])
+    assert in_flight.remove("channel", second, 1, 2)
+    in_flight.page_out(paged)
+    assert list(in_flight.deliveries()) == [first]
+    assert (first.span.first_entry_id, len(first.span)) == (1, 20)
+    assert first.remaining == [(0, 11), (12, 20)]
+    assert in_flight.message_count == 19
+    parts = [(second, 2, 4), (third, 0, 6), (first, 0, 3)]
+    assert list(in_flight.current(parts)) == [(first, 12, 14), (first, 14, 20), (first, 0, 3)]
+    assert all(in_flight.remove("channel", *part) for part in in_flight.current(parts))
+    assert not any(in_flight.remove("channel", *part) for part in in_flight.current(parts))
+    assert first.remaining == [(3, 11)]
+    assert list(in_flight.remove_channel("channel")) == [first]
+    assert in_flight.message_count == 0
+
+
+def test_a_delivery_that_has_others_becomes_a_part_of_one_before_it() -> None:
+    in_flight = InFlight()
+    first, second, third = sent(in_flight, [(1, 2), (3, 3), (6, 1)])
+    in_flight.page_out(lambda each: None if each is first else paged(each))
+    assert list(in_flight.deliveries()) == [first, second]
+    in_flight.page_out(paged)
+    assert list(in_flight.deliveries()) == [first]
+    assert list(in_flight.current([(third, 0, 1)])) == [(first, 5, 6)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"first_entry_id": 12},
+        {"attempts": 1},
+        {"stored": False},
+        {"deadline_ms": 7},
+        {"is_spilled": True},
+        {"priority": 1},
+        {"sizes": array("I", [1] * 4)},
+    ],
+    ids=str,
+)
+def test_rows_that_differ_in_more_than_their_place_stay_apart(change: dict[str, Any]) -> None:
+    in_flight = InFlight()
+    first, second = sent(in_flight, [(1, 10), (11, 4)])
+    facts = {"first_entry_id": 11, "count": 4, "attempts": 0, "stored": True, **change}
+    in_flight.page_out(lambda each: paged(each) if each is first else PagedSpan(**facts))
+    assert list(in_flight.deliveries()) == [first, second]
+
+
+def test_deliveries_whose_tags_or_times_differ_stay_apart() -> None:
+    in_flight = InFlight()
+    deliveries = sent(in_flight, [(1, 2), (3, 2), (5, 2), (7, 2)])
+    deliveries[1].deadline = Deadline(deliveries[1], "channel", ReadingTime(), 0, 1)
+    deliveries[3].first_tag += 1
+    in_flight.page_out(paged)
+    assert list(in_flight.deliveries()) == deliveries
+
+
+def test_the_sizes_of_bodies_and_the_bound_of_one_delivery_are_kept() -> None:
+    in_flight = InFlight(joined_count_max=5)
+    sent(in_flight, [(1, 2), (3, 3), (6, 1), (7, 1)])
+
+    def sized(delivery: Delivery) -> PagedSpan:
+        span = paged(delivery)
+        first = span.first_entry_id
+        span.sizes = array("I", range(first, first + len(span)))
+        return span
+
+    in_flight.page_out(sized)
+    rows = [each.span for each in in_flight.deliveries()]
+    assert [list(row.sizes or ()) for row in rows if isinstance(row, PagedSpan)] == [
+        [1, 2, 3, 4, 5],
+        [6, 7],
+    ]
+
+
+def test_what_a_stalled_consumer_holds_costs_by_runs_and_not_by_deliveries() -> None:
+    in_flight, unacked = InFlight(), Unacked()
+    octets = []
+    tag = entry = 1
+    for _ in range(2):
+        for _ in range(500):
+            for _ in range(100):
+                out = Delivery(Span(BATCH, range(10), entry, 0, True), "queue", None)
+                in_flight.add("channel", out)
+                unacked.add(tag, out)
+                tag, entry = tag + 10, entry + 10
+            in_flight.page_out(paged)
+        octets.append(octets_held((in_flight, unacked)))
+    assert in_flight.message_count == unacked.count == 1_000_000
+    assert octets[1] < 250_000
+    assert octets[1] - octets[0] < 50_000
+    parts = in_flight.current(unacked.remove(0, multiple=True))
+    assert all(in_flight.remove("channel", *part) for part in parts)
+    assert in_flight.message_count == 0

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import chain
+from random import Random
 
 import pytest
 from batches import numbered
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 from leveret.amqp_frames.errors import SoftError
 from leveret.core.channel.outstanding import Unacked, runs_of_tags
 from leveret.core.channel.transaction import Part
-from leveret.core.queue.in_flight import Delivery
-from leveret.core.queue.span import Span
+from leveret.core.queue.in_flight import Delivery, InFlight
+from leveret.core.queue.span import PagedSpan, Span
 
 Refused = Callable[[int, str], AbstractContextManager[None]]
 
@@ -324,3 +325,50 @@ def test_beyond_the_limit_the_oldest_late_tags_are_forgotten_with_their_credit()
         500 - forgotten
     )
     assert len(parts) == 500 + 500 - forgotten
+
+
+def test_tags_name_the_same_messages_whether_their_deliveries_have_become_one_or_not(
+    seed: int,
+) -> None:
+    chosen = Random(seed)
+    unacked, in_flight = Unacked(ranges_min=2), InFlight(joined_count_max=9)
+    # By tag: the entry id.
+    held: dict[int, int] = {}
+    tag = entry = 1
+
+    def deliver() -> None:
+        nonlocal tag, entry
+        count = chosen.randint(1, 4)
+        entry += chosen.choice((0, 0, 0, 1))
+        out = Delivery(Span(numbered(count), range(count), entry, 0, True), "queue", None)
+        in_flight.add("channel", out)
+        unacked.add(tag, out)
+        for _ in range(count):
+            held[tag] = entry
+            tag, entry = tag + 1, entry + 1
+
+    def page(delivery: Delivery) -> PagedSpan | None:
+        span = delivery.span
+        return PagedSpan(span.first_entry_id, len(span), 0, True) if chosen.random() < 0.8 else None
+
+    def ack() -> None:
+        last = chosen.choice(list(held))
+        multiple = chosen.random() < 0.1
+        gone = [each for each in held if each == last or (multiple and each < last)]
+        found = []
+        for part in in_flight.current(unacked.remove(last, multiple)):
+            assert in_flight.remove("channel", *part)
+            delivery, low, high = part
+            first = delivery.span.first_entry_id
+            found += range(first + low, first + high)
+        assert found == [held.pop(each) for each in gone]
+        assert unacked.count == in_flight.message_count == len(held)
+
+    for _ in range(2_000):
+        chosen.choice((deliver, lambda: in_flight.page_out(page), ack if held else deliver))()
+    for each, entry_id in held.items():
+        part = unacked.find(each)
+        assert part is not None
+        [(delivery, low, _)] = in_flight.current([part])
+        assert delivery.span.first_entry_id + low == entry_id
+    assert len(parts(unacked, Delivery)) < len(held)
