@@ -88,7 +88,14 @@ class HttpClient:
         self.is_idle = threading.Event()
 
     def run(self, may_run: threading.Event) -> None:
-        """Until the process ends."""
+        """Until the process ends, which a failure here does."""
+        try:
+            self._run(may_run)
+        except OSError as failure:
+            print(f"a client of the API: {failure}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    def _run(self, may_run: threading.Event) -> None:
         connected_to = socket.create_connection(("127.0.0.1", self._port))
         buffer = memoryview(bytearray(_READ_BYTES))
         while True:
@@ -167,6 +174,7 @@ class Clients:
             target=clients_process, args=(port, paths, count, theirs), daemon=True
         )
         self._process.start()
+        theirs.close()
 
     def begin(self) -> None:
         """Request from now on."""
@@ -175,7 +183,10 @@ class Clients:
     def end(self) -> Requests:
         """Request no more; gives what was answered, once all is."""
         self._control.send(False)
-        return cast("Requests", self._control.recv())
+        try:
+            return cast("Requests", self._control.recv())
+        except EOFError:
+            raise BrokerError("the clients of the API have failed") from None
 
     def close(self) -> None:
         """End the process."""

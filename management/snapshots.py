@@ -83,7 +83,8 @@ class Texts(Generic[Source]):
                 now = state(sources[at])
                 if now != states[at]:
                     states[at] = now
-                    texts[at] = encoded(row(sources[at]))
+                    # A copy: the encoder's own bytes keep the memory of a longer text.
+                    texts[at] = bytes(memoryview(encoded(row(sources[at]))))
                     has_changed = True
                     yield
             number = len(parts)
