@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -33,7 +33,11 @@ async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = (
     if query.get("sort_reverse") == "true":
         rows = rows[::-1]
     if _is_paged(request):
-        return await _page(request, rows, _name_of_row, dict)
+
+        def found(is_wanted: Callable[[str], object]) -> Awaitable[list[Row]]:
+            return pace.carry_out(_filtered(rows, _name_of_row, is_wanted))
+
+        return await _page(request, rows, found, dict)
     if query.get("columns"):
         rows = await rows_of(pace, rows, lambda row: shown(request, row))
     return Answer(200, await encoded_rows(pace, rows))
@@ -54,7 +58,16 @@ async def listed_long(request: Request, wanted: LongList[Source]) -> Answer:
     if is_reverse:
         sources = sources[::-1]
     if _is_paged(request):
-        return await _page(request, sources, wanted.name, wanted.row)
+
+        def filtered(is_wanted: Callable[[str], object]) -> Awaitable[list[Source]]:
+            asked_by = column, is_reverse, query.get("name"), query.get("use_regex")
+            return snapshots.kept(
+                ("filtered", wanted.key, *asked_by),
+                wanted.version,
+                lambda: snapshots.pace.carry_out(_filtered(sources, wanted.name, is_wanted)),
+            )
+
+        return await _page(request, sources, filtered, wanted.row)
 
     async def chosen() -> Body:
         pace = snapshots.pace
@@ -73,12 +86,11 @@ async def _sorted_sources(
     def place(source: Source) -> tuple[Any, ...]:
         return _place([column], wanted.row(source))
 
-    found: list[Source] = await snapshots.kept(
+    return await snapshots.kept(
         ("sorted", wanted.key, column),
         wanted.version,
         lambda: snapshots.pace.carry_out(in_order(sources, place)),
     )
-    return found
 
 
 def _place(keys: Sequence[str], row: Row) -> tuple[Any, ...]:
@@ -135,9 +147,10 @@ def _name_of_row(row: Row) -> str:
 async def _page(
     request: Request,
     sources: list[Source],
-    name: Callable[[Source], str],
+    filtered: Callable[[Callable[[str], object]], Awaitable[list[Source]]],
     row: Callable[[Source], Row],
 ) -> Answer:
+    """A page of the sources, of those whose names are as the request has them."""
     query, pace = request.query, request.snapshots.pace
     try:
         number = int(query.get("page", "1"))
@@ -151,7 +164,7 @@ async def _page(
         raise ApiError(400, "invalid_pagination_parameters", reason)
     found = sources
     if is_wanted is not None:
-        found = await pace.carry_out(_filtered(sources, name, is_wanted))
+        found = await filtered(is_wanted)
     size = PAGE_SIZE if size is None else size
     count = max(1, -(-len(found) // size))
     if number > count:

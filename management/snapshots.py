@@ -19,12 +19,15 @@ from .text import encoded
 
 Row = dict[str, Any]
 Source = TypeVar("Source")
+Result = TypeVar("Result")
 
 # RabbitMQ's statistics are up to five seconds old.
 SNAPSHOT_SECONDS: Final = 1.0
 SNAPSHOT_ROWS_MIN: Final = 1000
 # What was not asked for within this time is forgotten.
 UNUSED_SECONDS_MAX: Final = 10.0
+# Lists, orders and choices of columns that are kept at most: each has some bytes for every row.
+KEPT_MAX: Final = 100
 # Rows whose JSON is one part of a body: a part takes a small share of a slice.
 _ROWS_IN_PART: Final = 64
 
@@ -144,8 +147,7 @@ class Snapshots:
         def make() -> Awaitable[list[Source]]:
             return self.pace.carry_out(wanted.sources())
 
-        found: list[Source] = await self._made(key, wanted.version, None, make)
-        return found
+        return await self._made(key, wanted.version, None, make)
 
     async def body(self, wanted: LongList[Source], sources: list[Source]) -> Body:
         """All rows as JSON, made at most SNAPSHOT_SECONDS ago."""
@@ -155,12 +157,11 @@ class Snapshots:
         def make() -> Awaitable[Body]:
             return self.pace.carry_out(texts.renewed(wanted, sources))
 
-        found: Body = await self.kept(("body", wanted.key), wanted.version, make)
-        return found
+        return await self.kept(("body", wanted.key), wanted.version, make)
 
     async def kept(
-        self, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Any]]
-    ) -> Any:
+        self, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Result]]
+    ) -> Result:
         """What `make` gives, or gave at most SNAPSHOT_SECONDS ago for this key and version."""
         return await self._made(key, version, SNAPSHOT_SECONDS, make)
 
@@ -169,8 +170,8 @@ class Snapshots:
         key: Hashable,
         version: Hashable,
         seconds: float | None,
-        make: Callable[[], Awaitable[Any]],
-    ) -> Any:
+        make: Callable[[], Awaitable[Result]],
+    ) -> Result:
         now = self._use(key)
         kept = self._kept.get(key)
         is_old = kept is None or kept.version != version
@@ -181,8 +182,10 @@ class Snapshots:
             before = None if kept is None else kept.task
             task = asyncio.create_task(_after(before, make))
             kept = self._kept[key] = _Kept(now, version, task)
+            self._bound()
         # A client that goes away takes the list from nobody.
-        return await asyncio.shield(kept.task)
+        result: Result = await asyncio.shield(kept.task)
+        return result
 
     def _use(self, key: Hashable) -> float:
         now = time.monotonic()
@@ -191,6 +194,13 @@ class Snapshots:
             self._is_forgetting = True
             asyncio.get_running_loop().call_later(UNUSED_SECONDS_MAX, self._forget)
         return now
+
+    def _bound(self) -> None:
+        """Of all that is kept, what has not been used for longest goes first."""
+        if len(self._kept) > KEPT_MAX:
+            done = [key for key, kept in self._kept.items() if kept.task.done()]
+            for key in sorted(done, key=self._used.__getitem__)[: len(self._kept) - KEPT_MAX]:
+                del self._kept[key], self._used[key]
 
     def _forget(self) -> None:
         before = time.monotonic() - UNUSED_SECONDS_MAX
@@ -205,7 +215,7 @@ class Snapshots:
             asyncio.get_running_loop().call_later(UNUSED_SECONDS_MAX, self._forget)
 
 
-async def _after(before: asyncio.Task[Any] | None, make: Callable[[], Awaitable[Any]]) -> Any:
+async def _after(before: asyncio.Task[Any] | None, make: Callable[[], Awaitable[Result]]) -> Result:
     """One is made behind the other: they share what is kept of the rows."""
     if before is not None and not before.done():
         await asyncio.wait([before])

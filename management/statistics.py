@@ -44,9 +44,9 @@ class Statistics:
         return rules.counts(), rules.deferred_count, rules.held_bytes
 
     def of_queues(self, queues: Iterable[QueueDefinition]) -> Generator[None, None, Numbers]:
-        """The sums of several, in short steps."""
+        """The sums of several, in short steps; `queues` are not to change meanwhile."""
         ready = unacked = consumers = 0
-        for queue in tuple(queues):
+        for queue in queues:
             yield
             if queue.rules is not None:
                 counts = queue.rules.counts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -78,17 +79,16 @@ def topologies(request: Request) -> list[Topology]:
 async def queue_totals(request: Request, seen: Sequence[Topology]) -> Row:
     """The sums over all queues of these vhosts; over many queues up to a second old."""
     snapshots = request.snapshots
-    queues = [queue for each in seen for queue in each.table.queues()]
 
     def make() -> Awaitable[Row]:
+        queues = chain.from_iterable([tuple(each.table.queues()) for each in seen])
         return snapshots.pace.carry_out(request.statistics.of_queues(queues))
 
-    if len(queues) < SNAPSHOT_ROWS_MIN:
+    if sum(len(each.table.queues()) for each in seen) < SNAPSHOT_ROWS_MIN:
         return await make()
     key = "totals", *(each.vhost for each in seen)
     version = tuple((each, each.table.version) for each in seen)
-    totals: Row = await snapshots.kept(key, version, make)
-    return totals
+    return await snapshots.kept(key, version, make)
 
 
 # --- Rows

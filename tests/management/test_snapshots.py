@@ -6,8 +6,10 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Generator, Hashable
+from functools import partial
 from typing import Any
 
+import pytest
 from leveret.management.pace import Pace, in_order
 from leveret.management.snapshots import LongList, Row, Snapshots, encoded_rows
 
@@ -131,5 +133,25 @@ def test_a_list_that_failed_is_made_anew() -> None:
         except KeyError:
             things.states = dict.fromkeys(things.numbers, 0)
         assert await _listed(snapshots, things) == things.rows()
+
+    _run(ask)
+
+
+def test_no_more_is_kept_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a client that sorts by ever other columns would fill the memory."""
+    monkeypatch.setattr("leveret.management.snapshots.KEPT_MAX", 3)
+    made: list[int] = []
+
+    async def ask() -> None:
+        snapshots = Snapshots(Pace())
+
+        async def make(number: int) -> int:
+            made.append(number)
+            return number
+
+        for number in (0, 1, 2, 0, 3, 0, 1):
+            assert await snapshots.kept(number, 0, partial(make, number)) == number
+        # 1 went, because 0 was used after it.
+        assert made == [0, 1, 2, 3, 1]
 
     _run(ask)
