@@ -30,11 +30,15 @@ SCRIPTS_AT_ONCE = 16
 
 
 class Address(NamedTuple):
-    """Where a broker of this machine is, and how it is made to believe that its disk is full."""
+    """Where a broker of this machine is, and how it is made to believe that its disk is full.
+
+    `http_port` is its management's.
+    """
 
     port: int
     tls_port: int = 0
     alarm: Callable[[bool], None] | None = None
+    http_port: int = 0
 
 
 class BothBrokers:
@@ -88,7 +92,7 @@ def transcript_of(
 ) -> list[str]:
     """The broker's answers to the script, which leaves nothing behind there."""
     port = address.port if context is None else address.tls_port
-    session = Session(port, context, address.alarm)
+    session = Session(port, context, address.alarm, address.http_port)
     try:
         script(session)
         session.leftovers()

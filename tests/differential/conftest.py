@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("command_socket", "scripted_session", "both_broke
 from both_brokers import Address, BothBrokers  # noqa: E402
 from granted import grant_offline, write_definitions  # noqa: E402
 
-from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ  # noqa: E402
+from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ, free_port  # noqa: E402
 from benchmarks.tls import CertificateFiles  # noqa: E402
 
 # The same limit for both, small enough to be reached.
@@ -38,6 +38,7 @@ ASKING = [
 PLUGINS = [
     "rabbitmq_auth_mechanism_ssl",
     "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_management",
     "rabbitmq_random_exchange",
 ]
 
@@ -48,7 +49,15 @@ def differential_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(differential_directory: Path, certificates: Certificates) -> Iterator[RabbitMQ]:
+def http_ports() -> tuple[int, int]:
+    """Of RabbitMQ's management, and Leveret's."""
+    return free_port(), free_port()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(
+    differential_directory: Path, certificates: Certificates, http_ports: tuple[int, int]
+) -> Iterator[RabbitMQ]:
     if not RABBITMQ_SERVER.exists():
         pytest.skip(RABBITMQ_MISSING)
     definitions = differential_directory / "definitions.json"
@@ -59,7 +68,7 @@ def rabbitmq(differential_directory: Path, certificates: Certificates) -> Iterat
         differential_directory,
         f"[{{rabbit, [{settings}]}}].\n",
         CertificateFiles(*map(Path, files)),
-        ASKING,
+        [*ASKING, f"management.tcp.port = {http_ports[0]}", "management.tcp.ip = 127.0.0.1"],
         PLUGINS,
     )
     try:
@@ -71,11 +80,20 @@ def rabbitmq(differential_directory: Path, certificates: Certificates) -> Iterat
 
 @pytest.fixture(scope="session")
 def both(
-    rabbitmq: RabbitMQ, differential_directory: Path, certificates: Certificates
+    rabbitmq: RabbitMQ,
+    differential_directory: Path,
+    certificates: Certificates,
+    http_ports: tuple[int, int],
 ) -> Iterator[BothBrokers]:
     grant_offline(differential_directory / "data")
-    settings = certificates.settings("optional", message_size_max_bytes=MESSAGE_BYTES_MAX)
+    settings = certificates.settings(
+        "optional",
+        message_size_max_bytes=MESSAGE_BYTES_MAX,
+        http_listener="on",
+        http_port=http_ports[1],
+    )
     with Served(differential_directory, **settings) as leveret:
         yield BothBrokers(
-            Address(rabbitmq.port, rabbitmq.tls_port), Address(leveret.port, leveret.tls_port)
+            Address(rabbitmq.port, rabbitmq.tls_port, http_port=http_ports[0]),
+            Address(leveret.port, leveret.tls_port, http_port=http_ports[1]),
         )

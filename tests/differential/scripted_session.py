@@ -8,9 +8,13 @@ as well and the script ends there.
 
 from __future__ import annotations
 
+import json
 import ssl
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
 
 from client_frames import FRAME_MAX_BYTES, methods_of
 from command_socket import Command, CommandSocket, ScriptEnded
@@ -30,6 +34,7 @@ from leveret.amqp_frames.methods import (
 )
 from leveret.amqp_frames.values.field_table import table_of
 from scripted_channel import Channel
+from timeouts import TIMEOUT_SECONDS
 from transcript import Names
 
 CAPABILITIES = ("basic.nack", "consumer_cancel_notify", "authentication_failure_close")
@@ -43,11 +48,13 @@ class Session:
         port: int,
         context: ssl.SSLContext | None = None,
         alarm: Callable[[bool], None] | None = None,
+        http_port: int = 0,
     ) -> None:
         self.port = port
         self.context = context
         # Raises the alarm of a full disk, and ends it.
         self.alarm = alarm
+        self._http_port = http_port
         self.lines: list[str] = []
         self.queues: set[str] = set()
         self.exchanges: set[str] = set()
@@ -75,6 +82,20 @@ class Session:
     def channel(self) -> Channel:
         """Channel 1 of a connection of its own, open."""
         return self.connect().channel(1)
+
+    def call(self, line: str, body: object = None) -> None:
+        """A method and a path of the management API; its status is written down, and any reason."""
+        method, _, path = line.partition(" ")
+        connection = HTTPConnection("127.0.0.1", self._http_port, timeout=TIMEOUT_SECONDS)
+        headers = {"Authorization": f"Basic {b64encode(b'guest:guest').decode()}"}
+        headers["Content-Type"] = "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        with closing(connection):
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            text = response.read()
+        reason = json.loads(text).get("reason") if response.status >= 400 and text else ""
+        self.record(line, f"{response.status} {reason}".rstrip())
 
     def record(self, place: str, line: str) -> None:
         self.lines.append(self._names.replaced(f"{place}: {line}"))
