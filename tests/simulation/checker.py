@@ -109,6 +109,7 @@ class Copy:
         "excuse",
         "hold",
         "is_gone",
+        "is_of_deleted",
         "may_be_missing",
         "message",
         "requeuer",
@@ -136,9 +137,20 @@ class Copy:
         self.excuse = ""
         # It must not be there any more.
         self.is_gone = False
+        # Since it entered, its queue has been deleted, or perhaps has.
+        self.is_of_deleted = False
         # Perhaps it never entered, for its queue was coming or going, or damage has cost it.
         self.may_be_missing = False
         self.was_returned = False
+
+    def may_be_in_another_queue(self) -> None:
+        """It is published again: a queue of that name that came since remembers nothing of it."""
+        if self.is_of_deleted:
+            self.is_of_deleted = False
+            self.is_gone = False
+            self.delivery_stage = LOST
+            if self.settle_stage is not None:
+                self.settle_stage = LOST
 
 
 class Hold:
@@ -311,12 +323,7 @@ class Checker:
         if copy is None or copy.excuse or not message.is_certain:
             # Whether the queue has had it is not known, so this one may be the first.
             copy = queue.copy_of(message)
-            if copy.excuse == "deleted":
-                # This may be another queue of that name, which remembers nothing.
-                copy.is_gone = False
-                copy.delivery_stage = LOST
-                if copy.settle_stage is not None:
-                    copy.settle_stage = LOST
+            copy.may_be_in_another_queue()
             copy.excuse = "published again"
             # What a queue has refused, never had or lost to damage it does not remember.
             is_remembered = message.is_certain and not copy.may_be_missing
@@ -345,6 +352,8 @@ class Checker:
             message.expires_ms = self.now_ms + min(known)
         for queue in message.queues:
             copy = queue.copy_of(message)
+            # It is committed, and another channel has published it to the queue before.
+            copy.may_be_in_another_queue()
             if queue.is_uncertain:
                 copy.excuse = "its queue was coming or going"
                 copy.may_be_missing = True
@@ -718,6 +727,7 @@ class Checker:
         queue.may_come_back = bool(queue.redeclarers)
         for copy in queue.copies.values():
             copy.excuse = "deleted"
+            copy.is_of_deleted = True
 
     def deleted(self, queue: QueueBook) -> None:
         """Delete-ok."""
