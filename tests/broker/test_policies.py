@@ -1,4 +1,7 @@
-"""Policies on a running broker: what they add holds at once, and for queues that come later."""
+"""Policies on a running broker: what they say holds at once, and for queues that come later.
+
+Each key on a queue with messages: tests/differential/test_policies.py and test_policy_keys.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import pytest
 from held_clock import HeldClock
 from insides import context_of, wait_until
 from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicNack,
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
@@ -65,6 +70,24 @@ def test_a_policy_holds_for_queues_that_are_there_and_that_come(broker: leveret.
         assert values(broker, "ordered") == {}
         assert values(broker, "orders") == {"x-max-length": 9}
         assert queue_named(broker, "orders").consumer_timeout_ms is None
+
+
+def test_what_a_policy_says_holds_at_once_for_messages_in_a_queue(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port).log_in() as client:
+        client.open_channel(1, confirms=True)
+        client.declare("orders", durable=True)
+        client.publish_all("orders", *(b"%d" % number for number in range(9)))
+        for length, left in ((5, 5), (3, 3), (7, 3)):
+            set_policy(broker, "^ord", {"max-length": length})
+            assert client.counts("orders") == (left, 0)
+        set_policy(broker, "^ord", {"max-length": 3, "overflow": "reject-publish"})
+        client.send(publish("orders", b"rejected"))
+        assert isinstance(client.read_method(1), BasicNack)
+        change(broker, "policy clear", name="p")
+        client.send(publish("orders", b"enters"))
+        assert isinstance(client.read_method(1), BasicAck)
+        bodies = [client.get("orders", no_ack=True) for _ in range(4)]
+        assert [got and got.body for got in bodies] == [b"6", b"7", b"8", b"enters"]
 
 
 def test_policies_are_there_after_a_restart(tmp_path: Path) -> None:
