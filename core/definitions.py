@@ -82,8 +82,8 @@ class ExchangeDefinition:
     # Those that hold: its own and its policies' together.
     effective: Table = field(init=False, repr=False)
     policies: AppliedPolicies = field(init=False, repr=False, default=NO_POLICIES)
-    # How many messages it got and passed on (core/statistics).
-    counts: dict[str, int] = field(init=False, repr=False, default_factory=dict)
+    # Of messages that it got and passed on, once there were any (core/statistics).
+    counts: Any = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self.effective = self.arguments

@@ -36,6 +36,14 @@ class About(NamedTuple):
     password_hash_cost: int
 
 
+class SamplingLimits(NamedTuple):
+    """How often the node's counts are sampled, and how many samples are kept."""
+
+    interval_ms: int
+    samples_max: int
+    bytes_max: int
+
+
 class HttpLimits(NamedTuple):
     """Settings of the listener."""
 
@@ -46,3 +54,4 @@ class HttpLimits(NamedTuple):
     loopback_kept: int
     # Who may ask for health without a password: "loopback", "everywhere" or "never".
     health_without_password: str
+    sampling: SamplingLimits

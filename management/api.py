@@ -66,12 +66,19 @@ class Found(NamedTuple):
 class Api:
     """The table of resources of one node; it keeps nothing of a request."""
 
-    def __init__(self, context: NodeContext, about: About, open_health: str, pace: Pace) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        about: About,
+        open_health: str,
+        pace: Pace,
+        statistics: Statistics,
+    ) -> None:
         """`open_health` is the setting `http_health_without_password`."""
         self._context = context
         self._about = about
         self._open_health = open_health
-        self._statistics = Statistics(context)
+        self._statistics = statistics
         self._snapshots = Snapshots(pace)
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
@@ -146,6 +153,8 @@ class Api:
         if action.method != "GET":
             log = self._context.runtime.log
             log.info(CONTROL_REQUEST, request=action.name, **{"user": user.name, **names})
+        else:
+            await self._statistics.collect(self._snapshots.pace)
         return await action.answer(asked)
 
     def _check_vhost(self, action: Action, request: Request) -> None:

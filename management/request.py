@@ -12,11 +12,12 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from ..actors.node_context import NodeContext
+from ..core.statistics.history import Range
 from ..core.users.access import Access
 from ..core.users.accounts import User
 from .about import About
 from .snapshots import Snapshots
-from .statistics import Statistics
+from .statistics import Ranges, Statistics
 from .text import decoded
 
 JSON: Final = "application/json"
@@ -85,6 +86,8 @@ class Tag(Enum):
     ADMINISTRATOR = "administrator"
 
 
+_DIGITS_MAX: Final = 9
+
 # Which tags of a user a row's tag is satisfied by, and what RabbitMQ says of a user without any.
 TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
     Tag.MANAGEMENT: (
@@ -152,6 +155,20 @@ class Request:
             raise bad_request(f"[{','.join(missing)}]")
         return found
 
+    def ranges(self) -> Ranges:
+        """The samples that the request's parameters name; 400 for ranges that cannot be.
+
+        As in RabbitMQ a range that is not two whole numbers counts as none.
+        """
+        found = []
+        for kind in ("lengths", "msg_rates", "data_rates"):
+            texts = self.query.get(f"{kind}_age", ""), self.query.get(f"{kind}_incr", "")
+            wanted = Range(*map(int, texts)) if all(map(_is_number, texts)) else None
+            if wanted is not None and not wanted.is_valid():
+                raise bad_request(f"Invalid range parameters: age {wanted[0]}, incr {wanted[1]}")
+            found.append(wanted)
+        return Ranges(*found)
+
     def has_tag(self, needed: Tag) -> bool:
         """Whether the user has a tag that includes this one."""
         return has_tag(self.user.tags, needed)
@@ -173,6 +190,10 @@ class Request:
         """The user's permissions in the path's vhost, which is there."""
         topology = self.context.vhosts[self.names["vhost"]]
         return Access(self.context.accounts, self.user.name, topology)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 class Answer(NamedTuple):

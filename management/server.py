@@ -27,12 +27,15 @@ from ..actors.runtime.descriptors import REFUSAL, has_one_of_the_last
 from ..actors.runtime.runtime import LoopActor, tell
 from ..core.connection.peer import is_loopback
 from ..core.connection.waiting_peers import WaitingPeers
+from ..core.statistics.sampling import Sampling
 from ..logs.events import HTTP_FAILED, HTTP_REFUSED
 from .about import About, HttpLimits
 from .api import Api, Login, login_of
 from .pace import Pace
 from .request import JSON, Answer, ApiError
+from .sampler import Sampler
 from .snapshots import Body
+from .statistics import Statistics
 from .text import encoded
 
 if TYPE_CHECKING:
@@ -71,7 +74,17 @@ class HttpServer:
         self.limits = limits
         self.sockets: dict[web.RequestHandler, HttpSocket] = {}
         self._pace = Pace()
-        self._api = Api(context, about, limits.health_without_password, self._pace)
+        sampling = Sampling(context.counts, *limits.sampling)
+        self._sampler = Sampler.start_on(
+            context.runtime,
+            context,
+            sampling,
+            limits.sampling.interval_ms,
+            about.data_dir,
+            self._pace,
+        )
+        statistics = Statistics(context, sampling)
+        self._api = Api(context, about, limits.health_without_password, self._pace, statistics)
         self._waiting = WaitingPeers[HttpSocket](0.0, _has_nothing_unread)
         context.crowds.add(self._waiting, _abandon)
         self._deadlines = Deadlines.start_on(context.runtime, context)
@@ -140,6 +153,7 @@ class HttpServer:
 
     def abandon(self) -> None:
         """Close all of them: the node ends."""
+        self._sampler.stop(block=False)
         for one in list(self.sockets.values()):
             one.abort()
 

@@ -77,6 +77,9 @@ class Configuration:
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4
     http_health_without_password: str = "loopback"
+    statistics_interval_ms: int = 5_000
+    statistics_samples_max: int = 121
+    statistics_bytes_max: int = 16_777_216
     control_connections_max: int = 32
     control_idle_timeout_ms: int = 60_000
 
@@ -234,6 +237,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "http_request_timeout_ms": (1, 3_600_000),
     "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),
+    "statistics_interval_ms": (100, 86_400_000),
+    "statistics_samples_max": (3, 100_000),
+    "statistics_bytes_max": (65_536, 1024 * MIB),
     "control_connections_max": (1, 65_535),
     "control_idle_timeout_ms": (1, 3_600_000),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.

@@ -24,6 +24,9 @@ class Settings(TypedDict, total=False):
     http_connections_max: int
     http_loopback_connections_kept: int
     http_health_without_password: str
+    statistics_interval_ms: int
+    statistics_samples_max: int
+    statistics_bytes_max: int
     control_connections_max: int
     control_idle_timeout_ms: int
     tls_port: int

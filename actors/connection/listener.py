@@ -114,14 +114,19 @@ class Listener(LoopActor):
         address = transport.get_extra_info("peername")
         if not address:
             return None
-        name = f"{address[0]}:{address[1]}"
+        own = transport.get_extra_info("sockname") or ("", 0)
+        peer = Peer(f"{address[0]}:{address[1]}", local_host=str(own[0]), local_port=own[1])
         tls = transport.get_extra_info("ssl_object")
-        if tls is None or tls.context.verify_mode is ssl.CERT_NONE:
-            return Peer(name)
+        if tls is None:
+            return peer
+        cipher = tls.cipher() or ("",)
+        peer = peer._replace(tls_protocol=tls.version() or "", tls_cipher=cipher[0])
+        if tls.context.verify_mode is ssl.CERT_NONE:
+            return peer
         # Empty, or None, without a certificate; a certificate that is here has been verified.
         certificate = transport.get_extra_info("peercert") or {}
         named = self._context.certificate_name(certificate.get("subject", ()))
-        return Peer(name, asks_certificate=True, user=named)
+        return peer._replace(asks_certificate=True, user=named)
 
     def on_receive(self, message: object) -> None:
         """Forget a reader that has gone; pass on the messages that are for all readers."""

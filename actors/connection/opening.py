@@ -7,6 +7,7 @@ and its socket is not read.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ...amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
@@ -72,6 +73,7 @@ class Opening:
             self._context.vhost_users.leave(self.vhost_user)
             if not self._peer.is_internal:
                 self._context.counts.churned("connection_closed")
+                self.traffic.count()
 
     def read_header(self, data: bytes) -> bytes | None:
         """Collect the protocol header; None until it is whole, then the bytes behind it.
@@ -115,6 +117,9 @@ class Opening:
                 self.channel_counts,
             )
             self._context.counts.churned("connection_created")
+            self.traffic.count_octets = partial(
+                self._context.counts.count_octets, vhost_user.access.topology
+            )
         self.vhost_user = vhost_user
         self._context.unopened.discard(self._reader)
 

@@ -343,6 +343,9 @@ class Queue(LoopActor):
             self._publish_gathered()
         if self._settles:
             self._settle_gathered()
+        counts = self._context.counts
+        if counts.is_sampled:
+            counts.touched[self._definition] = None
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()

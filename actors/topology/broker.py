@@ -179,6 +179,7 @@ class BrokerActor(LoopActor):
     def _start(self, queue: QueueDefinition, messages: MessageQueue) -> None:
         """Give the queue an actor, its `handle` from now on."""
         messages.is_paused = queue.is_paused
+        self._context.counts.add_queue(queue, self._vhosts[queue.vhost])
         queue.rules = messages
         queue.handle = Queue.start_on(self._context.runtime, self._context, queue, messages)
 
@@ -431,6 +432,7 @@ class BrokerActor(LoopActor):
             if isinstance(change, RemoveQueue):
                 self._failed.discard(change.queue)
                 self._context.counts.churned("queue_deleted")
+                self._context.counts.remove_queue(change.queue)
                 change.queue.rules = None
                 if not tell(self._handle(change.queue), Delete()) and change.queue.durable:
                     # Its actor failed before: it cannot tell the journal itself.

@@ -238,6 +238,11 @@ class Handshake:
             return not says_why
         return isinstance(error, MalformedLoginError)
 
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that the client has logged in with; "" before."""
+        return self._mechanism
+
     def receive(self, method: Method) -> Method | None:
         """Take the client's next method; return the answer."""
         if isinstance(method, ConnectionStartOk) and self.phase.now is Phase.STARTING:

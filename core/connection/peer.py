@@ -41,6 +41,12 @@ class Peer(NamedTuple):
     asks_certificate: bool = False
     user: str = ""
     is_internal: bool = False
+    # The broker's own end.
+    local_host: str = ""
+    local_port: int = 0
+    # Version and cipher of TLS; "" without.
+    tls_protocol: str = ""
+    tls_cipher: str = ""
 
     @property
     def host(self) -> str:

@@ -22,6 +22,12 @@ def exchange_name(exchange: bytes) -> str:
     return exchange[1:].decode("utf-8", "surrogateescape")
 
 
+def exchange_key(name: str) -> bytes:
+    """The inverse of `exchange_name`."""
+    octets = name.encode("utf-8", "surrogateescape")
+    return bytes([len(octets)]) + octets
+
+
 def single_exchange(batch: Batch) -> bytes | None:
     """The exchange of all messages of the batch; None if they have several."""
     distinct = batch.distinct

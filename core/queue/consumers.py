@@ -291,6 +291,19 @@ class Consumers:
         """Every consumer, oldest first."""
         return list(self.members.values())
 
+    @property
+    def exclusive(self) -> Consumer | None:
+        """The exclusive consumer, which has no other beside it; None if there is none."""
+        if len(self.members) != 1:
+            return None
+        [only] = self.members.values()
+        return only if only.exclusive else None
+
+    @property
+    def single_active(self) -> Consumer | None:
+        """The one that gets all messages while others wait; None if they share."""
+        return None
+
     def is_refused(self, consumer: Consumer) -> bool:
         """Must the queue refuse it: is another one exclusive, or is it, and another one there?"""
         others = self.members.values()
@@ -371,6 +384,11 @@ class SingleActiveConsumers(Consumers):
     def __init__(self, window_bytes_max: int, queue: object = None) -> None:
         super().__init__(window_bytes_max, queue)
         self.active: Consumer | None = None
+
+    @property
+    def single_active(self) -> Consumer | None:
+        """The active one; None if there is no consumer."""
+        return self.active
 
     def is_refused(self, consumer: Consumer) -> bool:
         """Exclusive consumers are refused, even the first."""

@@ -23,7 +23,8 @@ from ..publishing.by_exchange import (
 from ..publishing.publisher import Routed
 from ..publishing.unconfirmed import Unconfirmed
 from ..topology.topology import Topology
-from .node_counts import NAMES_MIN, NodeCounts, Totals, add
+from .history import History
+from .node_counts import NAMES_MIN, Counted, NodeCounts, Totals, add
 
 _NO_KEY: Final = b""
 _COMMANDS: Final = bytes([len(DELIVERY_EXCHANGE)]) + DELIVERY_EXCHANGE.encode()
@@ -77,6 +78,7 @@ class ChannelCounts:
         "_unconfirmed",
         "_unnumbered",
         "exchanges",
+        "history",
         "queues",
         "totals",
     )
@@ -99,9 +101,15 @@ class ChannelCounts:
         self._unconfirmed: Unconfirmed | None = None
         self._unnumbered: dict[bytes, int] = {}
         self.totals: Totals = {}
-        self.exchanges: dict[bytes, Totals] = {}
-        self.queues: dict[QueueDefinition, Totals] = {}
+        self.exchanges: dict[bytes, Counted] = {}
+        self.queues: dict[QueueDefinition, Counted] = {}
+        self.history: History | None = None
         self._names_max = NAMES_MIN
+
+    @property
+    def vhost(self) -> str:
+        """Its vhost's name."""
+        return self._topology.vhost
 
     # --- Counting
 
@@ -185,7 +193,8 @@ class ChannelCounts:
             self._unconfirmed = unconfirmed
             self._add_published()
             self._unnumbered = {
-                exchange: totals.get("publish", 0) for exchange, totals in self.exchanges.items()
+                exchange: counted.totals.get("publish", 0)
+                for exchange, counted in self.exchanges.items()
             }
 
     def _to(self, exchange: bytes) -> _Published:
@@ -220,11 +229,13 @@ class ChannelCounts:
         """The channel ends: no confirm comes any more."""
         self.drain()
         self._is_ended = True
+        self.history = None
         if not self._is_internal:
             self._node.churned("channel_closed")
 
     def drain(self) -> bool:
         """Add new counts to the totals; true while confirms may come."""
+        self._node.touch(self, self._node.of_vhost(self._topology))
         self._add_published()
         self._add_delivered()
         awaits_confirms = False
@@ -246,25 +257,31 @@ class ChannelCounts:
             name = exchange_name(exchange)
             of_exchange = self._node.of_exchange(self._topology, name)
             if of_exchange is not None:
-                add(of_exchange, "publish_in", published.count)
+                self._node.touch(of_exchange)
+                add(of_exchange.totals, "publish_in", published.count)
             for queue, count in published.by_queue.items():
                 self._node.of_queue(queue).came(self._topology, name, count)
+                self._node.touch(queue)
                 if of_exchange is not None:
-                    add(of_exchange, "publish_out", count)
+                    add(of_exchange.totals, "publish_out", count)
 
     def _add_delivered(self) -> None:
         pending, self._delivered = self._delivered, {}
         for queue, delivered in pending.items():
-            own = self.queues.setdefault(queue, {})
-            of_queue = self._node.of_queue(queue).totals
+            own = self.queues.get(queue)
+            if own is None:
+                own = self.queues[queue] = Counted()
+            of_queue = self._node.of_queue(queue)
+            of_queue.changes += 1
+            self._node.touch(queue)
             named = {name: getattr(delivered, name) for name in _Delivered.__slots__}
             named["deliver_get"] = (
                 delivered.deliver + delivered.deliver_no_ack + delivered.get + delivered.get_no_ack
             )
             for name, count in named.items():
                 if count:
-                    add(own, name, count)
-                    add(of_queue, name, count)
+                    add(own.totals, name, count)
+                    add(of_queue.totals, name, count)
                     self._add_all(name, count)
 
     def _add_confirms(self, unconfirmed: Unconfirmed) -> bool:
@@ -276,7 +293,8 @@ class ChannelCounts:
             open_by_exchange = unconfirmed.open_by_exchange()
         elif open_count:
             open_by_exchange = dict.fromkeys(self.exchanges, open_count)
-        for exchange, totals in self.exchanges.items():
+        for exchange, counted in self.exchanges.items():
+            totals = counted.totals
             numbered = totals.get("publish", 0) - self._unnumbered.get(exchange, 0)
             answered = numbered - open_by_exchange.get(exchange, 0)
             count = answered - nacked.get(exchange, 0) - totals.get("confirm", 0)
@@ -285,7 +303,10 @@ class ChannelCounts:
 
     def _add(self, exchange: bytes, name: str, count: int) -> None:
         if count:
-            add(self.exchanges.setdefault(exchange, {}), name, count)
+            counted = self.exchanges.get(exchange)
+            if counted is None:
+                counted = self.exchanges[exchange] = Counted()
+            add(counted.totals, name, count)
             self._add_all(name, count)
 
     def _add_all(self, name: str, count: int) -> None:
@@ -296,12 +317,12 @@ class ChannelCounts:
     def _forget_gone(self) -> None:
         find = self._topology.table.find_exchange
         self.exchanges = {
-            exchange: totals
-            for exchange, totals in self.exchanges.items()
+            exchange: counted
+            for exchange, counted in self.exchanges.items()
             if len(exchange) == 1 or find(exchange_name(exchange)) is not None
         }
         self.queues = {
-            queue: totals for queue, totals in self.queues.items() if queue.rules is not None
+            queue: counted for queue, counted in self.queues.items() if queue.rules is not None
         }
         nacked = {} if self._unconfirmed is None else self._unconfirmed.nacked
         for kept in (self._unnumbered, nacked):

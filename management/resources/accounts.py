@@ -58,6 +58,11 @@ async def _vhost_row(request: Request, name: str) -> Row:
     metadata = request.context.accounts.vhosts[name]
     topology = request.context.vhosts.find(name)
     totals = await queue_totals(request, () if topology is None else [topology])
+    numbers: Row = {}
+    if topology is not None:
+        ranges, statistics = request.ranges(), request.statistics
+        numbers = statistics.of_vhosts([topology], ranges)
+        numbers |= statistics.octets_of_vhost(topology, ranges.octets)
     described = {"description": metadata.description, "tags": list(metadata.tags)}
     return {
         "cluster_state": {request.about.node_name: "running"},
@@ -67,6 +72,7 @@ async def _vhost_row(request: Request, name: str) -> Row:
         "name": name,
         "tracing": metadata.is_traced,
         **{name: count for name, count in totals.items() if name != "consumers"},
+        **numbers,
     }
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ...actors.messages import ChannelReport, Ref, ReportChannel, Shutdown
 from ...actors.node_context import OpenConnection
 from ...actors.runtime.runtime import tell
-from ...core.definitions import QueueDefinition
+from ...core.definitions import ExchangeDefinition, QueueDefinition
+from ...core.publishing.by_exchange import exchange_key, exchange_name
+from ...core.queue.consumers import Consumer
+from ...core.statistics.channel_counts import ChannelCounts
+from ...core.statistics.history import Range
 from ..about import About
 from ..asking import GoneError, ask
 from ..listing import listed, shown
@@ -24,6 +28,7 @@ from ..request import (
     not_found,
 )
 from ..snapshots import Row, rows_of
+from ..statistics import Statistics
 from ..values import plain_table
 
 # RabbitMQ's.
@@ -32,7 +37,15 @@ _CLOSED: Final = "Closed via management plugin"
 
 def connection_name(about: About, opened: OpenConnection) -> str:
     """RabbitMQ's name of a connection: both ends of it."""
-    return f"{opened.peer.name} -> {about.listeners[0].address}:{about.listeners[0].port}"
+    host, port = _own_end(about, opened)
+    return f"{opened.peer.name} -> {host}:{port}"
+
+
+def _own_end(about: About, opened: OpenConnection) -> tuple[str, int]:
+    peer = opened.peer
+    if peer.local_port:
+        return peer.local_host, peer.local_port
+    return about.listeners[0].address, about.listeners[0].port
 
 
 def _ends(about: About, opened: OpenConnection) -> Row:
@@ -44,22 +57,27 @@ def _ends(about: About, opened: OpenConnection) -> Row:
     }
 
 
-def connection_row(about: About, opened: OpenConnection) -> Row:
+def connection_row(
+    about: About, statistics: Statistics, opened: OpenConnection, wanted: Range | None = None
+) -> Row:
     """A connection."""
-    handshake, listener = opened.handshake, about.listeners[0]
-    mechanism = "EXTERNAL" if opened.peer.asks_certificate else "PLAIN"
+    handshake, peer = opened.handshake, opened.peer
+    host, port = _own_end(about, opened)
     return {
         **_ends(about, opened),
-        "auth_mechanism": mechanism,
+        "auth_mechanism": handshake.mechanism,
         "channel_max": handshake.limits.channel_max,
         "channels": len(_open_channels(opened)),
         "client_properties": plain_table(handshake.client_properties),
         "connected_at": int(opened.opened_seconds * 1000),
         "frame_max": handshake.limits.frame_max_bytes,
-        "host": listener.address,
+        "host": host,
         "node": about.node_name,
-        "port": listener.port,
+        "port": port,
         "protocol": "AMQP 0-9-1",
+        "ssl": bool(peer.tls_protocol),
+        "ssl_cipher": peer.tls_cipher or None,
+        "ssl_protocol": peer.tls_protocol.lower() or None,
         "state": "running",
         "timeout": handshake.limits.heartbeat_seconds,
         "type": "network",
@@ -67,6 +85,7 @@ def connection_row(about: About, opened: OpenConnection) -> Row:
         "user_provided_name": handshake.connection_name,
         "user_who_performed_action": opened.access.user,
         "vhost": opened.access.topology.vhost,
+        **statistics.of_connection(opened, wanted),
     }
 
 
@@ -97,13 +116,20 @@ def _find(request: Request) -> tuple[Ref, OpenConnection]:
 
 
 async def _connections(request: Request) -> Answer:
-    pace = request.snapshots.pace
-    rows = await rows_of(pace, _seen(request), lambda each: connection_row(request.about, each))
+    pace, about, statistics = request.snapshots.pace, request.about, request.statistics
+    wanted = request.ranges().octets
+
+    def row(each: OpenConnection) -> Row:
+        return connection_row(about, statistics, each, wanted)
+
+    rows = await rows_of(pace, _seen(request), row)
     return await listed(request, rows)
 
 
 async def _one_connection(request: Request) -> Answer:
-    return Answer(200, shown(request, connection_row(request.about, _find(request)[1])))
+    opened, wanted = _find(request)[1], request.ranges().octets
+    row = connection_row(request.about, request.statistics, opened, wanted)
+    return Answer(200, shown(request, row))
 
 
 async def _close(request: Request) -> Answer:
@@ -132,7 +158,7 @@ async def _channel_row(
         return None
     assert isinstance(report, ChannelReport)
     counts: dict[str, Any] = report.counts
-    return {
+    row: Row = {
         "connection_details": _ends(about, opened),
         "confirm": counts["mode"] == "confirm",
         "consumer_count": counts["consumers"],
@@ -149,6 +175,10 @@ async def _channel_row(
         "user_who_performed_action": opened.access.user,
         "vhost": opened.access.topology.vhost,
     }
+    counted = opened.channel_counts.get(number)
+    if counted is not None:
+        row |= request.statistics.of_channel(counted, request.ranges().messages)
+    return row
 
 
 async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
@@ -176,6 +206,7 @@ async def _one_channel(request: Request) -> Answer:
             if _channel_name(request.about, opened, number) == name:
                 row = await _channel_row(request, opened, number, channel)
                 if row is not None:
+                    row |= _breakdown(request, opened.channel_counts.get(number))
                     row["consumer_details"] = [
                         each
                         for each in consumer_rows(request, request.context.vhosts.queues())
@@ -185,7 +216,80 @@ async def _one_channel(request: Request) -> Answer:
     raise not_found()
 
 
+def _breakdown(request: Request, counted: ChannelCounts | None) -> Row:
+    """What a channel published to which exchange, and got from which queue."""
+    if counted is None:
+        return {"deliveries": [], "publishes": []}
+    statistics, wanted, vhost = request.statistics, request.ranges().messages, counted.vhost
+    publishes = [
+        {
+            "exchange": {"name": exchange_name(exchange), "vhost": vhost},
+            "stats": statistics.published(each, wanted),
+        }
+        for exchange, each in counted.exchanges.items()
+    ]
+    deliveries = [
+        {
+            "queue": {"name": queue.name, "vhost": vhost},
+            "stats": statistics.delivered(each, wanted),
+        }
+        for queue, each in counted.queues.items()
+    ]
+    return {"deliveries": deliveries, "publishes": publishes}
+
+
+def _counting_channels(
+    request: Request, vhost: str
+) -> Iterator[tuple[OpenConnection, int, ChannelCounts]]:
+    for opened in request.context.open_connections.values():
+        if opened.access.topology.vhost == vhost:
+            for number, counted in opened.channel_counts.items():
+                yield opened, number, counted
+
+
+def deliveries_from(request: Request, queue: QueueDefinition, wanted: Range | None) -> list[Row]:
+    """Which channels got messages of a queue."""
+    return [
+        {
+            "channel_details": _channel_details(request.about, opened, number),
+            "stats": request.statistics.delivered(counted.queues[queue], wanted),
+        }
+        for opened, number, counted in _counting_channels(request, queue.vhost)
+        if queue in counted.queues
+    ]
+
+
+def publishes_to(request: Request, exchange: ExchangeDefinition, wanted: Range | None) -> list[Row]:
+    """Which channels published to an exchange."""
+    key = exchange_key(exchange.name)
+    return [
+        {
+            "channel_details": _channel_details(request.about, opened, number),
+            "stats": request.statistics.published(counted.exchanges[key], wanted),
+        }
+        for opened, number, counted in _counting_channels(request, exchange.vhost)
+        if key in counted.exchanges
+    ]
+
+
+def _channel_details(about: About, opened: OpenConnection, number: int) -> Row:
+    ends = _ends(about, opened)
+    return {
+        **ends,
+        "connection_name": ends["name"],
+        "name": _channel_name(about, opened, number),
+        "node": about.node_name,
+        "number": number,
+        "user": opened.access.user,
+    }
+
+
 # --- Consumers
+
+
+def tag_of(consumer: Consumer) -> str:
+    """The consumer tag as text."""
+    return consumer.consumer_tag[1:].decode("utf-8", "surrogateescape")
 
 
 def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
@@ -200,25 +304,19 @@ def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[R
     for queue in queues:
         for consumer in () if queue.rules is None else queue.rules.consumers.all():
             opened, number = channels.get(consumer.channel, (None, 0))
-            details: Row = {}
-            if opened is not None:
-                ends = _ends(about, opened)
-                details = {
-                    **ends,
-                    "connection_name": ends["name"],
-                    "name": _channel_name(about, opened, number),
-                    "node": about.node_name,
-                    "number": number,
-                    "user": opened.access.user,
-                }
+            details = {} if opened is None else _channel_details(about, opened, number)
+            single = queue.rules.consumers.single_active
+            status = "up" if single is None else "waiting"
+            if single is consumer:
+                status = "single_active"
             rows.append(
                 {
                     "ack_required": not consumer.no_ack,
-                    "active": True,
-                    "activity_status": "up",
+                    "active": status != "waiting",
+                    "activity_status": status,
                     "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
                     "channel_details": details,
-                    "consumer_tag": consumer.consumer_tag.decode("utf-8", "surrogateescape"),
+                    "consumer_tag": tag_of(consumer),
                     "exclusive": consumer.exclusive,
                     "prefetch_count": consumer.prefetch,
                     "queue": {"name": queue.name, "vhost": queue.vhost},

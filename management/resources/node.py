@@ -7,8 +7,10 @@ import resource as limits_of_process
 import time
 from typing import Final
 
+from ...core.statistics.sampling import GAUGES
 from ..listing import listed, shown
 from ..request import LISTED, SHOWN, Action, Answer, Request, Tag, not_found
+from ..sampler import gauges
 from ..snapshots import Row
 from .topology import queue_totals
 
@@ -48,7 +50,12 @@ async def _overview(request: Request) -> Answer:
     seen = [each for each in context.vhosts if request.may_see(each.vhost)]
     totals = await queue_totals(request, seen)
     opened = context.open_connections.values()
+    ranges = request.ranges()
+    rates = request.statistics.of_vhosts(seen, ranges)
+    message_stats = rates.pop("message_stats", {})
     row: Row = {
+        "churn_rates": request.statistics.churn(ranges.messages),
+        "message_stats": message_stats,
         "cluster_name": about.node_name,
         "contexts": _contexts(request),
         "disable_stats": False,
@@ -74,9 +81,12 @@ async def _overview(request: Request) -> Answer:
         },
         "product_name": about.product,
         "product_version": about.server_version,
-        "queue_totals": {name: count for name, count in totals.items() if name != "consumers"},
+        "queue_totals": {
+            **{name: count for name, count in totals.items() if name != "consumers"},
+            **rates,
+        },
         "rabbitmq_version": about.server_version,
-        "rates_mode": "basic",
+        "rates_mode": "detailed",
         "statistics_db_event_queue": 0,
     }
     return Answer(200, shown(request, row))
@@ -89,28 +99,29 @@ async def _cluster_name(request: Request) -> Answer:
 def _node_row(request: Request) -> Row:
     about, context = request.about, request.context
     reason = context.alarms.reason
-    disk = os.statvfs(about.data_dir)
+    fd_total = limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0]
     return {
         "applications": [{"name": "rabbit", "description": "RabbitMQ", "version": about.version}],
         "config_files": [],
         "contexts": _contexts(request),
         "db_dir": about.data_dir,
-        "disk_free": disk.f_bavail * disk.f_frsize,
         "disk_free_alarm": "disk" in reason,
         "disk_free_limit": about.disk_free_bytes_min,
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": _exchange_types(),
-        "fd_total": limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0],
+        "fd_total": fd_total,
         "mem_alarm": "memory" in reason,
         "mem_limit": about.memory_alarm_bytes,
-        "mem_used": context.memory_budget.used_bytes,
         "name": about.node_name,
         "os_pid": str(os.getpid()),
         "partitions": [],
         "processors": os.cpu_count() or 1,
-        "rates_mode": "basic",
+        "rates_mode": "detailed",
         "running": True,
-        "sockets_used": len(context.open_connections),
+        "sockets_total": context.connections_max or fd_total,
+        **dict(zip(GAUGES, gauges(context, about.data_dir), strict=True)),
+        **request.statistics.rates_of_node(),
+        **request.statistics.churn(),
         "type": "disc",
         "uptime": int((time.time() - about.started_seconds) * 1000),
     }

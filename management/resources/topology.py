@@ -57,9 +57,15 @@ from ..request import (
     object_with,
 )
 from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
-from ..statistics import Statistics
+from ..statistics import NO_RANGES, Ranges, Statistics
 from ..values import key_from_path, plain_table, properties_key, table_from
-from .clients import connection_name, consumer_rows
+from .clients import (
+    connection_name,
+    consumer_rows,
+    deliveries_from,
+    publishes_to,
+    tag_of,
+)
 
 # How paths call the exchange without a name.
 DEFAULT_EXCHANGE: Final = "amq.default"
@@ -94,7 +100,9 @@ async def queue_totals(request: Request, seen: Sequence[Topology]) -> Row:
 # --- Rows
 
 
-def exchange_row(exchange: ExchangeDefinition) -> Row:
+def exchange_row(
+    statistics: Statistics, exchange: ExchangeDefinition, ranges: Ranges = NO_RANGES
+) -> Row:
     """An exchange."""
     row: Row = {
         "arguments": plain_table(exchange.arguments),
@@ -108,40 +116,45 @@ def exchange_row(exchange: ExchangeDefinition) -> Row:
     }
     if exchange.policies.policy is not None:
         row["policy"] = exchange.policies.policy
-    return row
+    return row | statistics.of_exchange(exchange, ranges.messages)
 
 
-def queue_row(statistics: Statistics, node_name: str, queue: QueueDefinition) -> Row:
+def queue_row(
+    statistics: Statistics, node_name: str, queue: QueueDefinition, ranges: Ranges = NO_RANGES
+) -> Row:
     """A queue."""
     state = "running"
     if queue.handle is None or not queue.handle.is_alive():
         state = "down"
     elif queue.is_paused:
         state = "paused"
+    exclusive = active = None
+    if queue.rules is not None:
+        exclusive, active = queue.rules.consumers.exclusive, queue.rules.consumers.single_active
     row: Row = {
         "arguments": plain_table(queue.arguments),
         "auto_delete": queue.auto_delete,
         "durable": queue.durable,
         "effective_policy_definition": queue.policies.definition,
         "exclusive": queue.exclusive,
-        "exclusive_consumer_tag": None,
+        "exclusive_consumer_tag": None if exclusive is None else tag_of(exclusive),
         "head_message_timestamp": None,
         "name": queue.name,
         "node": node_name,
         "operator_policy": queue.policies.operator_policy,
         "policy": queue.policies.policy,
-        "single_active_consumer_tag": None,
+        "single_active_consumer_tag": None if active is None else tag_of(active),
         "state": state,
         "type": "quorum" if queue.is_quorum else "classic",
         "vhost": queue.vhost,
     }
-    row.update(statistics.of_queue(queue))
+    row.update(statistics.of_queue(queue, ranges))
     return row
 
 
-def _exchange_state(exchange: ExchangeDefinition) -> object:
+def _exchange_state(statistics: Statistics, exchange: ExchangeDefinition) -> object:
     """Another one whenever `exchange_row` is."""
-    return exchange.policies
+    return exchange.policies, statistics.state_of_exchange(exchange)
 
 
 def _queue_state(statistics: Statistics, queue: QueueDefinition) -> object:
@@ -242,13 +255,18 @@ def _exchanges_of(topology: Topology) -> Generator[None, None, list[ExchangeDefi
 
 async def _exchanges(request: Request) -> Answer:
     seen = _in_order(request)
-    return await listed_long(
-        request, _long_list("exchanges", seen, _exchanges_of, exchange_row, _exchange_state)
-    )
+    row = partial(exchange_row, request.statistics)
+    state = partial(_exchange_state, request.statistics)
+    return await listed_long(request, _long_list("exchanges", seen, _exchanges_of, row, state))
 
 
 async def _one_exchange(request: Request) -> Answer:
-    row = exchange_row(_exchange(request)) | {"incoming": [], "outgoing": []}
+    exchange, ranges, statistics = _exchange(request), request.ranges(), request.statistics
+    row = exchange_row(statistics, exchange, ranges)
+    queues = request.context.vhosts[exchange.vhost].table.queues()
+    outgoing = statistics.outgoing_of_exchange(exchange, queues, ranges.messages)
+    row["outgoing"] = await request.snapshots.pace.carry_out(outgoing)
+    row["incoming"] = publishes_to(request, exchange, ranges.messages)
     return Answer(200, shown(request, row))
 
 
@@ -267,8 +285,10 @@ async def _queues(request: Request) -> Answer:
 
 async def _one_queue(request: Request) -> Answer:
     queue = _queue(request)
-    row = queue_row(request.statistics, request.about.node_name, queue)
-    row |= {"deliveries": [], "incoming": []}
+    ranges = request.ranges()
+    row = queue_row(request.statistics, request.about.node_name, queue, ranges)
+    row["deliveries"] = deliveries_from(request, queue, ranges.messages)
+    row["incoming"] = request.statistics.incoming_of_queue(queue, ranges.messages)
     row["consumer_details"] = consumer_rows(request, [queue])
     opened = request.context.open_connections.get(queue.owner)  # type: ignore[call-overload]
     if opened is not None:

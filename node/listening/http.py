@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..actors.node_context import NodeContext
 from ..configuration import Configuration
 from ..errors import PORT_MAX, StartError, listening_fault
-from ..management.about import About, HttpLimits
+from ..management.about import About, HttpLimits, SamplingLimits
 
 if TYPE_CHECKING:
     from ..management.server import HttpServer
@@ -66,6 +66,11 @@ class HttpListening:
             configuration.http_connections_max,
             configuration.http_loopback_connections_kept,
             configuration.http_health_without_password,
+            SamplingLimits(
+                configuration.statistics_interval_ms,
+                configuration.statistics_samples_max,
+                configuration.statistics_bytes_max,
+            ),
         )
         new_server = await asyncio.to_thread(_load)
         server = self._server = new_server(context, about, limits)

@@ -1,0 +1,169 @@
+"""Samples of a node: at each tick, the values of all objects that have changed since the last.
+
+The histories of all objects together are bounded: with many objects each one is shorter. Objects
+that have not changed for as long as a history reaches back keep their last values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final
+
+from ..definitions import QueueDefinition
+from .channel_counts import ChannelCounts
+from .history import History, Moment
+from .node_counts import CHURN, LENGTHS, Counted, NodeCounts, Totals, VhostCounts
+from .traffic import Traffic
+
+OCTETS: Final = ("recv_oct", "send_oct")
+PUBLISHES: Final = ("confirm", "drop_unroutable", "publish", "return_unroutable")
+DELIVERIES: Final = (
+    "ack",
+    "deliver",
+    "deliver_get",
+    "deliver_no_ack",
+    "get",
+    "get_empty",
+    "get_no_ack",
+    "redeliver",
+)
+MESSAGES: Final = (*PUBLISHES, *DELIVERIES)
+PUBLISH: Final = ("publish",)
+PASSED_ON: Final = ("publish_in", "publish_out")
+GAUGES: Final = ("disk_free", "fd_used", "mem_used", "proc_used", "sockets_used")
+
+# Columns of the histories of each kind.
+QUEUE: Final = (*LENGTHS, *PUBLISH, *DELIVERIES)
+LEVELS: Final = (*LENGTHS, *OCTETS)
+VHOST: Final = (*LEVELS, *MESSAGES)
+NODE: Final = (*VHOST, *CHURN, *GAUGES)
+
+SAMPLES_MIN: Final = 3
+# About what a row takes up.
+_ROW_BYTES: Final = 100
+# So many objects a tick are looked at whether they have changed lately.
+_LOOKED_AT_MIN: Final = 1_000
+
+
+class Sampling:
+    """Ticks of a node. Histories reach back `samples_max` ticks, or less if `bytes_max` says so."""
+
+    def __init__(
+        self, node: NodeCounts, interval_ms: int, samples_max: int, bytes_max: int
+    ) -> None:
+        self._node = node
+        self._interval_ms = interval_ms
+        self._samples_max = samples_max
+        self._bytes_max = bytes_max
+        self._tick = 0
+        self._previous = -1
+        self._first_tick = 0
+        # Objects with histories of several rows, those looked at longest ago first.
+        self._alive: dict[Any, None] = {}
+        node.is_sampled = True
+
+    @property
+    def moment(self) -> Moment:
+        """The last tick."""
+        first = max(self._tick - self.samples_kept, self._first_tick)
+        return Moment(self._tick, self._previous, self._interval_ms, first)
+
+    @property
+    def samples_kept(self) -> int:
+        """How many ticks the history of an object reaches back now."""
+        count = self._bytes_max // (_ROW_BYTES * max(len(self._alive), 1))
+        return min(max(count, SAMPLES_MIN), self._samples_max)
+
+    def stop(self) -> None:
+        """Nobody wants samples any more."""
+        self._node.is_sampled = False
+        self._node.touched.clear()
+
+    def sample(
+        self, tick: int, traffic: Iterable[Traffic], gauges: Callable[[], Sequence[int]]
+    ) -> Generator[None, None, None]:
+        """Sample the changed objects, in short steps.
+
+        `traffic` is that of the open connections; `gauges` gives the values of GAUGES.
+        """
+        node = self._node
+        yield from node.collecting()
+        self._first_tick = self._first_tick or tick
+        first_kept = tick - self.samples_kept
+        for octets in traffic:
+            self._record(octets, OCTETS, octets.octets(), tick, first_kept)
+            octets.count()
+            yield
+        touched, node.touched = node.touched, {}
+        for each in touched:
+            if isinstance(each, QueueDefinition):
+                self._queue(each, tick, first_kept)
+            elif isinstance(each, ChannelCounts):
+                self._channel(each, tick, first_kept)
+            elif isinstance(each, Counted):
+                self._record(each, PASSED_ON, _values(each.totals, PASSED_ON), tick, first_kept)
+            yield
+        # Behind the connections and the queues, which count for them.
+        for each in (*touched, *node.touched):
+            if isinstance(each, VhostCounts):
+                values = [*_values(each.levels, LEVELS), *_values(each.totals, MESSAGES)]
+                self._record(each, VHOST, values, tick, first_kept)
+        values = [*_values(node.levels, LEVELS), *_values(node.totals, MESSAGES)]
+        values += [*_values(node.churn, CHURN), *gauges()]
+        self._record(node, NODE, values, tick, first_kept)
+        self._previous = self._tick or tick - 1
+        self._tick = tick
+        yield from self._forget(first_kept, max(_LOOKED_AT_MIN, 2 * len(touched)))
+
+    def _record(
+        self, owner: Any, columns: Sequence[str], values: Sequence[int], tick: int, first_kept: int
+    ) -> None:
+        """Note the values of an object."""
+        history: History | None = owner.history
+        if history is None:
+            history = owner.history = History(len(columns))
+        history.record(tick, values, first_kept)
+        if history.last_tick == tick:
+            self._alive[owner] = None
+
+    def _queue(self, queue: QueueDefinition, tick: int, first_kept: int) -> None:
+        if queue.rules is None:
+            return
+        counts = self._node.of_queue(queue)
+        lengths = lengths_of(queue)
+        self._node.count_lengths(counts, lengths)
+        values = [*lengths, *_values(counts.totals, QUEUE[len(lengths) :])]
+        self._record(counts, QUEUE, values, tick, first_kept)
+        for each in counts.by_exchange.values():
+            self._record(each, PUBLISH, _values(each.totals, PUBLISH), tick, first_kept)
+
+    def _channel(self, counts: ChannelCounts, tick: int, first_kept: int) -> None:
+        self._record(counts, MESSAGES, _values(counts.totals, MESSAGES), tick, first_kept)
+        for published in counts.exchanges.values():
+            values = _values(published.totals, PUBLISHES)
+            self._record(published, PUBLISHES, values, tick, first_kept)
+        for delivered in counts.queues.values():
+            values = _values(delivered.totals, DELIVERIES)
+            self._record(delivered, DELIVERIES, values, tick, first_kept)
+
+    def _forget(self, first_kept: int, count: int) -> Generator[None, None, None]:
+        """Have objects that have not changed lately keep their last values only."""
+        for _ in range(min(len(self._alive), count)):
+            owner = next(iter(self._alive))
+            del self._alive[owner]
+            history: History | None = owner.history
+            if history is not None:
+                history.forget(first_kept)
+                if history.last_tick > first_kept:
+                    self._alive[owner] = None
+            yield
+
+
+def _values(totals: Totals, columns: Sequence[str]) -> list[int]:
+    return [totals.get(name, 0) for name in columns]
+
+
+def lengths_of(queue: QueueDefinition) -> tuple[int, int]:
+    """Its ready messages, and the others: in flight, or deferred."""
+    ready, _, unacked = queue.rules.counts()
+    return ready, unacked + queue.rules.deferred_count
