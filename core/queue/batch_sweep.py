@@ -113,9 +113,11 @@ class BatchSweep:
 
         As much as it will cost: so sweeps cost no more than to take in what they look through.
         """
+        rows_bytes = ROW_BYTES * min(self._row_count, message_count)
+        if self.arrived_bytes + self.departed_bytes <= rows_bytes:
+            return False
         counted_bytes = self.arrived_bytes + GONE_PART * self.departed_bytes
-        row_count = min(self._row_count, message_count)
-        return counted_bytes > self._kept_bytes + ROW_BYTES * row_count
+        return counted_bytes > self._kept_bytes + rows_bytes
 
     def run(self, rows: Iterable[Span], deliveries: Iterable[Delivery], next_entry_id: int) -> None:
         """Look through all rows of the queue, and through its deliveries in flight."""

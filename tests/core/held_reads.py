@@ -60,8 +60,10 @@ def give_back(
     queue.sweep_if_due()
 
 
-def consumer_of(queue: MessageQueue, no_ack: bool = False, tag: bytes = b"\1t") -> None:
-    queue.consumers.add(Consumer("a", tag, 0, ChannelCredit(), no_ack, False))
+def consumer_of(
+    queue: MessageQueue, no_ack: bool = False, tag: bytes = b"\1t", prefetch: int = 0
+) -> None:
+    queue.consumers.add(Consumer("a", tag, prefetch, ChannelCredit(), no_ack, False))
 
 
 def spans(queue: MessageQueue) -> list[tuple[Span, list[int]]]:

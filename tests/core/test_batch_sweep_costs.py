@@ -106,26 +106,49 @@ def test_a_copy_between_dispatch_and_sending_leaves_the_windows_right() -> None:
     assert consumer.window_bytes == 0
 
 
-def test_sweeps_look_at_few_rows_for_each_that_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at = 0
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each sweep has looked at."""
+    counts: list[int] = []
     run = BatchSweep.run
 
     def counted(
         self: BatchSweep, rows: Iterable[Span], deliveries: Iterable[Delivery], next_id: int
     ) -> None:
-        nonlocal looked_at
         rows = list(rows)
-        looked_at += len(rows)
+        counts.append(len(rows))
         run(self, rows, deliveries, next_id)
 
     monkeypatch.setattr(BatchSweep, "run", counted)
+    return counts
+
+
+def test_sweeps_look_at_few_rows_for_each_that_comes_in(looked_at: list[int]) -> None:
     queue = queue_of()
     batch = read(1)
     count = 5_000
     for _ in range(count):
         enqueue(queue, batch, range(5, 6))
     # A row costs a sweep ROW_BYTES at most, and each brings in a read of 20 KB.
-    assert 0 < looked_at <= count * len(batch.wire) // ROW_BYTES
+    assert 0 < sum(looked_at) <= count * len(batch.wire) // ROW_BYTES
+
+
+def test_sweeps_look_at_few_rows_for_each_part_that_leaves(looked_at: list[int]) -> None:
+    queue = queue_of()
+    batch = read(1)
+    count = 2_000
+    for _ in range(count):
+        enqueue(queue, batch, range(READ_MESSAGES))
+    consumer_of(queue, prefetch=READ_MESSAGES // 2)
+    effects = Effects()
+    queue.dispatch(effects)
+    for _ in range(count):
+        [(_, deliveries)] = effects.delivered
+        effects = Effects()
+        parts = [(each, 0, len(each.span)) for each in deliveries]
+        queue.settle("a", parts, effects)
+        queue.sweep_if_due()
+    assert 0 < sum(looked_at) <= count // 2 * len(batch.wire) // ROW_BYTES
 
 
 def test_the_interval_is_a_mebibyte_unless_said_otherwise() -> None:
