@@ -46,7 +46,7 @@ from .records import (
     decode_record,
 )
 from .report import ReportLine, described, entries_words
-from .scanning import Gap, RawRecord, ReadLog, Scan, Sealing
+from .scanning import PIECE_BYTES_MIN, Gap, RawRecord, ReadLog, Scan, Sealing
 
 # Small bodies are joined up to about this size: beyond it, a batch costs no less for each message.
 # A delivery holds its whole batch.
@@ -156,10 +156,12 @@ class JournalReader:
         lost: list[EntryRange] = []
         report: list[ReportLine] = []
         through = plan.through
-        for sought in plan.sought:
+        # More than the wanted messages take up, with those before the first in its stretch.
+        together_max = plan.bytes_max + PLACES_STRIDE_BYTES
+        for sought, together_bytes in zip(plan.sought, _extents(plan.sought), strict=True):
             found: list[EntryRange] = []
             done = sought.ranges[-1][1]
-            for part in search.parts(sought):
+            for part in search.parts(sought, min(together_bytes, together_max)):
                 found += ranges_in(part[1])
                 gathered.add(part)
                 if gathered.bytes >= plan.bytes_max:
@@ -209,9 +211,10 @@ class _Walk:
         self.entries: list[_Entries] = []
 
     def covers(self, segment: int, offset: int) -> bool:
-        """Has it read from there on, or can it?"""
+        """Has it read from there on, or can it? Few records may lie before, in the same piece."""
         scan = self.scan
-        return scan.number == segment and scan.begin <= offset <= scan.position
+        end = max(scan.position, scan.base + len(scan.data))
+        return scan.number == segment and scan.begin <= offset <= end
 
 
 class _Search:
@@ -257,15 +260,18 @@ class _Search:
         bodiless, self._bodiless = self._bodiless, {}
         return bodiless
 
-    def parts(self, sought: Sought) -> Iterator[_Part]:
-        """The sought entries that are there, ascending."""
+    def parts(self, sought: Sought, together_bytes: int) -> Iterator[_Part]:
+        """The sought entries that are there, ascending.
+
+        So many bytes from there on are read at once, because others follow that are sought.
+        """
         body, entries = sought.body, sought.entries
         are_together = (
             body.segment == entries.segment
             and 0 <= entries.offset - body.offset <= TOGETHER_BYTES_MAX
         )
         begin = body.offset if are_together else entries.offset
-        walk = self._walk = self._at(self._walk, entries.segment, begin)
+        walk = self._walk = self._at(self._walk, entries.segment, begin, together_bytes)
         ranges = sought.ranges
         last = ranges[-1][1]
         limit = entries.offset
@@ -318,7 +324,7 @@ class _Search:
             if not self._walk_on(walk, limit):
                 return
 
-    def _at(self, walk: _Walk | None, segment: int, offset: int) -> _Walk:
+    def _at(self, walk: _Walk | None, segment: int, offset: int, together_bytes: int = 0) -> _Walk:
         """The walk, if it has been there or goes on there, or a new one."""
         if walk is not None:
             if walk.covers(segment, offset):
@@ -326,7 +332,8 @@ class _Search:
             self._note_error(walk.scan)
             self._bytes_before += walk.scan.bytes_read
         sealing = self._sealings.get(segment)
-        scan = Scan(self._read, segment, offset, self._directory_id, sealing)
+        first_bytes = max(together_bytes, PIECE_BYTES_MIN)
+        scan = Scan(self._read, segment, offset, self._directory_id, sealing, first_bytes)
         self._sealings[segment] = scan.sealing
         return _Walk(scan)
 
@@ -553,6 +560,18 @@ class _Gathered:
                 next_id = last + 1
                 at += next_id - first
         self._rows.append(ReadRow(batch, range(start, at), first_id))
+
+
+def _extents(sought: Sequence[Sought]) -> list[int]:
+    """How far it is from each place to the last of those that follow it without much between."""
+    extents = [0] * len(sought)
+    for at in range(len(sought) - 2, -1, -1):
+        here, following = sought[at].entries, sought[at + 1].entries
+        distance = following.offset - here.offset
+        # A stretch ends with the first record that begins behind it.
+        if here.segment == following.segment and 0 <= distance <= 2 * PLACES_STRIDE_BYTES:
+            extents[at] = extents[at + 1] + distance
+    return extents
 
 
 def _words(ranges: Sequence[EntryRange]) -> str:

@@ -79,10 +79,12 @@ class Scan:
         offset: int,
         directory_id: bytes,
         sealing: Sealing | None = None,
+        first_bytes: int = PIECE_BYTES_MIN,
     ) -> None:
         """`directory_id` is for a segment whose header does not say it.
 
-        `sealing` is that of an earlier scan of the segment.
+        `sealing` is that of an earlier scan of the segment. `first_bytes` are read at once: as much
+        as is known to be wanted.
         """
         self._read_log = read
         self.number = number
@@ -95,7 +97,7 @@ class Scan:
         self.data = b""
         self.base = offset
         self._view = memoryview(b"")
-        self._piece_bytes = PIECE_BYTES_MIN
+        self._piece_bytes = first_bytes
         self._is_at_end = False
         self.sealing = self._read_sealing(directory_id) if sealing is None else sealing
         self._head_bytes, self._marker, self._seed, self._epoch = self.sealing

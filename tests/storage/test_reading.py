@@ -14,6 +14,7 @@ from leveret.storage.journal import ledger, locating, reading, segment_facts
 from leveret.storage.journal.ledger import EntryRange
 from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.records import BodyRecord, EntriesRecord
+from leveret.storage.journal.scanning import PIECE_BYTES_MIN
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from leveret.storage.journal.segment_reader import SegmentReader
 from pages import DIRECTORY, QUEUES, Paged, ids_in, messages_of, read_page
@@ -158,6 +159,37 @@ def test_a_message_larger_than_a_piece_is_read_and_one_of_others_is_passed() -> 
     held, lost, _ = paged.read(1, [(1, 2)])
     assert held == {1: large[0].wire, 2: batch_of([b"small"], 3).wire}
     assert lost == []
+
+
+def test_a_page_of_neighbours_is_read_in_few_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header and two; each further one would wait for the interpreter's lock, four times."""
+    stride_bytes = 64 * 1024
+    for module in (ledger, locating, reading, segment_facts):
+        monkeypatch.setattr(module, "PLACES_STRIDE_BYTES", stride_bytes)
+    monkeypatch.setattr(reading, "TOGETHER_BYTES_MAX", 1 << 20)
+    paged = Paged(Random(1), segment_bytes_max=100 << 20)
+    count = 2_000
+    for number in range(1, count + 1):
+        batch = batch_of([bytes(1_000)], number)
+        paged.journal.append(1, batch, range(1), range(number, number + 1))
+        paged.journal.commit()
+    lengths: list[int] = []
+    read = paged.files.read
+
+    def counted(path: str, offset: int, length: int) -> bytes:
+        lengths.append(length)
+        return read(path, offset, length)
+
+    paged.files.read = counted  # type: ignore[method-assign]
+    page = read_page(paged.journal, paged.reader, 1, [(1, count)], 512 * 1024)
+    assert sum(len(row.indexes) for row in page.rows) == page.through > 400
+    assert len(lengths) <= 3
+    assert sum(lengths) < 1024 * 1024
+    lengths.clear()
+    # Few bytes for a message that is sought alone.
+    page = read_page(paged.journal, paged.reader, 1, [(1, 1)], 512 * 1024)
+    assert page.through == 1
+    assert sum(lengths) <= 2 * PIECE_BYTES_MIN
 
 
 class UnreadableFiles(CrashingFiles):
