@@ -110,7 +110,7 @@ class PoliciesInEffect:
             is_changed = replacement.arguments != definition.effective
             topology.table.apply((replacement,))
             if is_changed and isinstance(definition, QueueDefinition):
-                # One that has failed does not hear it, and has it when the node starts it anew.
+                # A queue that has failed has them when the node starts it anew.
                 tell(definition.handle, SetArguments(replacement.arguments))
             if slices.is_over():
                 yield

@@ -72,7 +72,7 @@ class Parameters:
         ]
 
     def after(self, changes: Iterable[object]) -> Parameters:
-        """A copy in which these changes are made, those that are of parameters."""
+        """A copy with those of the changes that concern parameters."""
         copied = Parameters(tuple(self))
         for change in changes:
             if isinstance(change, PutParameter | RemoveParameter):

@@ -69,7 +69,7 @@ class Policies:
         self._users = MatchedPolicies(map(policy_of, parameters.of(POLICY, vhost)))
         self._operators = MatchedPolicies(map(policy_of, parameters.of(OPERATOR_POLICY, vhost)))
         self._dedup_window_max = dedup_window_max
-        # Queues and exchanges share what is the same for many of them.
+        # By the policies' names: many queues and exchanges share one.
         self._applied: dict[AppliedNames, AppliedPolicies] = {}
         # Of queues without arguments of their own.
         self._effective: dict[AppliedNames, Table] = {}
