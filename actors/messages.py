@@ -749,6 +749,18 @@ class PauseRequest(NamedTuple):
     is_paused: bool
 
 
+class ImportRequest(NamedTuple):
+    """Control, HTTP -> Broker: carry out a definitions file; answered with ControlAnswer.
+
+    With `vhost` all that the file has is that vhost's.
+    """
+
+    reply_to: Ref
+    token: object
+    text: str
+    vhost: str | None = None
+
+
 class SetPaused(NamedTuple):
     """Broker -> Queue: deliver nothing from now on, or deliver again."""
 

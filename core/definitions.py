@@ -299,6 +299,15 @@ Change = (
 )
 
 
+# Leveret's own; RabbitMQ knows none of them and ignores them.
+_OWN_QUEUE_ARGUMENTS: Final = (
+    "x-dedup-window",
+    "x-dedup-age-ms",
+    "x-in-flight-timeout",
+    "x-max-consumers",
+    "x-requeue-delay",
+    "x-requeue-delay-max",
+)
 # The arguments that queues can have, in the order in which a second declaration is compared with
 # them. `_QUEUE_CHECKS` has the check of each one's value. Modes, locators, the size of a group and
 # the share in memory have no effect in RabbitMQ 4 or on a single node, so they are accepted. The
@@ -324,14 +333,9 @@ QUEUE_ARGUMENTS: Final = (
     "x-queue-master-locator",
     "x-queue-leader-locator",
     "x-consumer-timeout",
-    # Leveret's own; RabbitMQ knows none of them and ignores them.
-    "x-dedup-window",
-    "x-dedup-age-ms",
-    "x-in-flight-timeout",
-    "x-max-consumers",
-    "x-requeue-delay",
-    "x-requeue-delay-max",
+    *_OWN_QUEUE_ARGUMENTS,
 )
+OWN_QUEUE_ARGUMENTS: Final = frozenset(_OWN_QUEUE_ARGUMENTS)
 # What quorum queues have in RabbitMQ 4.3 besides.
 QUORUM_UNBUILT: Final = (
     "x-consumer-disconnected-timeout",

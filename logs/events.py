@@ -29,6 +29,8 @@ BROKER_UNHEARD: Final = "broker.unheard"
 
 # A change of accounts or of the trace that a person has asked for.
 CONTROL_REQUEST: Final = "control.request"
+# Bindings of a definitions file that lack an end.
+DEFINITIONS_PASSED_OVER: Final = "definitions.passed_over"
 # One over HTTP that was not carried out: a wrong password, a tag that lacks, a broken request.
 HTTP_REFUSED: Final = "http.refused"
 HTTP_FAILED: Final = "http.failed"

@@ -48,6 +48,8 @@ class HttpLimits(NamedTuple):
     """Settings of the listener."""
 
     body_bytes_max: int
+    # Of a definitions file.
+    definitions_bytes_max: int
     request_timeout_seconds: float
     connections_max: int
     # Beyond those, for clients on this machine.

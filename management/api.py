@@ -148,6 +148,7 @@ class Api:
             body=body,
             reason=request.headers.get("x-reason", ""),
             peer_host=host,
+            content_type=request.headers.get("content-type", ""),
         )
         self._check_vhost(action, asked)
         if action.method != "GET":

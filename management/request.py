@@ -138,6 +138,7 @@ class Request:
     body: bytes
     reason: str = ""
     peer_host: str = ""
+    content_type: str = ""
 
     def json(self, *needed: str) -> dict[str, Any]:
         """The body, a JSON object that has these keys; none is an empty one.
@@ -235,6 +236,8 @@ class Action(NamedTuple):
     body: Mapping[str, object] = {}
     query: tuple[str, ...] = ()
     answers_with_body: bool = False
+    # Its body may have `definitions_bytes_max` instead of `http_body_bytes_max`.
+    is_definitions: bool = False
 
 
 # Query parameters of one row, and of lists.

@@ -30,7 +30,7 @@ from ..core.connection.waiting_peers import WaitingPeers
 from ..core.statistics.sampling import Sampling
 from ..logs.events import HTTP_FAILED, HTTP_REFUSED
 from .about import About, HttpLimits
-from .api import Api, Login, login_of
+from .api import Api, Found, Login, login_of
 from .pace import Pace
 from .request import JSON, Answer, ApiError
 from .sampler import Sampler
@@ -221,7 +221,7 @@ class HttpServer:
             self._is_whole(one)
         found = await self._api.find(request)
         user = await self._api.log_in(found, login, one.host)
-        body = await self._body(request)
+        body = await self._body(request, found)
         self._is_whole(one)
         return await self._api.answer(found, user, request, body, one.host)
 
@@ -230,8 +230,11 @@ class HttpServer:
         one.state = State.SERVING
         self._waiting.is_served(one)
 
-    async def _body(self, request: web.BaseRequest) -> bytes:
+    async def _body(self, request: web.BaseRequest, found: Found) -> bytes:
         bytes_max = self.limits.body_bytes_max
+        if found.action.is_definitions:
+            bytes_max = self.limits.definitions_bytes_max
+            request = request.clone(client_max_size=bytes_max)
         too_large = ApiError(413, "bad_request", f"a request's body has at most {bytes_max} bytes")
         if (request.content_length or 0) > bytes_max:
             raise too_large

@@ -10,56 +10,19 @@ from urllib.parse import quote, unquote
 
 from ..amqp_frames.properties import Properties
 from ..amqp_frames.values.field_table import Field, Table
+from ..core.json_tables import plain_table, table_of_json
 from .request import bad_request
 from .text import encoded
 
-_LONG_MAX: Final = 2**63
 _HASH_BYTES: Final = 4
-
-
-def plain_table(table: Table) -> dict[str, Any]:
-    """The table as a JSON object."""
-    return {name: _plain(field.value) for name, field in table.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return plain_table(value)
-    if isinstance(value, list):
-        return [_plain(each.value) for each in value]
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    return str(value)
 
 
 def table_from(given: object) -> Table:
     """The field table for a JSON object: whole numbers are longs, as in RabbitMQ; 400."""
-    if given == [] or given is None:
-        # PHP's empty object.
-        return {}
-    if not isinstance(given, dict):
-        raise bad_request("arguments must be an object")
-    return {name: _field(value) for name, value in given.items()}
-
-
-def _field(value: object) -> Field:
-    if isinstance(value, bool):
-        return Field("bool", value)
-    if isinstance(value, str):
-        return Field("longstr", value)
-    if isinstance(value, int):
-        if not -_LONG_MAX <= value < _LONG_MAX:
-            raise bad_request(f"{value} does not fit 64 bits")
-        return Field("long", value)
-    if isinstance(value, float):
-        return Field("double", value)
-    if isinstance(value, dict):
-        return Field("table", table_from(value))
-    if isinstance(value, list):
-        return Field("array", [_field(each) for each in value])
-    return Field("void", None)
+    try:
+        return table_of_json(given)
+    except ValueError as fault:
+        raise bad_request(str(fault)) from None
 
 
 _INTEGERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}

@@ -73,6 +73,7 @@ class Configuration:
     http_host: str = "127.0.0.1"
     http_port: int = -1  # beside `port`; 0 takes a free one
     http_body_bytes_max: int = 65_536
+    definitions_bytes_max: int = 20_000_000
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4
@@ -234,6 +235,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "tls_port": (0, 65_535),
     "http_port": (-1, 65_535),
     "http_body_bytes_max": (1024, 16 * MIB),
+    "definitions_bytes_max": (1024, 1024 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
     "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),

@@ -9,18 +9,24 @@ then put the change into effect (of policies: policies.py). A long task lets the
 work in between, and the next one begins behind it. Channels look up their routes anew, and the
 broker closes the connections of a deleted user or vhost with 320, in RabbitMQ's words. The queues
 of a deleted vhost are deleted with it, and nack what they owe.
+
+A definitions file is one task, too: it is read, checked and planned as a whole, and committed in
+one transaction, so that a crash leaves all of it or nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from ...amqp_frames.constants import PRECONDITION_FAILED
 from ...amqp_frames.errors import AmqpError, SoftError
 from ...amqp_frames.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+from ...core.definition_files.document import DocumentError, read_document
+from ...core.definition_files.planning import ImportPlan, plan_import
 from ...core.definitions import (
     AddExchange,
     AddQueue,
@@ -33,7 +39,14 @@ from ...core.parameters.limits import vhost_limits
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
 from ...core.queue.rules import MessageQueue
-from ...core.topology.topology import Plan, Topology, plan_method, queue_gone_error
+from ...core.topology.topology import (
+    Plan,
+    Topology,
+    is_durable,
+    make_plan,
+    plan_method,
+    queue_gone_error,
+)
 from ...core.users.access import Access
 from ...core.users.account_requests import prepare_request
 from ...core.users.accounts import (
@@ -45,6 +58,7 @@ from ...core.users.accounts import (
     RemoveUser,
     RemoveVhost,
 )
+from ...logs.events import DEFINITIONS_PASSED_OVER
 from ...storage.journal.recovery import Recovered
 from ..messages import (
     AccountRequest,
@@ -57,6 +71,7 @@ from ..messages import (
     DropQueue,
     EntriesLost,
     ForgetIdentities,
+    ImportRequest,
     NextSlice,
     PauseRequest,
     QueueFailed,
@@ -84,10 +99,17 @@ from .policies import PoliciesInEffect
 # A queue whose messages must be read at a start pages them when it holds so much.
 _REFILLED_BYTES_MAX = 1024 * 1024
 
+# So many items of a definitions file are read, planned or made in a round of the event loop: some
+# tenths of a millisecond.
+_SLICE_ITEMS: Final = 16
+# So many bindings that lack an end are named in the log.
+_PASSED_OVER_SHOWN_MAX: Final = 5
+
 # Yields (actor, question), gets the answer, or None to let the event loop do other work; returns
 # what to tell the channel.
 Steps = Generator[tuple[Ref, object] | None, Any, TopologyAnswer | ControlAnswer | None]
-ControlRequest = AccountRequest | PauseRequest
+Result = TypeVar("Result")
+ControlRequest = AccountRequest | PauseRequest | ImportRequest
 Task = TopologyCommand | QueueUnused | ConnectionDown | ControlRequest
 
 
@@ -213,6 +235,8 @@ class BrokerActor(LoopActor):
             self._steps = self._change_accounts(task)
         elif isinstance(task, PauseRequest):
             self._steps = self._pause(task)
+        elif isinstance(task, ImportRequest):
+            self._steps = self._import(task)
         else:
             self._down = {each for each in self._down if each.is_alive()}
             self._down.add(task.connection)
@@ -378,6 +402,50 @@ class BrokerActor(LoopActor):
             return ControlAnswer(request.token, error.reply_text)
         return ControlAnswer(request.token)
 
+    # --- Definitions
+
+    def _import(self, request: ImportRequest) -> Steps:
+        context = self._context
+        if request.vhost is not None and self._vhosts.find(request.vhost) is None:
+            text = f"there is no vhost '{request.vhost}'"
+            return ControlAnswer(request.token, text, is_missing=True)
+        try:
+            document = yield from _in_slices(read_document(request.text))
+            planning = plan_import(document, context.accounts, self._vhosts, request.vhost)
+            plan = yield from _in_slices(planning)
+            replaced = yield from self._policies.plan(plan.accounts)
+        except (DocumentError, AccountError) as fault:
+            return ControlAnswer(request.token, str(fault))
+        changes = [each for of_vhost in plan.topology.values() for each in of_vhost]
+        durable = [*plan.accounts, *filter(is_durable, changes)]
+        if durable:
+            committed = yield context.catalog, Commit(self.actor_ref, tuple(durable))
+            if isinstance(committed, Refused):
+                return ControlAnswer(request.token, committed.error.reply_text)
+            assert isinstance(committed, Committed), committed
+        if plan.accounts:
+            put_in_effect(context, plan.accounts)
+        yield from self._policies.put_in_effect(replaced)
+        for vhost, some in plan.topology.items():
+            topology = self._vhosts[vhost]
+            for part in _slices(some):
+                # It is in the catalog already.
+                made = make_plan(topology.table, part)._replace(catalog=())
+                yield from self._commit(topology, made)
+                yield None
+        self._log_passed_over(plan)
+        return ControlAnswer(request.token)
+
+    def _log_passed_over(self, plan: ImportPlan) -> None:
+        if plan.passed_over:
+            shown = [f"{each.source} -> {each.destination}" for each in plan.passed_over]
+            self.runtime.log.warning(
+                DEFINITIONS_PASSED_OVER,
+                bindings=len(shown),
+                first=shown[:_PASSED_OVER_SHOWN_MAX],
+                reason="one of their ends is not there",
+            )
+
     # --- The broker's own doing
 
     def _delete_unused(self, task: QueueUnused) -> Steps:
@@ -463,6 +531,22 @@ class BrokerActor(LoopActor):
     def on_failure(self, *exception: Any) -> None:
         """Without its owner the topology is lost: the node ends."""
         self._context.on_fatal("broker", exception[1])
+
+
+def _in_slices(steps: Iterator[Result]) -> Generator[None, None, Result]:
+    """The last of what the steps yield."""
+    result: Result | None = None
+    for some in _slices(steps):
+        result = some[-1]
+        yield
+    assert result is not None
+    return result
+
+
+def _slices(items: Iterable[Result]) -> Iterator[tuple[Result, ...]]:
+    iterator = iter(items)
+    while some := tuple(islice(iterator, _SLICE_ITEMS)):
+        yield some
 
 
 def put_in_effect(context: NodeContext, changes: Iterable[AccountChange]) -> None:

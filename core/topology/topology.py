@@ -837,9 +837,9 @@ class Vhosts:
         random_octets: Callable[[int], bytes],
         limits: TopologyLimits = DEFAULT_LIMITS,
     ) -> None:
-        self._next_queue_id = next_queue_id
-        self._random_octets = random_octets
-        self._limits = limits
+        self.next_queue_id = next_queue_id
+        self.random_octets = random_octets
+        self.limits = limits
         self._topologies: dict[str, Topology] = {}
         # The routing table of each.
         self.tables: dict[str, ExchangeTable] = {}
@@ -869,7 +869,7 @@ class Vhosts:
         """A new vhost, with the exchanges that each has."""
         assert name not in self._topologies, name
         topology = Topology(
-            self._next_queue_id, self._random_octets, name, self._limits, self._dedup_identities
+            self.next_queue_id, self.random_octets, name, self.limits, self._dedup_identities
         )
         self._topologies[name] = topology
         self.tables[name] = topology.table
@@ -880,7 +880,7 @@ class Vhosts:
 
     def dedup_identities_left(self) -> int:
         """How many more all windows of the node may remember; negative: the limit was lowered."""
-        return self._limits.dedup_identities_max - self._dedup_identities()
+        return self.limits.dedup_identities_max - self._dedup_identities()
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""

@@ -9,6 +9,8 @@ ones and still check the stored ones.
                                    salt and password, in base64; sha512 and md5 likewise
 
 These are quick to try, so they are only ever imported; `password_rehash` has them replaced.
+
+    rabbit$none$                   imported without a hash: no password is right
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ COST_MAX: Final = 20
 
 
 _IMPORTED: Final = "rabbit"
-_IMPORTED_SALT_BYTES: Final = 4
+IMPORTED_SALT_BYTES: Final = 4
 # What RabbitMQ calls an algorithm, and the digest.
 _ALGORITHMS: Final = {
     "rabbit_password_hashing_sha256": "sha256",
@@ -39,7 +41,9 @@ _ALGORITHMS: Final = {
     "rabbit_password_hashing_md5": "md5",
 }
 # RabbitMQ before 3.6 had one algorithm, and its definitions do not name it.
-_UNNAMED_ALGORITHM: Final = "rabbit_password_hashing_md5"
+UNNAMED_ALGORITHM: Final = "rabbit_password_hashing_md5"
+_IMPORTED_ALGORITHM: Final = "rabbit_password_hashing_sha512"
+NO_PASSWORD: Final = f"{_IMPORTED}$none$"
 
 
 class _Parsed(NamedTuple):
@@ -65,14 +69,26 @@ def hash_password(password: str, salt: bytes, cost: int) -> str:
 def imported_hash(password_hash: str, algorithm: str | None = None) -> str:
     """The text to store for a hash of RabbitMQ's, as its definitions have it; ValueError if none.
 
-    `algorithm` is their hashing_algorithm, None if they name none.
+    `algorithm` is their hashing_algorithm, None if they name none. An empty hash is one that no
+    password has.
     """
-    digest_name = _ALGORITHMS.get(algorithm or _UNNAMED_ALGORITHM)
+    if not password_hash:
+        return NO_PASSWORD
+    digest_name = _ALGORITHMS.get(algorithm or UNNAMED_ALGORITHM)
     if digest_name is None:
         raise ValueError(f"a password hash by {algorithm}, which is not known")
     stored = "$".join((_IMPORTED, digest_name, password_hash))
     _imported_parts(stored)
     return stored
+
+
+def imported_password(password: str, salt: bytes) -> str:
+    """The text to store for a password that a definitions file has as it is.
+
+    Quick, as RabbitMQ's hashes are: there may be thousands. `salt` is IMPORTED_SALT_BYTES octets.
+    """
+    digest = hashlib.sha512(salt + _octets(password), usedforsecurity=False).digest()
+    return imported_hash(b64encode(salt + digest).decode(), _IMPORTED_ALGORITHM)
 
 
 def is_imported(stored: str) -> bool:
@@ -85,12 +101,16 @@ def rabbitmq_hash(stored: str) -> tuple[str, str] | None:
     if not is_imported(stored):
         return None
     _, digest_name, password_hash = stored.split("$")
+    if stored == NO_PASSWORD:
+        digest_name = "sha256"
     names = {digest: name for name, digest in _ALGORITHMS.items()}
     return password_hash, names[digest_name]
 
 
 def is_right_password(password: str, stored: str) -> bool:
     """Is it the password that was hashed? Takes as long as the hashing did."""
+    if stored == NO_PASSWORD:
+        return False
     if is_imported(stored):
         digest_name, salt, expected = _imported_parts(stored)
         found = hashlib.new(digest_name, salt + _octets(password), usedforsecurity=False)
@@ -101,6 +121,8 @@ def is_right_password(password: str, stored: str) -> bool:
 
 def check_password_hash(stored: str) -> None:
     """Raise ValueError for a text that neither `hash_password` nor `imported_hash` makes."""
+    if stored == NO_PASSWORD:
+        return
     if is_imported(stored):
         _imported_parts(stored)
     else:
@@ -117,9 +139,9 @@ def _imported_parts(stored: str) -> tuple[str, bytes, bytes]:
     except (Base64Error, ValueError):
         raise ValueError("not a password hash") from None
     size = hashlib.new(digest_name, usedforsecurity=False).digest_size
-    if len(octets) != _IMPORTED_SALT_BYTES + size:
+    if len(octets) != IMPORTED_SALT_BYTES + size:
         raise ValueError("a password hash of another length than its algorithm makes")
-    return digest_name, octets[:_IMPORTED_SALT_BYTES], octets[_IMPORTED_SALT_BYTES:]
+    return digest_name, octets[:IMPORTED_SALT_BYTES], octets[IMPORTED_SALT_BYTES:]
 
 
 def _octets(password: str) -> bytes:

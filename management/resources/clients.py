@@ -9,6 +9,7 @@ from ...actors.messages import ChannelReport, Ref, ReportChannel, Shutdown
 from ...actors.node_context import OpenConnection
 from ...actors.runtime.runtime import tell
 from ...core.definitions import ExchangeDefinition, QueueDefinition
+from ...core.json_tables import plain_table
 from ...core.publishing.by_exchange import exchange_key, exchange_name
 from ...core.queue.consumers import Consumer
 from ...core.statistics.channel_counts import ChannelCounts
@@ -29,7 +30,6 @@ from ..request import (
 )
 from ..snapshots import Row, rows_of
 from ..statistics import Statistics
-from ..values import plain_table
 
 # RabbitMQ's.
 _CLOSED: Final = "Closed via management plugin"

@@ -9,6 +9,7 @@ from ..request import Action
 from . import (
     accounts,
     clients,
+    definitions,
     health,
     logins,
     messages,
@@ -29,6 +30,7 @@ _ROWS: Final[tuple[Action, ...]] = (
     *parameters.ACTIONS,
     *logins.ACTIONS,
     *node.ACTIONS,
+    *definitions.ACTIONS,
     *health.ACTIONS,
 )
 

@@ -38,6 +38,7 @@ from ...core.definitions import (
     ExchangeDefinition,
     QueueDefinition,
 )
+from ...core.json_tables import plain_table
 from ...core.topology.topology import Topology
 from ..direct import AmqpRefusedError, connect
 from ..listing import listed, listed_long, shown
@@ -58,7 +59,7 @@ from ..request import (
 )
 from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
 from ..statistics import NO_RANGES, Ranges, Statistics
-from ..values import key_from_path, plain_table, properties_key, table_from
+from ..values import key_from_path, properties_key, table_from
 from .clients import (
     connection_name,
     consumer_rows,

@@ -62,6 +62,7 @@ class HttpListening:
         configuration = self._configuration
         limits = HttpLimits(
             configuration.http_body_bytes_max,
+            configuration.definitions_bytes_max,
             configuration.http_request_timeout_ms / 1000,
             configuration.http_connections_max,
             configuration.http_loopback_connections_kept,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from base64 import b64encode
+from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
@@ -37,9 +38,10 @@ def asked(
     body: object = None,
     user: str | None = "guest",
     password: str = "guest",
+    headers: Mapping[str, str] = {},
 ) -> Answer:
     connection = HTTPConnection("127.0.0.1", port(broker), timeout=TIMEOUT_SECONDS)
-    headers = {}
+    headers = dict(headers)
     if user is not None:
         headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
