@@ -205,6 +205,10 @@ class Statistics:
         numbers: Numbers = {name: counts.levels.get(name, 0) for name in OCTETS}
         return numbers | self._rates([counts.history], VHOST, OCTETS, wanted)
 
+    def retained_seconds(self) -> int:
+        """How far histories reach back, unless too many objects change."""
+        return self._sampling.retained_ms // 1000
+
     def churn(self, wanted: Range | None = None) -> Numbers:
         """How many connections, channels and queues came and went."""
         counts = self._context.counts

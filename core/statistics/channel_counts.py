@@ -1,8 +1,8 @@
 """Counts of one channel: publishes by exchange, deliveries and acks by queue.
 
-The channel counts once a batch. It first adds counts of a kind up in small objects, which `drain`
-empties into the totals of the channel, its vhost, the node, exchanges and queues. A count that
-finds no such object tells the node that there is something to drain.
+The channel counts once a batch. It first adds counts of a kind up in small objects. `draining`
+empties these into the totals of the channel, its vhost, the node, exchanges and queues. A count
+that finds no such object tells the node that there is something to drain.
 
 Nobody counts confirms as they are sent: their number is that of the numbered publishes, less the
 open and the nacked ones.
@@ -10,7 +10,7 @@ open and the nacked ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..definitions import DELIVERY_EXCHANGE, QueueDefinition
@@ -191,7 +191,8 @@ class ChannelCounts:
         """The channel numbers its publishes from now on; `unconfirmed` holds the open ones."""
         if self._unconfirmed is None:
             self._unconfirmed = unconfirmed
-            self._add_published()
+            for _ in self._add_published():
+                pass
             self._unnumbered = {
                 exchange: counted.totals.get("publish", 0)
                 for exchange, counted in self.exchanges.items()
@@ -227,26 +228,32 @@ class ChannelCounts:
 
     def end(self) -> None:
         """The channel ends: no confirm comes any more."""
-        self.drain()
+        for _ in self.draining():
+            pass
         self._is_ended = True
         self.history = None
         if not self._is_internal:
             self._node.churned("channel_closed")
 
-    def drain(self) -> bool:
-        """Add new counts to the totals; true while confirms may come."""
+    def has_more(self) -> bool:
+        """Is there anything to drain, or may confirms come?"""
+        return self._is_noted
+
+    def draining(self) -> Iterator[None]:
+        """Add new counts to the totals, in short steps."""
         self._node.touch(self, self._node.of_vhost(self._topology))
-        self._add_published()
-        self._add_delivered()
+        yield from self._add_published()
+        yield from self._add_delivered()
         awaits_confirms = False
         if self._unconfirmed is not None and not self._is_ended:
             awaits_confirms = self._add_confirms(self._unconfirmed)
-        self._is_noted = awaits_confirms
+        # Between two steps the channel may have counted more.
+        has_new = bool(self._run_count or self._published or self._delivered)
+        self._is_noted = awaits_confirms or has_new
         if len(self.exchanges) + len(self.queues) > self._names_max and not awaits_confirms:
             self._forget_gone()
-        return awaits_confirms
 
-    def _add_published(self) -> None:
+    def _add_published(self) -> Iterator[None]:
         self._end_run()
         self._key, self._queue = _NO_KEY, None
         pending, self._published = self._published, {}
@@ -264,8 +271,9 @@ class ChannelCounts:
                 self._node.touch(queue)
                 if of_exchange is not None:
                     add(of_exchange.totals, "publish_out", count)
+                yield
 
-    def _add_delivered(self) -> None:
+    def _add_delivered(self) -> Iterator[None]:
         pending, self._delivered = self._delivered, {}
         for queue, delivered in pending.items():
             own = self.queues.get(queue)
@@ -283,6 +291,7 @@ class ChannelCounts:
                     add(own.totals, name, count)
                     add(of_queue.totals, name, count)
                     self._add_all(name, count)
+            yield
 
     def _add_confirms(self, unconfirmed: Unconfirmed) -> bool:
         """Whether some are still to come."""

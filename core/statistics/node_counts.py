@@ -8,7 +8,7 @@ idle ones cost nothing. Names are RabbitMQ's, as in its API.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from ..definitions import QueueDefinition
@@ -100,8 +100,11 @@ class QueueCounts:
 class Counting(Protocol):
     """An object with counts of its own."""
 
-    def drain(self) -> bool:
-        """Add its counts to the totals; true if more may follow without any new event."""
+    def draining(self) -> Iterator[None]:
+        """Add its counts to the totals, in short steps."""
+
+    def has_more(self) -> bool:
+        """May more follow without being noted anew?"""
 
 
 class NodeCounts:
@@ -144,8 +147,16 @@ class NodeCounts:
             if not self._changed:
                 return
             counting = self._changed.popleft()
-            if counting.drain():
-                self._changed.append(counting)
+            steps = counting.draining()
+            try:
+                for _ in steps:
+                    yield
+            finally:
+                # Also if the caller gives up: it may be a request whose client has gone.
+                for _ in steps:
+                    pass
+                if counting.has_more():
+                    self._changed.append(counting)
             yield
 
     # --- Levels
@@ -196,6 +207,10 @@ class NodeCounts:
             }
             counts = self._vhosts[topology] = VhostCounts()
         return counts
+
+    def vhosts(self) -> Sequence[VhostCounts]:
+        """Those of all vhosts that have counted something."""
+        return tuple(self._vhosts.values())
 
     def of_exchange(self, topology: Topology, name: str) -> Counted | None:
         """An exchange's, to be read or added to; None if there is no such exchange any more."""

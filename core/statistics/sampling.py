@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..definitions import QueueDefinition
 from .channel_counts import ChannelCounts
 from .history import History, Moment
-from .node_counts import CHURN, LENGTHS, Counted, NodeCounts, Totals, VhostCounts
+from .node_counts import CHURN, LENGTHS, Counted, NodeCounts, Totals
 from .traffic import Traffic
 
 OCTETS: Final = ("recv_oct", "send_oct")
@@ -69,6 +69,11 @@ class Sampling:
         return Moment(self._tick, self._previous, self._interval_ms, first)
 
     @property
+    def retained_ms(self) -> int:
+        """How far the history of an object reaches back at most."""
+        return self._samples_max * self._interval_ms
+
+    @property
     def samples_kept(self) -> int:
         """How many ticks the history of an object reaches back now."""
         count = self._bytes_max // (_ROW_BYTES * max(len(self._alive), 1))
@@ -99,15 +104,16 @@ class Sampling:
             if isinstance(each, QueueDefinition):
                 self._queue(each, tick, first_kept)
             elif isinstance(each, ChannelCounts):
-                self._channel(each, tick, first_kept)
+                yield from self._channel(each, tick, first_kept)
             elif isinstance(each, Counted):
                 self._record(each, PASSED_ON, _values(each.totals, PASSED_ON), tick, first_kept)
             yield
         # Behind the connections and the queues, which count for them.
-        for each in (*touched, *node.touched):
-            if isinstance(each, VhostCounts):
-                values = [*_values(each.levels, LEVELS), *_values(each.totals, MESSAGES)]
-                self._record(each, VHOST, values, tick, first_kept)
+        for vhost in node.vhosts():
+            if vhost in touched or vhost in node.touched:
+                values = [*_values(vhost.levels, LEVELS), *_values(vhost.totals, MESSAGES)]
+                self._record(vhost, VHOST, values, tick, first_kept)
+            yield
         values = [*_values(node.levels, LEVELS), *_values(node.totals, MESSAGES)]
         values += [*_values(node.churn, CHURN), *gauges()]
         self._record(node, NODE, values, tick, first_kept)
@@ -137,14 +143,18 @@ class Sampling:
         for each in counts.by_exchange.values():
             self._record(each, PUBLISH, _values(each.totals, PUBLISH), tick, first_kept)
 
-    def _channel(self, counts: ChannelCounts, tick: int, first_kept: int) -> None:
+    def _channel(
+        self, counts: ChannelCounts, tick: int, first_kept: int
+    ) -> Generator[None, None, None]:
         self._record(counts, MESSAGES, _values(counts.totals, MESSAGES), tick, first_kept)
-        for published in counts.exchanges.values():
+        for published in tuple(counts.exchanges.values()):
             values = _values(published.totals, PUBLISHES)
             self._record(published, PUBLISHES, values, tick, first_kept)
-        for delivered in counts.queues.values():
+            yield
+        for delivered in tuple(counts.queues.values()):
             values = _values(delivered.totals, DELIVERIES)
             self._record(delivered, DELIVERIES, values, tick, first_kept)
+            yield
 
     def _forget(self, first_kept: int, count: int) -> Generator[None, None, None]:
         """Have objects that have not changed lately keep their last values only."""

@@ -87,6 +87,11 @@ async def _overview(request: Request) -> Answer:
         },
         "rabbitmq_version": about.server_version,
         "rates_mode": "detailed",
+        # The histories of all objects reach back as far, in seconds.
+        "sample_retention_policies": {
+            kind: [request.statistics.retained_seconds()]
+            for kind in ("global", "basic", "detailed")
+        },
         "statistics_db_event_queue": 0,
     }
     return Answer(200, shown(request, row))

@@ -169,8 +169,8 @@ def test_deliveries_and_acks_count_for_the_channel_and_the_queue(commands, count
 def test_a_channel_that_counts_nothing_is_not_collected(commands, counted, monkeypatch) -> None:
     queue = commands.declare_queue()
     drained = []
-    drain = ChannelCounts.drain
-    monkeypatch.setattr(ChannelCounts, "drain", lambda self: drained.append(self) or drain(self))
+    drain = ChannelCounts.draining
+    monkeypatch.setattr(ChannelCounts, "draining", lambda self: drained.append(self) or drain(self))
     idle = ChannelCounts(counted.node, commands.topology)
     for _ in range(3):
         counted.counts.acked(queue, 1)
@@ -205,3 +205,26 @@ def test_a_channel_forgets_queues_and_exchanges_that_are_no_more(commands, count
     assert counts.totals == {"publish": 200, "ack": 100}
     stays: QueueDefinition = commands.table.find_queue("stays")
     assert counted.by_exchange(stays) == {"": 100}
+
+
+def test_counts_of_a_channel_that_counts_while_it_is_collected_are_not_lost(
+    commands, counted
+) -> None:
+    queues = [commands.declare_queue(f"q{number}") for number in range(5)]
+    for queue in queues:
+        counted.counts.acked(queue, 1)
+    for _ in counted.node.collecting():
+        counted.counts.acked(queues[0], 1)
+    assert counted.collected()["ack"] == counted.node.of_queue(queues[0]).totals["ack"] + 4
+    assert counted.node.totals["ack"] >= 10
+
+
+def test_who_gives_up_collecting_leaves_nothing_behind(commands, counted) -> None:
+    queues = [commands.declare_queue(f"q{number}") for number in range(5)]
+    for queue in queues:
+        counted.counts.acked(queue, 1)
+    steps = counted.node.collecting()
+    next(steps)
+    steps.close()
+    counted.counts.acked(queues[0], 1)
+    assert counted.collected() == {"ack": 6}

@@ -9,8 +9,19 @@ from urllib.parse import quote
 import leveret
 import pytest
 from asking_http import asked
+from certificates import Certificates, TlsClient
 from insides import context_of, on_loop, part
-from leveret.amqp_frames.methods import BasicAck, BasicDeliver, BasicQos, BasicQosOk
+from leveret.amqp_frames.methods import (
+    BasicAck,
+    BasicDeliver,
+    BasicQos,
+    BasicQosOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+)
+from leveret.amqp_frames.values.field_table import encode_table
 from leveret.core.statistics.sampling import GAUGES, Sampling
 from wire import Client, publish
 
@@ -20,9 +31,9 @@ RANGES = "lengths_age=864000&lengths_incr=86400&msg_rates_age=864000&msg_rates_i
 
 
 @pytest.fixture
-def settings() -> dict[str, object]:
+def settings(certificates: Certificates) -> dict[str, object]:
     # No tick but those of the test.
-    return {
+    return certificates.settings() | {
         "http_listener": "on",
         "http_port": 0,
         "password_hash_cost": 10,
@@ -93,7 +104,9 @@ def test_counts_rates_and_samples_are_as_in_rabbitmq(
     [connection] = get(broker, "/api/connections")
     octets = connection["recv_oct"]
     assert connection["recv_oct_details"] == {"rate": octets / TICK_SECONDS}
-    assert get(broker, "/api/overview")["churn_rates"]["queue_created"] == 1
+    overview = get(broker, "/api/overview")
+    assert overview["sample_retention_policies"]["global"] == [121 * TICK_SECONDS]
+    assert overview["churn_rates"]["queue_created"] == 1
     sample(broker, 1_000_002)
     [queue] = get(broker, "/api/queues")
     assert queue["message_stats"]["publish_details"] == {"rate": 0.0}
@@ -177,3 +190,22 @@ def test_a_connection_names_its_mechanism_and_the_brokers_own_end(
     assert connection["auth_mechanism"] == "PLAIN"
     assert (connection["host"], connection["port"]) == (broker.host, broker.port)
     assert connection["ssl"] is False
+
+
+def test_a_connection_over_tls_names_its_protocol_cipher_and_port(
+    broker: leveret.Broker, certificates: Certificates
+) -> None:
+    assert broker.tls_port is not None
+    with TlsClient(broker.host, broker.tls_port, certificates.client()) as client:
+        response = encode_table({"LOGIN": "guest", "PASSWORD": "guest"})[4:]
+        client.offer(mechanism="AMQPLAIN", response=response)
+        tune = client.expect_type(0, ConnectionTune)
+        answer = ConnectionTuneOk(tune.channel_max, tune.frame_max, 0)
+        client.send_methods(0, answer, ConnectionOpen(virtual_host="/"))
+        client.expect_type(0, ConnectionOpenOk)
+        [connection] = get(broker, "/api/connections")
+        assert connection["auth_mechanism"] == "AMQPLAIN"
+        assert connection["port"] == broker.tls_port
+        assert connection["ssl"] is True
+        assert connection["ssl_protocol"] == "tlsv1.3"
+        assert connection["ssl_cipher"].startswith("TLS_")
