@@ -73,6 +73,7 @@ class Configuration:
     http_host: str = "127.0.0.1"
     http_port: int = -1  # beside `port`; 0 takes a free one
     http_body_bytes_max: int = 65_536
+    definitions_file: str = ""
     definitions_bytes_max: int = 20_000_000
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
@@ -321,6 +322,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "password_rehash": ("off", "on"),
 }
 _MAY_BE_EMPTY = {
+    "definitions_file",
     "loopback_users",
     "trace_queues",
     "tls_certificate",

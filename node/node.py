@@ -50,6 +50,7 @@ from .core.queue.memory_budget import MemoryBudget
 from .core.topology.topology import Vhosts
 from .core.users.accounts import Accounts
 from .core.users.login_checks import DIGEST_KEY_BYTES, LoginChecks, PasswordCheck
+from .definitions_file import import_at_start
 from .disk import Disk
 from .listening.control_socket import ControlSocket, open_control
 from .listening.http import HttpListening
@@ -154,6 +155,7 @@ class Node:
             try:
                 tls = tls_context(self._configuration)
                 listener = self._start_actors(scheduler, directory, disk)
+                await self._import_definitions()
                 await self._listen(listener, tls, directory)
             except BaseException as error:
                 if is_out_of_memory(error):
@@ -188,7 +190,10 @@ class Node:
         contents = catalog.load()
         user, password = configuration.default_user, configuration.default_password
         cost = configuration.password_hash_cost
-        accounts = disk.begin(partial(open_accounts, catalog, user, password, cost))
+        adds_default = not configuration.definitions_file
+        accounts = disk.begin(
+            partial(open_accounts, catalog, user, password, cost, adds_default=adds_default)
+        )
         queue_ids = itertools.count(catalog.next_queue_id)
         limits = TopologyLimits(
             configuration.dedup_window_max,
@@ -283,6 +288,13 @@ class Node:
     @property
     def _uses_indexes(self) -> bool:
         return self._configuration.journal_verification == "background"
+
+    async def _import_definitions(self) -> None:
+        path = self._configuration.definitions_file
+        if path:
+            assert self.context is not None
+            bytes_max = self._configuration.definitions_bytes_max
+            await import_at_start(self.context, path, bytes_max)
 
     async def _listen(
         self, listener: Listener, tls: SSLContext | None, directory: DataDirectory

@@ -14,14 +14,20 @@ from .storage.catalog import Catalog
 
 
 def open_accounts(
-    catalog: Catalog, default_user: str, default_password: str, password_hash_cost: int
+    catalog: Catalog,
+    default_user: str,
+    default_password: str,
+    password_hash_cost: int,
+    *,
+    adds_default: bool = True,
 ) -> Accounts:
     """The catalog's accounts; a catalog without any gets the default user first.
 
-    Only once: a default user whom somebody has deleted stays away.
+    Only once: a default user whom somebody has deleted stays away. Without `adds_default` a new
+    catalog stays empty: a definitions file has the users.
     """
     loaded = catalog.load_accounts()
-    if loaded.are_new:
+    if loaded.are_new and adds_default:
         password_hash = new_password_hash(default_password, password_hash_cost)
         catalog.apply(catalog_changes(default_accounts(default_user, password_hash)))
         loaded = catalog.load_accounts()

@@ -20,6 +20,7 @@ class Settings(TypedDict, total=False):
     http_host: str
     http_port: int
     http_body_bytes_max: int
+    definitions_file: str
     definitions_bytes_max: int
     http_request_timeout_ms: int
     http_connections_max: int

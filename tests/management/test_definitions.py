@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import leveret
 import pytest
 from asking_http import Answer, asked
 from insides import context_of
+from leveret.storage.catalog import Catalog, Change
 from wire import Client
 
 FILES = Path(__file__).parents[1] / "data" / "definitions"
@@ -83,6 +85,22 @@ def test_what_is_exported_is_imported(broker: leveret.Broker) -> None:
     assert after == before
     # Written without a hash, and its password is as it was.
     assert before["users_without_password_hash"] == ["guest"]
+
+
+def test_a_file_is_one_transaction(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a crash leaves all of it or nothing."""
+    sizes: list[int] = []
+    apply = Catalog.apply
+
+    def counted(catalog: Catalog, changes: Sequence[Change]) -> None:
+        sizes.append(len(changes))
+        apply(catalog, changes)
+
+    monkeypatch.setattr(Catalog, "apply", counted)
+    assert imported(broker, (FILES / "4.1.json").read_bytes()).status == 204
+    [size] = sizes
+    document = json.loads((FILES / "4.1.json").read_text())
+    assert size > sum(len(document[each]) for each in ("queues", "exchanges", "users"))
 
 
 def test_a_queue_of_a_file_is_one_that_works(broker: leveret.Broker, client: Client) -> None:
