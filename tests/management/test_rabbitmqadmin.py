@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import leveret
@@ -109,3 +110,18 @@ def test_it_closes_connections(admin: Admin, client: Client) -> None:
     [row] = rows(admin, "connections")
     admin("close", "connection", f"name={row['name']}")
     assert client.expect_type(0, ConnectionClose).reply_code == CONNECTION_FORCED
+
+
+def test_it_exports_and_imports_definitions(admin: Admin, tmp_path: Path) -> None:
+    admin("declare", "queue", "name=q", "durable=true")
+    admin("declare", "vhost", "name=shop")
+    whole, one = str(tmp_path / "whole.json"), str(tmp_path / "one.json")
+    admin("export", whole)
+    admin("--vhost=/", "export", one)
+    admin("delete", "queue", "name=q")
+    admin("import", whole)
+    assert [row["name"] for row in rows(admin, "queues")] == ["q"]
+    admin("--vhost=shop", "import", one)
+    assert sorted(row["vhost"] for row in rows(admin, "queues")) == ["/", "shop"]
+    (tmp_path / "broken.json").write_text('{"queues": [{}]}')
+    assert "it has no 'vhost'" in admin("import", str(tmp_path / "broken.json"), is_refused=True)
