@@ -29,6 +29,8 @@ class About(NamedTuple):
     started_seconds: float
     listeners: tuple[ListenerAddress, ...]
     data_dir: str
+    # Made with the directory, in hexadecimal.
+    directory_id: str
     # A PEM file; "" without TLS.
     certificate_path: str
     disk_free_bytes_min: int
@@ -54,6 +56,10 @@ class HttpLimits(NamedTuple):
     connections_max: int
     # Beyond those, for clients on this machine.
     loopback_kept: int
-    # Who may ask for health without a password: "loopback", "everywhere" or "never".
+
+
+class OpenAccess(NamedTuple):
+    """Settings: who may ask without a password, "loopback", "everywhere" or "never"."""
+
     health_without_password: str
-    sampling: SamplingLimits
+    metrics_without_password: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from aiohttp.abc import AbstractMatchInfo
@@ -18,13 +18,16 @@ from aiohttp.web_urldispatcher import UrlDispatcher
 from ..actors.messages import LogIn, LoginAnswer
 from ..actors.node_context import NodeContext
 from ..core.connection.peer import is_loopback
+from ..core.statistics.sampling import Sampling
 from ..core.users.accounts import User
 from ..core.users.login_attempts import HTTP
 from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
-from .about import About
+from .about import About, OpenAccess, SamplingLimits
 from .asking import ask
 from .pace import Pace
+from .prometheus.asked import Form, Source
+from .prometheus.texts import MetricTexts
 from .request import (
     Action,
     Answer,
@@ -36,13 +39,37 @@ from .request import (
     not_found,
     refusal_of,
 )
-from .resources.table import ACTIONS
+from .sampler import Sampler
 from .snapshots import Snapshots
 from .statistics import Statistics
 
 # RabbitMQ's: browsers and libraries key their stored passwords by it.
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 _NO_USER: Final = User("", "")
+
+
+class Figures:
+    """The node's state as all its listeners show it, and its samples, until `stop`."""
+
+    def __init__(
+        self, context: NodeContext, about: About, limits: SamplingLimits, *, per_object: bool
+    ) -> None:
+        """`per_object`: the setting `prometheus_per_object` is on."""
+        self.context = context
+        self.about = about
+        self.pace = Pace()
+        sampling = Sampling(context.counts, *limits)
+        self._sampler = Sampler.start_on(
+            context.runtime, context, sampling, limits.interval_ms, about.data_dir, self.pace
+        )
+        self.statistics = Statistics(context, sampling)
+        self.snapshots = Snapshots(self.pace)
+        form = Form.PER_OBJECT if per_object else Form.AGGREGATED
+        self.metrics = MetricTexts(Source(context, about, self.statistics), self.pace, form)
+
+    def stop(self) -> None:
+        """Make no samples any more."""
+        self._sampler.stop(block=False)
 
 
 class Login(NamedTuple):
@@ -64,25 +91,20 @@ class Found(NamedTuple):
 
 
 class Api:
-    """The table of resources of one node; it keeps nothing of a request."""
+    """The resources of one listener; it keeps nothing of a request."""
 
-    def __init__(
-        self,
-        context: NodeContext,
-        about: About,
-        open_health: str,
-        pace: Pace,
-        statistics: Statistics,
-    ) -> None:
-        """`open_health` is the setting `http_health_without_password`."""
-        self._context = context
-        self._about = about
-        self._open_health = open_health
-        self._statistics = statistics
-        self._snapshots = Snapshots(pace)
+    def __init__(self, figures: Figures, access: OpenAccess, actions: Iterable[Action]) -> None:
+        self.pace = figures.pace
+        self._context = figures.context
+        self._figures = figures
+        # Who needs no password for rows with these tags.
+        self._open_to = {
+            Tag.NONE_FOR_HEALTH: access.health_without_password,
+            Tag.NONE_FOR_METRICS: access.metrics_without_password,
+        }
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
-        for action in ACTIONS:
+        for action in actions:
             self._router.add_route(action.method, action.path, _never_called)
             self._rows[action.method, action.path] = action
 
@@ -104,7 +126,7 @@ class Api:
     async def log_in(self, found: Found, login: Login | None, host: str) -> User:
         """The user that asks; ApiError 401 if the password is wrong or the tag is missing."""
         tag = found.action.tag
-        if tag is Tag.NONE or (tag is Tag.NONE_FOR_HEALTH and self._is_open_to(host)):
+        if tag is Tag.NONE or self._is_open_to(host, self._open_to.get(tag, "never")):
             return _NO_USER
         if login is None:
             raise ApiError(401, "not_authorized", "Login failed", CHALLENGE)
@@ -126,10 +148,9 @@ class Api:
             raise not_authorised(refusal)
         return user
 
-    def _is_open_to(self, host: str) -> bool:
-        return self._open_health == "everywhere" or (
-            self._open_health == "loopback" and is_loopback(host)
-        )
+    @staticmethod
+    def _is_open_to(host: str, whom: str) -> bool:
+        return whom == "everywhere" or (whom == "loopback" and is_loopback(host))
 
     async def answer(
         self, found: Found, user: User, request: BaseRequest, body: bytes, host: str
@@ -138,13 +159,15 @@ class Api:
         action, names = found
         asked = Request(
             context=self._context,
-            about=self._about,
-            statistics=self._statistics,
-            snapshots=self._snapshots,
+            about=self._figures.about,
+            statistics=self._figures.statistics,
+            snapshots=self._figures.snapshots,
+            metrics=self._figures.metrics,
             user=user,
             method=request.method,
             names=names,
             query=dict(request.query),
+            queries=tuple(request.query.items()),
             body=body,
             reason=request.headers.get("x-reason", ""),
             peer_host=host,
@@ -155,7 +178,7 @@ class Api:
             log = self._context.runtime.log
             log.info(CONTROL_REQUEST, request=action.name, **{"user": user.name, **names})
         else:
-            await self._statistics.collect(self._snapshots.pace)
+            await self._figures.statistics.collect(self._figures.snapshots.pace)
         return await action.answer(asked)
 
     def _check_vhost(self, action: Action, request: Request) -> None:

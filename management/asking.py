@@ -8,7 +8,8 @@ answer. A coroutine that is cancelled waits no more; an answer that comes later 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ..actors.messages import Ref
 from ..actors.runtime.runtime import LoopActor, Runtime, tell
@@ -39,3 +40,50 @@ async def ask(runtime: Runtime, target: Ref, question: Callable[[Ref], object]) 
     if not tell(target, question(reply_to)):
         raise GoneError
     return await answer
+
+
+# Actors are asked so many at a time, between which the event loop has other work.
+_ASKED_AT_ONCE: Final = 64
+
+
+class _Questions(LoopActor):
+    """Waits for the answers of several, until it is told None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[object] = []
+        self.arrived = asyncio.Event()
+
+    def on_receive(self, message: object) -> None:
+        if message is None:
+            self.stop()
+        else:
+            self.answers.append(message)
+            self.arrived.set()
+
+
+async def ask_all(
+    runtime: Runtime,
+    targets: Iterable[Ref],
+    question: Callable[[Ref], object],
+    seconds_max: float,
+) -> list[object]:
+    """The answers of those who have answered in time, in no particular order."""
+    questions = _Questions()
+    reply_to = questions.start_prepared(runtime)
+    asked_count = 0
+    try:
+        async with asyncio.timeout(seconds_max):
+            for number, target in enumerate(targets, 1):
+                asked_count += tell(target, question(reply_to))
+                if not number % _ASKED_AT_ONCE:
+                    await asyncio.sleep(0)
+            while len(questions.answers) < asked_count:
+                questions.arrived.clear()
+                await questions.arrived.wait()
+    except TimeoutError:
+        # Those who have not answered have much to do, or have ended.
+        pass
+    finally:
+        tell(reply_to, None)
+    return questions.answers

@@ -24,6 +24,8 @@ _QUERY: Final[dict[str, dict[str, object]]] = {
     "page_size": {"type": "integer", "minimum": 1, "maximum": 500},
     "name": {"type": "string", "description": "rows with this in their name; needs `page`"},
     "use_regex": {"type": "boolean", "description": "`name` is a pattern"},
+    "family": {"type": "string", "description": "of metrics; may be there several times"},
+    "vhost": {"type": "string", "description": "whose metrics; may be there several times"},
     "if-unused": {"type": "boolean"},
     "if-empty": {"type": "boolean"},
 }
@@ -73,7 +75,7 @@ def _operation(action: Action) -> dict[str, Any]:
         "parameters": [*_path_parameters(action.path), *_query_parameters(action)],
         "responses": _responses(action),
     }
-    if action.tag in (Tag.NONE, Tag.NONE_FOR_HEALTH):
+    if action.tag in (Tag.NONE, Tag.NONE_FOR_HEALTH, Tag.NONE_FOR_METRICS):
         operation["security"] = [{}, {"basic": []}]
     if action.method in ("PUT", "POST"):
         schema = action.body or _ANY_OBJECT
@@ -83,6 +85,8 @@ def _operation(action: Action) -> dict[str, Any]:
 
 
 def _needs(tag: Tag) -> str:
+    if tag is Tag.NONE_FOR_METRICS:
+        return "Needs the tag monitoring, or no login where the settings say so."
     if tag in TAGS:
         return f"Needs the tag {tag.value}, or one that includes it."
     return "Needs a login." if tag is Tag.ANY else "Needs no login, where the settings say so."

@@ -6,7 +6,7 @@ RabbitMQ's do: an administrator may do all, policymaker and monitoring all that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from ..core.statistics.history import Range
 from ..core.users.access import Access
 from ..core.users.accounts import User
 from .about import About
+from .prometheus.texts import MetricTexts
 from .snapshots import Snapshots
 from .statistics import Ranges, Statistics
 from .text import decoded
@@ -78,6 +79,8 @@ class Tag(Enum):
     NONE = "none"
     # None either, where the setting `http_health_without_password` has it so.
     NONE_FOR_HEALTH = "health"
+    # The same, by the setting `prometheus_without_password`; with a login, that of a monitor.
+    NONE_FOR_METRICS = "metrics"
     # A login.
     ANY = "any"
     MANAGEMENT = "management"
@@ -89,6 +92,7 @@ class Tag(Enum):
 _DIGITS_MAX: Final = 9
 
 # Which tags of a user a row's tag is satisfied by, and what RabbitMQ says of a user without any.
+_MONITORS: Final = (frozenset({"monitoring", "administrator"}), "Not monitor user")
 TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
     Tag.MANAGEMENT: (
         frozenset({"management", "policymaker", "monitoring", "administrator"}),
@@ -98,7 +102,8 @@ TAGS: Final[dict[Tag, tuple[frozenset[str], str]]] = {
         frozenset({"policymaker", "administrator"}),
         "User not authorised to access object",
     ),
-    Tag.MONITORING: (frozenset({"monitoring", "administrator"}), "Not monitor user"),
+    Tag.MONITORING: _MONITORS,
+    Tag.NONE_FOR_METRICS: _MONITORS,
     Tag.ADMINISTRATOR: (frozenset({"administrator"}), "Not administrator user"),
 }
 
@@ -124,17 +129,19 @@ class Request:
     """What an action gets: the node's state, and what the client asked.
 
     `names` are the parts of the path that the row has in braces, decoded; `query` is the last value
-    of each parameter. `peer_host` is the client's address.
+    of each parameter, `queries` are all of them. `peer_host` is the client's address.
     """
 
     context: NodeContext
     about: About
     statistics: Statistics
     snapshots: Snapshots
+    metrics: MetricTexts
     user: User
     method: str
     names: Mapping[str, str]
     query: Mapping[str, str]
+    queries: Sequence[tuple[str, str]]
     body: bytes
     reason: str = ""
     peer_host: str = ""

@@ -27,15 +27,12 @@ from ..actors.runtime.descriptors import REFUSAL, has_one_of_the_last
 from ..actors.runtime.runtime import LoopActor, tell
 from ..core.connection.peer import is_loopback
 from ..core.connection.waiting_peers import WaitingPeers
-from ..core.statistics.sampling import Sampling
 from ..logs.events import HTTP_FAILED, HTTP_REFUSED
-from .about import About, HttpLimits
+from .about import HttpLimits
 from .api import Api, Found, Login, login_of
 from .pace import Pace
 from .request import JSON, Answer, ApiError
-from .sampler import Sampler
 from .snapshots import Body
-from .statistics import Statistics
 from .text import encoded
 
 if TYPE_CHECKING:
@@ -67,24 +64,13 @@ _TOO_LONG: Final = ApiError(408, "timeout", "the request took too long to come")
 
 
 class HttpServer:
-    """What all HTTP connections share. Only the event loop calls it."""
+    """What all connections of one HTTP listener share. Only the event loop calls it."""
 
-    def __init__(self, context: NodeContext, about: About, limits: HttpLimits) -> None:
+    def __init__(self, context: NodeContext, api: Api, limits: HttpLimits) -> None:
         self.context = context
         self.limits = limits
         self.sockets: dict[web.RequestHandler, HttpSocket] = {}
-        self._pace = Pace()
-        sampling = Sampling(context.counts, *limits.sampling)
-        self._sampler = Sampler.start_on(
-            context.runtime,
-            context,
-            sampling,
-            limits.sampling.interval_ms,
-            about.data_dir,
-            self._pace,
-        )
-        statistics = Statistics(context, sampling)
-        self._api = Api(context, about, limits.health_without_password, self._pace, statistics)
+        self._api = api
         self._waiting = WaitingPeers[HttpSocket](0.0, _has_nothing_unread)
         context.crowds.add(self._waiting, _abandon)
         self._deadlines = Deadlines.start_on(context.runtime, context)
@@ -153,7 +139,6 @@ class HttpServer:
 
     def abandon(self) -> None:
         """Close all of them: the node ends."""
-        self._sampler.stop(block=False)
         for one in list(self.sockets.values()):
             one.abort()
 
@@ -170,7 +155,7 @@ class HttpServer:
             answer = await self._answer(request, one, log)
             one.state = State.WRITING
             self.watch(one)
-            return await _send(request, answer, self._pace)
+            return await _send(request, answer, self._api.pace)
         except ConnectionError:
             raise
         except Exception:

@@ -82,6 +82,11 @@ class Configuration:
     statistics_interval_ms: int = 5_000
     statistics_samples_max: int = 121
     statistics_bytes_max: int = 16_777_216
+    prometheus_without_password: str = "loopback"
+    prometheus_per_object: str = "off"
+    prometheus_listener: str = "off"
+    prometheus_host: str = "127.0.0.1"
+    prometheus_port: int = -1  # beside `port`; 0 takes a free one
     control_connections_max: int = 32
     control_idle_timeout_ms: int = 60_000
 
@@ -235,6 +240,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "port": (0, 65_535),
     "tls_port": (0, 65_535),
     "http_port": (-1, 65_535),
+    "prometheus_port": (-1, 65_535),
     "http_body_bytes_max": (1024, 16 * MIB),
     "definitions_bytes_max": (1024, 1024 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
@@ -313,6 +319,9 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 _CHOICES: dict[str, tuple[str, ...]] = {
     "http_listener": ("on", "off"),
     "http_health_without_password": ("loopback", "everywhere", "never"),
+    "prometheus_without_password": ("loopback", "everywhere", "never"),
+    "prometheus_per_object": ("on", "off"),
+    "prometheus_listener": ("on", "off"),
     "log_level": LEVELS,
     "log_format": FORMATS,
     "tls_verify_client": ("none", "optional", "required"),

@@ -132,6 +132,7 @@ class Node:
         self._dead_letters: DeadLetterPublisher | None = None
         self.listening: Listening | None = None
         self._control_socket: ControlSocket | None = None
+        self._directory_id = ""
         self.http = HttpListening(configuration)
         # What its actors share, while it runs.
         self.context: NodeContext | None = None
@@ -184,6 +185,7 @@ class Node:
     def _start_actors(self, scheduler: Scheduler, directory: DataDirectory, disk: Disk) -> Listener:
         configuration, machine = self._configuration, self._machine
         stores = disk.begin(partial(self._stores, directory, disk.files))
+        self._directory_id = stores.directory_id.hex()
         boot_number = directory.begin(stores.boot_number_min)
         catalog = disk.begin(stores.open_catalog)
         self.open_files.add("the catalog", catalog.close)
@@ -321,6 +323,9 @@ class Node:
             listeners.append(ListenerAddress("amqp/ssl", listening.host, listening.tls_port))
         if self.http.port is not None:
             listeners.append(ListenerAddress("http", configuration.http_host, self.http.port))
+        if self.http.metrics_port is not None:
+            host, port = configuration.prometheus_host, self.http.metrics_port
+            listeners.append(ListenerAddress("http/prometheus", host, port))
         return About(
             node_name=f"leveret@{socket.gethostname()}",
             version=VERSION,
@@ -329,6 +334,7 @@ class Node:
             started_seconds=time.time(),
             listeners=tuple(listeners),
             data_dir=str(directory.path.absolute()),
+            directory_id=self._directory_id,
             certificate_path=configuration.tls_certificate,
             disk_free_bytes_min=configuration.disk_free_bytes_min,
             memory_alarm_bytes=configuration.memory_alarm_levels()[0],

@@ -29,6 +29,11 @@ class Settings(TypedDict, total=False):
     statistics_interval_ms: int
     statistics_samples_max: int
     statistics_bytes_max: int
+    prometheus_without_password: str
+    prometheus_per_object: str
+    prometheus_listener: str
+    prometheus_host: str
+    prometheus_port: int
     control_connections_max: int
     control_idle_timeout_ms: int
     tls_port: int

@@ -45,6 +45,7 @@ HELD_BACK = {
     "pandas": ("spark",),
     "pika": ("spark",),
     "aiohttp": ("management",),
+    "prometheus_client": ("management",),
 }
 
 # Rules and codec know no clock, file, socket, thread or chance: what they need is an argument.

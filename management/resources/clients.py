@@ -16,6 +16,7 @@ from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.history import Range
 from ..about import About
 from ..asking import GoneError, ask
+from ..client_names import channel_name, connection_name, open_channels, own_end
 from ..listing import listed, shown
 from ..request import (
     LISTED,
@@ -35,19 +36,6 @@ from ..statistics import Statistics
 _CLOSED: Final = "Closed via management plugin"
 
 
-def connection_name(about: About, opened: OpenConnection) -> str:
-    """RabbitMQ's name of a connection: both ends of it."""
-    host, port = _own_end(about, opened)
-    return f"{opened.peer.name} -> {host}:{port}"
-
-
-def _own_end(about: About, opened: OpenConnection) -> tuple[str, int]:
-    peer = opened.peer
-    if peer.local_port:
-        return peer.local_host, peer.local_port
-    return about.listeners[0].address, about.listeners[0].port
-
-
 def _ends(about: About, opened: OpenConnection) -> Row:
     host, _, port = opened.peer.name.rpartition(":")
     return {
@@ -62,12 +50,12 @@ def connection_row(
 ) -> Row:
     """A connection."""
     handshake, peer = opened.handshake, opened.peer
-    host, port = _own_end(about, opened)
+    host, port = own_end(about, opened)
     return {
         **_ends(about, opened),
         "auth_mechanism": handshake.mechanism,
         "channel_max": handshake.limits.channel_max,
-        "channels": len(_open_channels(opened)),
+        "channels": len(open_channels(opened)),
         "client_properties": plain_table(handshake.client_properties),
         "connected_at": int(opened.opened_seconds * 1000),
         "frame_max": handshake.limits.frame_max_bytes,
@@ -87,10 +75,6 @@ def connection_row(
         "vhost": opened.access.topology.vhost,
         **statistics.of_connection(opened, wanted),
     }
-
-
-def _open_channels(opened: OpenConnection) -> dict[int, Ref]:
-    return {number: each for number, each in opened.channels.items() if each is not None}
 
 
 def _may_see(request: Request, opened: OpenConnection) -> bool:
@@ -143,10 +127,6 @@ async def _close(request: Request) -> Answer:
 # --- Channels
 
 
-def _channel_name(about: About, opened: OpenConnection, number: int) -> str:
-    return f"{connection_name(about, opened)} ({number})"
-
-
 async def _channel_row(
     request: Request, opened: OpenConnection, number: int, channel: Ref
 ) -> Row | None:
@@ -165,7 +145,7 @@ async def _channel_row(
         "global_prefetch_count": counts["global_prefetch"],
         "messages_unacknowledged": counts["unacked"],
         "messages_unconfirmed": counts["unconfirmed"],
-        "name": _channel_name(about, opened, number),
+        "name": channel_name(about, opened, number),
         "node": about.node_name,
         "number": number,
         "prefetch_count": counts["prefetch"],
@@ -184,7 +164,7 @@ async def _channel_row(
 async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
     rows = []
     for opened in connections:
-        for number, channel in _open_channels(opened).items():
+        for number, channel in open_channels(opened).items():
             row = await _channel_row(request, opened, number, channel)
             if row is not None:
                 rows.append(row)
@@ -202,8 +182,8 @@ async def _channels_of_connection(request: Request) -> Answer:
 async def _one_channel(request: Request) -> Answer:
     name = request.names["channel"]
     for opened in _seen(request):
-        for number, channel in _open_channels(opened).items():
-            if _channel_name(request.about, opened, number) == name:
+        for number, channel in open_channels(opened).items():
+            if channel_name(request.about, opened, number) == name:
                 row = await _channel_row(request, opened, number, channel)
                 if row is not None:
                     row |= _breakdown(request, opened.channel_counts.get(number))
@@ -277,7 +257,7 @@ def _channel_details(about: About, opened: OpenConnection, number: int) -> Row:
     return {
         **ends,
         "connection_name": ends["name"],
-        "name": _channel_name(about, opened, number),
+        "name": channel_name(about, opened, number),
         "node": about.node_name,
         "number": number,
         "user": opened.access.user,
@@ -298,7 +278,7 @@ def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[R
     channels = {
         channel: (opened, number)
         for opened in request.context.open_connections.values()
-        for number, channel in _open_channels(opened).items()
+        for number, channel in open_channels(opened).items()
     }
     rows = []
     for queue in queues:

@@ -13,6 +13,7 @@ from . import (
     health,
     logins,
     messages,
+    metrics,
     node,
     own,
     parameters,
@@ -32,6 +33,7 @@ _ROWS: Final[tuple[Action, ...]] = (
     *node.ACTIONS,
     *definitions.ACTIONS,
     *health.ACTIONS,
+    *metrics.ACTIONS,
 )
 
 ACTIONS: Final[tuple[Action, ...]] = (*_ROWS, described(_ROWS))

@@ -40,6 +40,7 @@ from ...core.definitions import (
 )
 from ...core.json_tables import plain_table
 from ...core.topology.topology import Topology
+from ..client_names import connection_name
 from ..direct import AmqpRefusedError, connect
 from ..listing import listed, listed_long, shown
 from ..pace import in_order
@@ -61,7 +62,6 @@ from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
 from ..statistics import NO_RANGES, Ranges, Statistics
 from ..values import key_from_path, properties_key, table_from
 from .clients import (
-    connection_name,
     consumer_rows,
     deliveries_from,
     publishes_to,

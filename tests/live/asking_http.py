@@ -49,7 +49,8 @@ def asked(
     response = connection.getresponse()
     text = response.read()
     connection.close()
-    content = json.loads(text) if text else None
+    is_json = response.getheader("content-type") == "application/json"
+    content = json.loads(text) if text and is_json else text.decode() or None
     return Answer(response.status, content, {k.lower(): v for k, v in response.getheaders()})
 
 

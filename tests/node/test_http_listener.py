@@ -125,7 +125,8 @@ def test_wrong_passwords_are_checked_off_the_loop_and_logged_without_them(
 def test_by_default_it_listens_10_000_above_the_other_port(
     settings_of: dict[str, Any], port_wanted: int
 ) -> None:
-    assert port_of(Configuration(**settings_of)) == port_wanted
+    configuration = Configuration(**settings_of)
+    assert port_of(configuration.port, configuration.http_port, PORTS_ABOVE) == port_wanted
 
 
 def test_a_program_s_broker_does_not_listen_unless_it_is_told_to(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""The HTTP servers of a node, which show the same figures."""
+
+from __future__ import annotations
+
+from ..actors.node_context import NodeContext
+from .about import About, HttpLimits, OpenAccess, SamplingLimits
+from .api import Api, Figures
+from .resources import metrics
+from .resources.table import ACTIONS
+from .server import HttpServer
+
+# As RabbitMQ's: whoever reaches the port may read the metrics.
+_OPEN_METRICS = OpenAccess(health_without_password="never", metrics_without_password="everywhere")
+
+
+class Listeners:
+    """Makes the servers of one node."""
+
+    def __init__(
+        self, context: NodeContext, about: About, sampling: SamplingLimits, *, per_object: bool
+    ) -> None:
+        """`per_object`: the setting `prometheus_per_object` is on."""
+        self._context = context
+        self._figures = Figures(context, about, sampling, per_object=per_object)
+
+    def management(self, access: OpenAccess, limits: HttpLimits) -> HttpServer:
+        """All resources."""
+        return HttpServer(self._context, Api(self._figures, access, ACTIONS), limits)
+
+    def metrics_alone(self, limits: HttpLimits) -> HttpServer:
+        """The metrics, without a password."""
+        api = Api(self._figures, _OPEN_METRICS, metrics.ACTIONS)
+        return HttpServer(self._context, api, limits)
+
+    def stop(self) -> None:
+        """No samples are made any more."""
+        self._figures.stop()

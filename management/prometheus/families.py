@@ -1,0 +1,67 @@
+"""Metrics of the official library, made in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client import Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    UnknownMetricFamily,
+)
+
+from ...core.histogram import Histogram
+
+# Labels are in the order of their names.
+Samples = Iterable[tuple[Sequence[str], float]]
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    """One number that may go up and down."""
+    return GaugeMetricFamily(name, text, value)
+
+
+def counter(name: str, text: str, value: float) -> Metric:
+    """One number that only goes up, until the node ends; its name ends with `_total`."""
+    return CounterMetricFamily(name, text, value)
+
+
+def gauges(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    """One for each set of labels."""
+    metric = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in samples:
+        metric.add_metric(values, value)
+    return metric
+
+
+def counters(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    """One for each set of labels; the name ends with `_total`."""
+    metric = CounterMetricFamily(name, text, labels=labels)
+    for values, value in samples:
+        metric.add_metric(values, value)
+    return metric
+
+
+def untyped(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    """One that RabbitMQ shows without a type."""
+    metric = UnknownMetricFamily(name, text, labels=list(labels))
+    metric.add_metric(list(labels.values()), value)
+    return metric
+
+
+def info(name: str, text: str, labels: Mapping[str, str]) -> Metric:
+    """A gauge that is always 1, and tells by its labels."""
+    return gauges(name, text, list(labels), [(list(labels.values()), 1)])
+
+
+def histogram(name: str, text: str, values: Histogram) -> Metric:
+    """A histogram at this moment."""
+    bounds = [*map(str, values.bounds), "+Inf"]
+    # The last one is the count: read once, buckets and count agree.
+    counts = accumulate(tuple(values.counts))
+    metric = HistogramMetricFamily(name, text)
+    metric.add_metric((), list(zip(bounds, counts, strict=True)), values.total)
+    return metric

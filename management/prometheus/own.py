@@ -1,0 +1,44 @@
+"""Leveret's own metrics: what it does that RabbitMQ does otherwise, or not at all."""
+
+from __future__ import annotations
+
+import platform
+
+from prometheus_client import Metric
+
+from ...amqp_frames.compiled import FORM
+from .asked import Asked, Form, Source
+from .families import gauges, info
+
+
+def metrics(source: Source, asked: Asked) -> list[Metric]:
+    """All of them, unless families of RabbitMQ's are asked for."""
+    if asked.form is Form.DETAILED:
+        return []
+    return [_build(source), _memory(source)]
+
+
+def _build(source: Source) -> Metric:
+    labels = {
+        "version": source.about.version,
+        "python_version": platform.python_version(),
+        "codec": FORM,
+    }
+    return info("leveret_build_info", "Versions of Leveret and Python, form of the codec", labels)
+
+
+def _memory(source: Source) -> Metric:
+    context = source.context
+    purposes = {
+        "queues": context.memory_budget.used_bytes,
+        "publishes": context.node_window.used_bytes,
+        "deliveries": context.node_outlet.used_bytes,
+        "routes": context.vhost_users.route_memory.used_bytes,
+        "shared_runs": context.shared_runs.kept_bytes,
+    }
+    return gauges(
+        "leveret_memory_bytes",
+        "Memory by purpose, as far as the broker counts it",
+        ("purpose",),
+        [((name,), value) for name, value in purposes.items()],
+    )
