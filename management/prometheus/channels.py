@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from prometheus_client import Metric
 
 from ...actors.messages import ChannelReport, Ref, ReportChannel
+from ...actors.node_context import OpenConnection
 from ..asking import ask_all
 from ..client_names import channel_name, open_channels
 from ..pace import Pace
@@ -74,6 +75,12 @@ def metrics(source: Source, asked: Asked, answered: Reports) -> Generator[None, 
         made += [
             gauge("rabbitmq_connections", "AMQP connections that are open", len(opened)),
             gauge("rabbitmq_channels", "Channels that are open", count),
+            gauges(
+                "rabbitmq_global_publishers",
+                "Channels that have published",
+                ("protocol",),
+                [(("amqp091",), sum(map(_publisher_count, opened)))],
+            ),
         ]
     if asked.wants("channel_metrics"):
         made += yield from _of_channels(asked, answered)
@@ -97,3 +104,7 @@ def _of_channels(asked: Asked, answered: Reports) -> Generator[None, None, list[
         for metric, row in zip(made, _GAUGES, strict=True):
             metric.add_sample(metric.name, {}, sums[row.number])
     return made
+
+
+def _publisher_count(opened: OpenConnection) -> int:
+    return sum("publish" in each.totals for each in opened.channel_counts.values())

@@ -9,9 +9,12 @@ from typing import Final
 
 from prometheus_client import Metric
 
+from ...actors.messages import AskLoginAttempts, LoginAttemptsAnswer
+from ...core.users.login_attempts import LoginCounts
+from ..asking import ask
 from ..pace import Pace
 from ..snapshots import SNAPSHOT_ROWS_MIN, SNAPSHOT_SECONDS, Body
-from . import channels, node, own, queues
+from . import channels, messages, node, own, queues
 from .asked import Asked, Form, Source
 from .exposition import exposed
 
@@ -46,17 +49,26 @@ class MetricTexts:
     async def _make(self, asked: Asked) -> Body:
         source = self._source
         process = await asyncio.to_thread(node.of_process, source.about.data_dir)
+        logins = await _logins(source)
         of_channels = await channels.reports(source, asked, self._pace)
 
         def steps() -> Generator[None, None, Body]:
             metrics: list[Metric] = node.metrics(source, asked, process)
             metrics += yield from queues.metrics(source, asked)
             metrics += yield from channels.metrics(source, asked, of_channels)
+            metrics += messages.metrics(source, asked, logins)
             metrics += own.metrics(source, asked)
             parts = yield from exposed(metrics)
             return Body((yield from _joined(parts)))
 
         return await self._pace.carry_out(steps())
+
+
+async def _logins(source: Source) -> dict[str, LoginCounts]:
+    context = source.context
+    answer = await ask(context.runtime, context.logins, AskLoginAttempts)
+    assert isinstance(answer, LoginAttemptsAnswer)
+    return answer.counts
 
 
 def _joined(parts: list[bytes]) -> Generator[None, None, list[bytes]]:

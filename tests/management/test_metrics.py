@@ -231,3 +231,39 @@ def test_an_alarm_is_shown(broker: leveret.Broker) -> None:
     alarms.change(Resource.DISK, is_low=False)
     assert scrape.value("rabbitmq_alarms_free_disk_space_watermark") == 1
     assert scrape.value("rabbitmq_alarms_memory_used_watermark") == 0
+
+
+def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a")
+        client.publish_all("a", b"1", b"2", b"3")
+        client.publish_all("nowhere", b"4")
+        assert client.get("a", no_ack=True) is not None
+        assert client.get("a") is not None
+        client.consume("a", no_ack=True)
+        client.expect_type(1, BasicDeliver)
+        client.read_content(1)
+        scrape = scraped(broker)
+    counted = {
+        "received": 4,
+        "confirmed": 4,
+        "routed": 3,
+        "unroutable_dropped": 1,
+        "unroutable_returned": 0,
+        "delivered": 3,
+        "delivered_get_auto_ack": 1,
+        "delivered_get_manual_ack": 1,
+        "delivered_consume_auto_ack": 1,
+        "delivered_consume_manual_ack": 0,
+        "get_empty": 0,
+        "redelivered": 0,
+        "acknowledged": 0,
+    }
+    for name, count in counted.items():
+        assert scrape.samples(f"rabbitmq_global_messages_{name}_total") == {("amqp091",): count}
+    assert scrape.samples("rabbitmq_global_publishers") == {("amqp091",): 1}
+    for name, count in (("queues_created", 1), ("connections_opened", 1), ("channels_opened", 1)):
+        assert scrape.value(f"rabbitmq_{name}_total") == count
+    assert scrape.samples("rabbitmq_auth_attempts_succeeded_total")[("amqp091",)] == 1
