@@ -181,7 +181,7 @@ class Clients:
         self._control.send(True)
 
     def end(self) -> Requests:
-        """Request no more; gives what was answered, once all is."""
+        """Request no more; gives the answers, once all have come."""
         self._control.send(False)
         try:
             return cast("Requests", self._control.recv())

@@ -68,7 +68,7 @@ async def ask_all(
     question: Callable[[Ref], object],
     seconds_max: float,
 ) -> list[object]:
-    """The answers of those who have answered in time, in no particular order."""
+    """The answers that came in time, in no particular order."""
     questions = _Questions()
     reply_to = questions.start_prepared(runtime)
     asked_count = 0
@@ -82,7 +82,7 @@ async def ask_all(
                 questions.arrived.clear()
                 await questions.arrived.wait()
     except TimeoutError:
-        # Those who have not answered have much to do, or have ended.
+        # The others have much to do, or have ended.
         pass
     finally:
         tell(reply_to, None)

@@ -27,5 +27,5 @@ def channel_name(about: About, opened: OpenConnection, number: int) -> str:
 
 
 def open_channels(opened: OpenConnection) -> dict[int, Ref]:
-    """Its channels by number, but for those that are closing."""
+    """Its channels by number, without closing ones."""
     return {number: each for number, each in opened.channels.items() if each is not None}

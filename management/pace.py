@@ -23,7 +23,7 @@ _RUN_ITEMS: Final = 128
 
 
 class Pace:
-    """Whose slice is next: who has waited longest."""
+    """Whose slice is next: that of the longest wait."""
 
     def __init__(self, slice_seconds: float = SLICE_SECONDS) -> None:
         """A slice ends with the step in which its time is over."""

@@ -216,8 +216,8 @@ class Answer(NamedTuple):
 class VhostRule(Enum):
     """Who may use a row with a vhost in its path."""
 
-    # Administrators, and users that may open it. What is done there by AMQP needs AMQP's
-    # permissions besides, of administrators, too.
+    # Administrators, and users that may open it. Actions by AMQP need AMQP's
+    # permissions besides, from administrators, too.
     VISIBLE = "visible"
     # Monitors besides.
     MONITORED = "monitored"

@@ -275,7 +275,7 @@ def accepts_gzip(headers: Mapping[str, str]) -> bool:
 
 
 async def _compressed(body: Body, pace: Pace) -> Body:
-    """The body by gzip, made once for all that are sent it."""
+    """The body by gzip, made once for all its receivers."""
     if body.compressed is None:
         steps = _compressed_parts(body.parts)
         body.compressed = asyncio.create_task(pace.carry_out(steps))

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 # RabbitMQ's statistics are up to five seconds old.
 SNAPSHOT_SECONDS: Final = 1.0
 SNAPSHOT_ROWS_MIN: Final = 1000
-# What was not asked for within this time is forgotten.
+# A list that nobody requested within this time is forgotten.
 UNUSED_SECONDS_MAX: Final = 10.0
 # Lists, orders and choices of columns that are kept at most: each has some bytes for every row.
 KEPT_MAX: Final = 100
@@ -196,7 +196,7 @@ class Snapshots:
         return now
 
     def _bound(self) -> None:
-        """Of all that is kept, what has not been used for longest goes first."""
+        """The longest unused goes first."""
         if len(self._kept) > KEPT_MAX:
             done = [key for key, kept in self._kept.items() if kept.task.done()]
             for key in sorted(done, key=self._used.__getitem__)[: len(self._kept) - KEPT_MAX]:
@@ -216,7 +216,7 @@ class Snapshots:
 
 
 async def _after(before: asyncio.Task[Any] | None, make: Callable[[], Awaitable[Result]]) -> Result:
-    """One is made behind the other: they share what is kept of the rows."""
+    """One is made behind the other: they share the kept rows."""
     if before is not None and not before.done():
         await asyncio.wait([before])
     return await make()

@@ -92,7 +92,7 @@ class Opening:
 
     def _log_in(self, user: str, password: str | None) -> None:
         self._context.unopened.is_served(self._reader)
-        # Who is named by the API has logged in there.
+        # A user of the API has logged in there.
         protocol = "" if self._peer.is_internal else AMQP
         login = LogIn(self._reader, self._peer.host, user, password, protocol)
         tell(self._context.logins, login)

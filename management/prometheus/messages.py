@@ -1,4 +1,4 @@
-"""RabbitMQ's counters of messages, of what came and went, and of logins: since the node's start.
+"""RabbitMQ's counters of messages, of openings and closings, and of logins: since the node's start.
 
 The channels count, once a batch (core/statistics). Counters of messages have no label `queue_type`:
 the node's totals are those of all queues.

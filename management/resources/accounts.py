@@ -79,7 +79,7 @@ async def _vhost_row(request: Request, name: str) -> Row:
 async def _vhosts(request: Request) -> Answer:
     vhosts = request.context.accounts.vhosts
     names = [name for name in vhosts if request.may_monitor(name)]
-    # One that goes meanwhile is left out.
+    # A vhost deleted meanwhile is left out.
     rows = [await _vhost_row(request, name) for name in names if name in vhosts]
     return await listed(request, rows)
 

@@ -182,7 +182,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _load() -> type[Listeners]:
-    """What makes the servers; in a thread, because the import takes long."""
+    """The class of the servers; in a thread, because the import takes long."""
     from ..management.listeners import Listeners
 
     return Listeners
