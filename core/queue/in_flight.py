@@ -171,7 +171,7 @@ class InFlight:
     def current(
         self, parts: Iterable[tuple[Delivery, int, int]]
     ) -> Iterable[tuple[Delivery, int, int]]:
-        """Parts of deliveries as a channel names them, each of the delivery that holds its messages now."""
+        """A channel names parts of deliveries; these are of the deliveries that hold them now."""
         return [_current(*part) for part in parts] if self._has_joined else parts
 
     def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
