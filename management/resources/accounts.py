@@ -11,7 +11,7 @@ from typing import Final
 
 from ...actors.messages import AccountRequest, ControlAnswer
 from ...core.users.accounts import Permission, TopicPermission, User
-from ...core.users.password_hash import SALT_BYTES, hash_password
+from ...core.users.password_hash import SALT_BYTES, hash_password, imported_hash
 from ..asking import ask
 from ..listing import listed, shown
 from ..request import (
@@ -158,6 +158,20 @@ async def _one_user(request: Request) -> Answer:
     return Answer(200, shown(request, _user_row(_user(request))))
 
 
+def _given_hash(given: Mapping[str, object]) -> str | None:
+    """The text to store for a hash of RabbitMQ's, None if there is none; 400."""
+    password_hash = given.get("password_hash")
+    if password_hash is None:
+        return None
+    algorithm = given.get("hashing_algorithm", "rabbit_password_hashing_sha256")
+    if not isinstance(password_hash, str) or not isinstance(algorithm, str):
+        raise bad_request("password_hash and hashing_algorithm must be texts")
+    try:
+        return imported_hash(password_hash, algorithm)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
 def _tags(given: object) -> list[str]:
     """Tags as a list, or as RabbitMQ's older clients send them, with commas; 400."""
     if isinstance(given, str):
@@ -172,8 +186,9 @@ async def _put_user(request: Request) -> Answer:
     if "tags" not in given:
         raise bad_request("tags_not_present")
     tags, password = _tags(given["tags"]), given.get("password")
-    password_hash = given.get("password_hash")
-    if password is not None:
+    if password is None:
+        password_hash = _given_hash(given)
+    else:
         if not isinstance(password, str) or not password:
             raise bad_request("password must be a text that is not empty")
         # Some 40 ms of a processor by intent: not on the event loop.
@@ -314,7 +329,13 @@ _ANY: Final = VhostRule.ANY
 _NEW_VHOST: Final = object_with(
     description="string", tags="string", tracing="boolean", default_queue_type="string"
 )
-_NEW_USER: Final = object_with("tags", tags="string", password="string", password_hash="string")
+_NEW_USER: Final = object_with(
+    "tags",
+    tags="string",
+    password="string",
+    password_hash="string",
+    hashing_algorithm="string",
+)
 _USERS: Final = object_with("users", users="array")
 _NEW_PERMISSION: Final = object_with(
     "configure", "write", "read", configure="string", write="string", read="string"

@@ -7,14 +7,13 @@ import resource as limits_of_process
 import time
 from typing import Final
 
+from ...core.exchanges.table import TYPES
 from ...core.statistics.sampling import GAUGES
 from ..listing import listed, shown
 from ..request import LISTED, SHOWN, Action, Answer, Request, Tag, not_found
 from ..sampler import gauges
 from ..snapshots import Row
 from .topology import queue_totals
-
-_EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic")
 
 # Those of RabbitMQ 3.10 whose meaning there is here.
 _FEATURE_FLAGS: Final = (
@@ -28,7 +27,7 @@ _FEATURE_FLAGS: Final = (
 
 
 def _exchange_types() -> list[Row]:
-    return [{"name": name, "description": "", "enabled": True} for name in _EXCHANGE_TYPES]
+    return [{"name": name, "description": "", "enabled": True} for name in sorted(TYPES)]
 
 
 def _contexts(request: Request) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from base64 import b64encode
 from typing import Any
@@ -297,6 +298,24 @@ def test_no_hash_of_a_password_is_shown(broker: leveret.Broker) -> None:
     assert "hash" not in str(call(broker, "GET /api/users").content)
 
 
+@pytest.mark.parametrize("algorithm", ["sha256", "sha512", "md5"])
+def test_a_user_logs_in_with_the_hash_of_rabbitmqs_that_it_was_given(
+    broker: leveret.Broker, algorithm: str
+) -> None:
+    digest = hashlib.new(algorithm, b"saltsecret").digest()
+    given = {
+        "tags": "management",
+        "password_hash": b64encode(b"salt" + digest).decode(),
+        "hashing_algorithm": f"rabbit_password_hashing_{algorithm}",
+    }
+    if algorithm == "sha256":
+        del given["hashing_algorithm"]
+    assert call(broker, "PUT /api/users/bea", given).status == 201
+    assert asked(broker, "GET", "/api/whoami", None, "bea", "secret").status == 200
+    refused = call(broker, "PUT /api/users/bea", {"tags": "", "password_hash": "bad"})
+    assert refused[:2] == (400, {"error": "bad_request", "reason": "not a password hash"})
+
+
 # --- The node
 
 
@@ -307,6 +326,8 @@ def test_the_overview_counts(broker: leveret.Broker, client: Client) -> None:
     assert found["queue_totals"] == {"messages": 2}
     assert found["object_totals"]["queues"] == 1
     assert found["object_totals"]["connections"] == 1
+    types = call(broker, "GET /api/overview").content["exchange_types"]
+    assert {"topic", "x-delayed-message", "x-random"} < {each["name"] for each in types}
     [node] = call(broker, "GET /api/nodes").content
     assert node["running"] is True
     assert call(broker, f"GET /api/nodes/{node['name']}").content["name"] == node["name"]
