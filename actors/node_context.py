@@ -119,6 +119,8 @@ class NodeContext:
     ticker: Ref
     dead_letters: Ref
     left_publishes: Ref
+    # Copies what traced vhosts publish and deliver.
+    firehose: Ref
     journal: Ref
     # Does background work on the journal's closed segments.
     maintenance: Ref
@@ -129,6 +131,8 @@ class NodeContext:
     memory_watch: Ref
     # Whether the queues' messages take too much, although they page.
     memory_level: MemoryLevel
+    # Where AMQP is listened for, as connections are named after it.
+    address: str = ""
     # Why publishers are not read, if they are not.
     alarms: Alarms = field(default_factory=Alarms)
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.

@@ -50,6 +50,8 @@ DEDUP_IDENTITIES_MAX: Final = 20_000_000
 
 # Publishes to this exchange are commands about deliveries; every vhost has it.
 DELIVERY_EXCHANGE: Final = "amq.leveret.delivery"
+# Copies of what traced vhosts publish and deliver: core/publishing/firehose.py.
+FIREHOSE_EXCHANGE: Final = "amq.rabbitmq.trace"
 
 _DOUBLE = Struct(">d")
 

@@ -149,6 +149,7 @@ class Configuration:
     dedup_identities_max: int = DEDUP_IDENTITIES_MAX
     stranded_letters_max: int = 100_000
     stranded_letters_bytes_max: int = 64 * MIB
+    firehose_backlog_bytes_max: int = 64 * MIB
     segment_bytes_max: int = 64 * MIB
     compaction_live_percent_max: int = 25
     compaction_segment_bytes_min: int = 256 * 1024
@@ -299,6 +300,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "dedup_identities_max": (1, 2**40),
     "stranded_letters_max": (0, 2**31 - 1),
     "stranded_letters_bytes_max": (0, 2**40),
+    "firehose_backlog_bytes_max": (0, 2**40),
     "tls_handshakes_max": (1, 65_535),
     "segment_bytes_max": (1 * MIB, 2**40),
     "compaction_live_percent_max": (0, 100),

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .actors.channel.firehose import FirehoseActor
 from .actors.connection.listener import READ_BYTES_MAX, Listener
 from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
@@ -83,6 +84,10 @@ if TYPE_CHECKING:
 _CLIENTS_SHOWN_MAX = 5
 # For actors that have no memory to end.
 _NO_MEMORY_TIMEOUT_MS = 1000
+
+
+def _node_name() -> str:
+    return f"leveret@{socket.gethostname()}"
 
 
 def _name_of(vhosts: Vhosts, queue_id: int) -> str:
@@ -270,6 +275,9 @@ class Node:
         self._dead_letters = DeadLetterPublisher(context)
         context.dead_letters = self._dead_letters.start_prepared(runtime)
         context.left_publishes = LeftPublishes.start_on(runtime, context)
+        context.firehose = FirehoseActor.start_on(
+            runtime, context, _node_name(), configuration.firehose_backlog_bytes_max
+        )
         broker = BrokerActor(context)
         self._broker = context.broker = broker.start_prepared(runtime)
         listener = Listener(context, self._drained.set)
@@ -310,6 +318,7 @@ class Node:
         await self.http.bind()
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
+        context.address = f"{listening.host}:{listening.port}"
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about
@@ -327,7 +336,7 @@ class Node:
             host, port = configuration.prometheus_host, self.http.metrics_port
             listeners.append(ListenerAddress("http/prometheus", host, port))
         return About(
-            node_name=f"leveret@{socket.gethostname()}",
+            node_name=_node_name(),
             version=VERSION,
             server_version=configuration.server_version,
             product=configuration.server_product,
@@ -439,6 +448,7 @@ class Node:
             memory_level=MemoryLevel(*configuration.memory_alarm_levels()),
             dead_letters=nobody,
             left_publishes=nobody,
+            firehose=nobody,
             journal=nobody,
             maintenance=nobody,
             page_reader=nobody,

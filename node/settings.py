@@ -90,6 +90,7 @@ class Settings(TypedDict, total=False):
     dedup_identities_max: int
     stranded_letters_max: int
     stranded_letters_bytes_max: int
+    firehose_backlog_bytes_max: int
     segment_bytes_max: int
     compaction_live_percent_max: int
     compaction_segment_bytes_min: int

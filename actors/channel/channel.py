@@ -71,6 +71,7 @@ from ..runtime.runtime import LoopActor, tell
 from ..tracing.trace import ChannelTracing
 from .commands import Commands, mixed
 from .consuming import Consuming
+from .firehose import FirehoseTap
 from .neighbours import ClientSide, Questions
 
 # A large transaction is routed in several turns, between which others have theirs.
@@ -117,6 +118,7 @@ class Channel(LoopActor):
         )
         self._counts = counts
         self.tracing = ChannelTracing(context.trace, number, handshake)
+        self._tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
         self._client = ClientSide(number, writer)
         # What holds back the client's next message; one state for all of the channel.
         self._waiting = Waiting()
@@ -135,6 +137,7 @@ class Channel(LoopActor):
             reading,
             self._publisher,
             self._counts,
+            self._tap,
         )
         self._publisher.delivery_holder = self.consuming.deliveries.commands
         self._commands = Commands(
@@ -376,7 +379,7 @@ class Channel(LoopActor):
             self._tx_mode.publish(batch)
             self._carry_out_commands()
             return
-        if not self._context.trace.is_on:
+        if not (self._context.trace.is_on or self._tap.topology.is_traced):
             told = self._publisher.route_to_one(batch)
             if told is not None:
                 queue, indexes = told
@@ -437,6 +440,8 @@ class Channel(LoopActor):
         self._counts.routed(routed)
         if self._context.trace.is_on:
             self.tracing.published(routed, self._publisher.unconfirmed)
+        if self._tap.topology.is_traced:
+            self._tap.published(routed)
         if routed.frames:
             tell(self._client.writer, routed.frames)
         delays = routed.delays

@@ -55,6 +55,7 @@ from ..runtime.room_offers import offer_credit, tell_opened
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
 from .deliveries import Deliveries
+from .firehose import FirehoseTap
 from .neighbours import ClientSide, Questions
 from .replies import Replies
 
@@ -108,6 +109,7 @@ class Consuming:
         reading: ReadingTime,
         publisher: Publisher,
         counts: ChannelCounts,
+        tap: FirehoseTap,
     ) -> None:
         self._questions = questions
         self._names = names
@@ -119,7 +121,7 @@ class Consuming:
         self._credit = ChannelCredit(outlet, reading)
         self._consumers = ChannelConsumers(channel, self._credit, context.consumers_per_channel_max)
         self.deliveries = Deliveries(
-            channel, client, tracing, context, number, frame_max_bytes, self._credit, counts
+            channel, client, tracing, context, number, frame_max_bytes, self._credit, counts, tap
         )
         self.replies = Replies(channel, client, context, publisher, self.deliveries, outlet)
         self._counts = counts

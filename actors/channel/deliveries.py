@@ -36,6 +36,7 @@ from ..node_context import NodeContext
 from ..runtime.room_offers import offer_credit
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
+from .firehose import FirehoseTap
 from .neighbours import ClientSide
 
 _ACKS_DUE: Final = "acks due"
@@ -56,6 +57,7 @@ class Deliveries:
         "_credit",
         "_frame_max_bytes",
         "_number",
+        "_tap",
         "_tracing",
         "commands",
         "outstanding",
@@ -71,10 +73,12 @@ class Deliveries:
         frame_max_bytes: int,
         credit: ChannelCredit,
         counts: ChannelCounts,
+        tap: FirehoseTap,
     ) -> None:
         self._channel = channel
         self._client = client
         self._tracing = tracing
+        self._tap = tap
         self._number = number
         self._frame_max_bytes = frame_max_bytes
         self._credit = credit
@@ -91,6 +95,7 @@ class Deliveries:
         window_bytes = 0
         outstanding, no_ack = self.outstanding, consumer.no_ack
         first_tag = last_tag = redelivered = 0
+        is_tapped = self._tap.topology.is_traced
         for delivery in message.deliveries:
             span = delivery.span
             count = len(span.indexes)
@@ -106,6 +111,8 @@ class Deliveries:
                 redelivered += count
                 if queue.counts_deliveries:
                     span = counted(span)
+            if is_tapped:
+                self._tap.delivered(queue.name, span)
             frames.append(
                 encode_deliveries(
                     span.batch,
@@ -147,6 +154,8 @@ class Deliveries:
             self._tracing.delivered(queue, span, tag, b"\0", in_flight_ms)
         if queue.counts_deliveries:
             span = counted(span)
+        if self._tap.topology.is_traced:
+            self._tap.delivered(delivery.queue.name, span)  # type: ignore[attr-defined]
         frames = encode_get_ok(
             span.batch,
             span.indexes[0],

@@ -57,6 +57,7 @@ from ...core.users.accounts import (
     MissingError,
     RemoveUser,
     RemoveVhost,
+    VhostMetadata,
 )
 from ...logs.events import DEFINITIONS_PASSED_OVER
 from ...storage.journal.recovery import Recovered
@@ -136,8 +137,7 @@ class BrokerActor(LoopActor):
         trace = context.trace
         tell(context.journal, ReportsTo(self.actor_ref))
         for topology in self._vhosts:
-            metadata = context.accounts.vhosts[topology.vhost]
-            topology.default_queue_type = metadata.default_queue_type
+            _put_metadata_in_effect(topology, context.accounts.vhosts[topology.vhost])
             self._policies.restore(topology)
         made: dict[int, tuple[QueueDefinition, MessageQueue]] = {}
         # Queues whose messages must be read; the others are paged until somebody needs them.
@@ -558,12 +558,17 @@ def put_in_effect(context: NodeContext, changes: Iterable[AccountChange]) -> Non
         _follow(context, change)
 
 
+def _put_metadata_in_effect(topology: Topology, metadata: VhostMetadata) -> None:
+    topology.default_queue_type = metadata.default_queue_type
+    topology.is_traced = metadata.is_traced
+
+
 def _follow(context: NodeContext, change: AccountChange) -> None:
     match change:
         case AddVhost(name, metadata):
-            context.vhosts.add(name).default_queue_type = metadata.default_queue_type
+            _put_metadata_in_effect(context.vhosts.add(name), metadata)
         case ChangeVhost(name, metadata):
-            context.vhosts[name].default_queue_type = metadata.default_queue_type
+            _put_metadata_in_effect(context.vhosts[name], metadata)
         case RemoveVhost(name):
             reason = f"vhost '{name}' is deleted"
             for reader, opened in context.open_connections.items():

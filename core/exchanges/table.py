@@ -25,6 +25,7 @@ from ..definitions import (
     DEDUP_IDENTITIES_MAX,
     DEDUP_WINDOW_MAX,
     DELIVERY_EXCHANGE,
+    FIREHOSE_EXCHANGE,
     TO_EXCHANGE,
     AddBinding,
     AddExchange,
@@ -160,6 +161,7 @@ PREDECLARED: Final = (
     ("amq.match", "headers"),
     # Nothing is bound to it: core/publishing/delivery_commands.py.
     (DELIVERY_EXCHANGE, "direct"),
+    (FIREHOSE_EXCHANGE, "topic"),
 )
 
 
@@ -216,7 +218,11 @@ class ExchangeTable:
         # How many identities its queues remember at most.
         self.dedup_identities = 0
         for name, type_name in PREDECLARED:
-            self._add_exchange(ExchangeDefinition(name, type_name, durable=True, vhost=vhost))
+            # Only the broker publishes to the firehose.
+            internal = name == FIREHOSE_EXCHANGE
+            self._add_exchange(
+                ExchangeDefinition(name, type_name, durable=True, internal=internal, vhost=vhost)
+            )
 
     # --- For channels.
 

@@ -118,7 +118,7 @@ class PublishProperties:
             if not isinstance(field.value, list):
                 reason = f'{{unacceptable_type_in_header,"{name}",{field.kind}}}'
                 return _refused(f"invalid message: {reason}")
-            routing_keys += _longstrs(field.value)
+            routing_keys += longstrs(field.value)
         is_foreign = properties.user_id is not None and properties.user_id != self._user
         if is_foreign and not self._may_impersonate():
             return _refused(
@@ -132,7 +132,7 @@ class PublishProperties:
         return Looked(None, tuple(dict.fromkeys(routing_keys)), octets, ttl_ms)
 
 
-def _longstrs(fields: list[Field]) -> list[str]:
+def longstrs(fields: list[Field]) -> list[str]:
     """The strings of an array; a value that is none is ignored, as in RabbitMQ."""
     return [
         as_text(field.value)

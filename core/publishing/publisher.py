@@ -81,6 +81,9 @@ def _tagged(batch: Batch, index: int, seq_no: int) -> bytes:
     return encode_properties(properties._replace(headers=headers))
 
 
+_NO_FURTHER: Final[Mapping[int, Sequence[str]]] = {}
+
+
 class Routed(NamedTuple):
     """A routed batch: write `frames`, tell each queue its indexes, then raise `error` if any.
 
@@ -102,6 +105,8 @@ class Routed(NamedTuple):
     # Messages that no queue got, and those of them that are returned.
     unrouted: Sequence[int] = ()
     returned: Sequence[int] = ()
+    # Routing keys that messages have beside their own, by index.
+    further: Mapping[int, Sequence[str]] = _NO_FURTHER
 
 
 _NONE: Final = range(0)
@@ -179,7 +184,9 @@ class Publisher:
         routes = self._routes.known(batch)
         if routes is None or batch.flagged:
             return None
-        return self._number(batch, routes, batch.keys, len(batch.starts), None, _NO_DELAYS)
+        return self._number(
+            batch, routes, batch.keys, len(batch.starts), None, _NO_DELAYS, _NO_FURTHER
+        )
 
     def route_to_one(self, batch: Batch) -> tuple[QueueDefinition, Indexes] | None:
         """As `route_known`, where all of the batch goes to one queue, and nothing else is to be
@@ -260,7 +267,7 @@ class Publisher:
             passed = with_delays_passed(batch, delays, keys, routes, count)
             self.unconfirmed.released_bytes += batch.wire_bytes - passed.wire_bytes
             batch = passed
-        return self._number(batch, routes, keys, count, error, deferred)
+        return self._number(batch, routes, keys, count, error, deferred, further)
 
     def _number(
         self,
@@ -270,6 +277,7 @@ class Publisher:
         count: int,
         error: AmqpError | None,
         deferred: Mapping[QueueDefinition, array[int]],
+        further: Mapping[int, Sequence[str]],
     ) -> Routed:
         """Number the first `count` messages, divide them among queues, note what these owe."""
         batch.number = self._next_batch_number()
@@ -312,6 +320,7 @@ class Publisher:
             deferred,
             unrouted,
             mandatory,
+            further,
         )
 
     def set_reply_name(self, name: str) -> None:

@@ -241,7 +241,7 @@ class Routes:
 
     def with_keys(self, key: bytes, route: Route, further: Sequence[str]) -> Steps[Route]:
         """The route of a message that has these routing keys, too; each queue gets it once."""
-        exchange, routing_key = _names(key)
+        exchange, routing_key = names_of_key(key)
         keys = (routing_key, *further)
         replies = self._replies(exchange, keys)
         route = route._replace(further=further, replies=replies)
@@ -290,7 +290,7 @@ class Routes:
     def _fault_of(self, key: bytes) -> AmqpError | None:
         if key[-1] & IMMEDIATE:
             return immediate_refused()
-        exchange, routing_key = _names(key)
+        exchange, routing_key = names_of_key(key)
         try:
             self._check_write(exchange)
             self._table.check_publish(exchange)
@@ -309,7 +309,7 @@ class Routes:
         fault = self._fault_of(key)
         if fault is not None:
             return Route((), False, fault)
-        exchange, routing_key = _names(key)
+        exchange, routing_key = names_of_key(key)
         replies = self._replies(exchange, (routing_key,))
         # A command goes to no queue, and is not returned for that.
         mandatory = bool(key[-1] & _MANDATORY) and exchange != DELIVERY_EXCHANGE
@@ -328,7 +328,7 @@ class Routes:
         """Which of the batch's distinct keys may lead to an exchange that delays; None: none."""
         if not self._table.delayed_count:
             return None
-        return [self._table.delays(_names(key)[0]) for key in batch.distinct]
+        return [self._table.delays(names_of_key(key)[0]) for key in batch.distinct]
 
     def _routed(
         self, exchange: str, keys: Sequence[str], properties: Properties
@@ -347,7 +347,7 @@ class Routes:
         return replies
 
     def _of_message(self, key: bytes, route: Route, properties: bytes) -> Steps[Route]:
-        exchange, routing_key = _names(key)
+        exchange, routing_key = names_of_key(key)
         keys = (routing_key, *route.further)
         decoded = decode_properties(properties, 0, len(properties))
         queues, delayed = yield from self._routed(exchange, keys, decoded)
@@ -370,7 +370,8 @@ def immediate_refused() -> HardError:
     return HardError(NOT_IMPLEMENTED, "immediate=true", *PUBLISH)
 
 
-def _names(key: bytes) -> tuple[str, str]:
+def names_of_key(key: bytes) -> tuple[str, str]:
+    """The exchange and the routing key of a batch's key."""
     exchange_end = 1 + key[0]
     exchange = key[1:exchange_end].decode("utf-8", "surrogateescape")
     return exchange, key[exchange_end + 1 : -1].decode("utf-8", "surrogateescape")

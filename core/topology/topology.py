@@ -515,6 +515,8 @@ class Topology:
         self.dedup_window_max = limits.dedup_window_max
         # Of queues that are declared without one; empty: classic. The broker sets it.
         self.default_queue_type = ""
+        # Copies of all publishes and deliveries go to the firehose. The broker sets it.
+        self.is_traced = False
 
     def restore(
         self,

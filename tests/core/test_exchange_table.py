@@ -35,6 +35,7 @@ def test_predeclared_exchanges_are_durable(commands):
         "amq.headers": "headers",
         "amq.match": "headers",
         "amq.leveret.delivery": "direct",
+        "amq.rabbitmq.trace": "topic",
     }
 
 

@@ -17,7 +17,7 @@ for folder in (HERE, HERE.parents[1]):
 pytest.register_assert_rewrite("command_socket", "scripted_session", "both_brokers")
 
 from both_brokers import Address, BothBrokers  # noqa: E402
-from granted import grant_offline, write_definitions  # noqa: E402
+from granted import TRACED_VHOST, grant_offline, write_definitions  # noqa: E402
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ, free_port  # noqa: E402
 from benchmarks.tls import CertificateFiles  # noqa: E402
@@ -62,7 +62,13 @@ def rabbitmq(
         pytest.skip(RABBITMQ_MISSING)
     definitions = differential_directory / "definitions.json"
     write_definitions(definitions)
-    settings = f'{{max_message_size, {MESSAGE_BYTES_MAX}}}, {{load_definitions, "{definitions}"}}'
+    settings = ", ".join(
+        (
+            f"{{max_message_size, {MESSAGE_BYTES_MAX}}}",
+            f'{{load_definitions, "{definitions}"}}',
+            f'{{trace_vhosts, [<<"{TRACED_VHOST}">>]}}',
+        )
+    )
     files = (certificates.server, certificates.key, certificates.authority)
     rabbitmq = RabbitMQ(
         differential_directory,

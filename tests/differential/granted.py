@@ -32,6 +32,8 @@ TOPIC_PATTERNS = {"exchange": "amq.topic", "write": "^({username}|a)$", "read": 
 USER_LIMITS = {"may not connect": {"max-connections": 0}, "has a channel": {"max-channels": 1}}
 # Vhosts of which one may have one queue, and the other no connection; guest may do all.
 VHOST_LIMITS = {"one queue": {"max-queues": 1}, "no connection": {"max-connections": 0}}
+# What guest publishes and consumes there goes to the firehose.
+TRACED_VHOST = "traced"
 POLICY = {
     "vhost": "/",
     "name": "short",
@@ -56,7 +58,7 @@ def _permissions() -> list[dict[str, str]]:
     users = PERMISSIONS | dict.fromkeys(others, (".*", ".*", ".*"))
     rows = [(user, "/", *allowed) for user, allowed in users.items()]
     rows.append((MAY_ENTER_OTHER, OTHER_VHOST, ".*", ".*", ".*"))
-    rows += [("guest", vhost, ".*", ".*", ".*") for vhost in VHOST_LIMITS]
+    rows += [("guest", vhost, ".*", ".*", ".*") for vhost in (*VHOST_LIMITS, TRACED_VHOST)]
     names = ("user", "vhost", "configure", "write", "read")
     return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -76,7 +78,7 @@ def write_definitions(path: Path) -> None:
     definitions = {
         "rabbit_version": "3.10.8",
         "users": users,
-        "vhosts": [{"name": name} for name in ("/", OTHER_VHOST, *VHOST_LIMITS)],
+        "vhosts": [{"name": name} for name in ("/", OTHER_VHOST, TRACED_VHOST, *VHOST_LIMITS)],
         "permissions": [everything, *_permissions()],
         "topic_permissions": [{"user": HAS_TOPICS, "vhost": "/"} | TOPIC_PATTERNS],
         "policies": [POLICY],
@@ -106,6 +108,7 @@ def grant_offline(data_directory: Path) -> None:
     password_hash = new_password_hash(PASSWORD, HASH_COST)
     with offline_accounts(configuration) as offline:
         offline.change("vhost add", {"vhost": OTHER_VHOST})
+        offline.change("vhost add", {"vhost": TRACED_VHOST, "tracing": True})
         for vhost, limits in VHOST_LIMITS.items():
             offline.change("vhost add", {"vhost": vhost})
             offline.change("vhost limits", {"vhost": vhost, "limits": limits})

@@ -104,6 +104,18 @@ STANDING: list[Difference] = [
         [],
     ),
     Difference(
+        "firehose: every_property",
+        "`routed_queues` of a publish to the default exchange",
+        ["copies:   routed_queues: array ['nowhere']"],
+        ["copies:   routed_queues: array []"],
+    ),
+    Difference(
+        "firehose: several_queues_and_keys",
+        "`routed_queues` of a publish to the default exchange",
+        ["copies:   routed_queues: array ['elsewhere', 'p', 'q']"],
+        ["copies:   routed_queues: array ['p', 'q']"],
+    ),
+    Difference(
         "several_replies",
         "delivery tags of direct replies",
         [
