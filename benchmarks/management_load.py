@@ -96,18 +96,19 @@ class HttpClient:
             os._exit(1)
 
     def _run(self, may_run: threading.Event) -> None:
-        connected_to = socket.create_connection(("127.0.0.1", self._port))
         buffer = memoryview(bytearray(_READ_BYTES))
         while True:
             self.is_idle.set()
             may_run.wait()
             self.is_idle.clear()
             time.sleep(self._delay_seconds)
-            while may_run.is_set():
-                begun = time.perf_counter()
-                for path in self._paths:
-                    self._get(connected_to, path, buffer)
-                time.sleep(max(0.0, 1.0 - (time.perf_counter() - begun)))
+            # The broker closes a connection that is silent for the time of a turn.
+            with socket.create_connection(("127.0.0.1", self._port)) as connected_to:
+                while may_run.is_set():
+                    begun = time.perf_counter()
+                    for path in self._paths:
+                        self._get(connected_to, path, buffer)
+                    time.sleep(max(0.0, 1.0 - (time.perf_counter() - begun)))
 
     def _get(self, connected_to: socket.socket, path: str, buffer: memoryview) -> None:
         begun = time.perf_counter()

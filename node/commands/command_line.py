@@ -200,6 +200,7 @@ async def _serve(
         stop_hint=hint,
         drops_unmatched=drops_unmatched,
         on_reading=partial(_show_reading, reading) if reading.is_shown else None,
+        on_listening=partial(_announce, log),
     )
     signals.at_hangup(partial(_renew_certificates, node))
     try:
@@ -207,8 +208,6 @@ async def _serve(
             await node.start()
     except (StorageError, OSError) as fault:
         raise StartError(error_words(fault)) from fault
-    tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
-    _announce(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}\n", log)
     _calm_collector()
     log.info(BROKER_STOPPING, signal=await signals.stopping)
     if not await node.stop():
@@ -223,14 +222,15 @@ def _show_reading(progress: Progress, bytes_read: int, bytes_in_all: int) -> Non
         progress.clear()
 
 
-def _announce(line: str, log: FilteringBoundLogger) -> None:
+def _announce(log: FilteringBoundLogger, node: Node) -> None:
     """Say it on standard output, whatever the log's level: a program that starts the broker waits
     for it.
 
     Nobody may be there to hear it: a full disk or a closed pipe does not stop a start.
     """
+    tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
     try:
-        sys.stdout.write(line)
+        sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}\n")
         sys.stdout.flush()
     except (OSError, ValueError) as fault:
         log.warning(BROKER_UNHEARD, reason=f"standard output: {fault}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -260,6 +261,17 @@ def test_the_command_says_what_is_wrong_in_one_line(
 
 
 # --- As a process
+
+
+def test_amqp_clients_are_served_before_the_api_is_imported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    # It is found before the installed one, and waits for a writer whom nobody sends.
+    (tmp_path / "aiohttp.py").write_text("open('gate').read()\n")
+    with (
+        Served(tmp_path, http_listener="on", http_port=0) as broker,
+        Client(broker.host, broker.port) as client,
+    ):
+        client.log_in()
 
 
 def test_the_command_serves_it_unless_it_is_off(tmp_path: Path) -> None:
