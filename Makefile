@@ -17,7 +17,8 @@
 #                 for each processor; SEED=7: one, with its history
 #   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
 #                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris; TARGETS=compiled: the
-#                 loops in C, under sanitizers
+#                 loops in C, under sanitizers. Before them, without TARGETS: requests to the management API,
+#                 LEVERET_API_CASES=10 of each kind, by Schemathesis
 #   make sanitize the tests of the codec, in both forms, with the compiled one built for AddressSanitizer and
 #                 UndefinedBehaviorSanitizer; needs a gcc that has both
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
@@ -75,6 +76,8 @@ simulate: $(INSTALLED)
 fuzz: $(INSTALLED)
 	@[ '$(TOOLS)' = no ] || $(BIN)/python -c 'import atheris' 2>/dev/null || \
 	  $(BIN)/python -m pip install -q -e '.[fuzz]' || echo 'without Atheris: Hypothesis'
+	@[ '$(TOOLS)' = no ] || .ci/tools management
+	@[ -n '$(TARGETS)' ] || $(PYTEST) -q -m soak tests/management/test_fuzzed.py
 	@$(BIN)/python tests/fuzz $(TARGETS) --runs $(RUNS) --seconds $(SECONDS)
 
 # Python is not built for the sanitizers: their library is loaded first, the interpreter's own
@@ -123,7 +126,7 @@ $(INSTALLED): pyproject.toml $(wildcard setup.py amqp_frames/compiled/*.[ch])
 # the oldest Pykka allowed, and strace. RabbitMQ, for tests/differential and `make bench`, is not among them: its package starts
 # a server.
 tools: $(INSTALLED)
-	@[ '$(TOOLS)' = no ] || .ci/tools clients celery node spark pykka
+	@[ '$(TOOLS)' = no ] || .ci/tools clients celery management node spark pykka
 
 clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis leveret.egg-info amqp_frames/compiled/*.so

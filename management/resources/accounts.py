@@ -217,6 +217,8 @@ async def _bulk_delete(request: Request) -> Answer:
     names = request.json().get("users")
     if not isinstance(names, list):
         raise bad_request("[{key_missing,users}]")
+    if not all(isinstance(name, str) for name in names):
+        raise bad_request("users must be names")
     for name in names:
         if name in request.context.accounts.users:
             await change(request, "user delete", {"user": name})

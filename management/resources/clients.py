@@ -181,9 +181,11 @@ async def _channels_of_connection(request: Request) -> Answer:
 
 async def _one_channel(request: Request) -> Answer:
     name = request.names["channel"]
-    for opened in _seen(request):
+    for opened in request.context.open_connections.values():
         for number, channel in open_channels(opened).items():
             if channel_name(request.about, opened, number) == name:
+                if not _may_see(request, opened):
+                    raise not_authorised("User not authorised to access object")
                 row = await _channel_row(request, opened, number, channel)
                 if row is not None:
                     row |= _breakdown(request, opened.channel_counts.get(number))

@@ -46,7 +46,7 @@ class BothBrokers:
 
     def __init__(self, *addresses: Address) -> None:
         """RabbitMQ's address, and Leveret's."""
-        self._addresses = addresses
+        self.addresses = addresses
 
     def compare(self, name: str, script: Script, context: ssl.SSLContext | None = None) -> None:
         """Run the script against both; their answers differ in what is known to, and no more."""
@@ -56,7 +56,7 @@ class BothBrokers:
         self, script: Script, context: ssl.SSLContext | None = None
     ) -> tuple[list[str], list[str]]:
         """RabbitMQ's answers and Leveret's, over TLS if there is a context."""
-        theirs, ours = (transcript_of(script, each, context) for each in self._addresses)
+        theirs, ours = (transcript_of(script, each, context) for each in self.addresses)
         return theirs, ours
 
     def transcripts_at_once(self, scripts: Mapping[str, Script]) -> Transcripts:

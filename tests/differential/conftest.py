@@ -48,6 +48,12 @@ def differential_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("differential")
 
 
+def management_lines(port: int) -> list[str]:
+    """Statistics are ten times as often as by default, so that no test waits for them."""
+    listener = [f"management.tcp.port = {port}", "management.tcp.ip = 127.0.0.1"]
+    return [*listener, "collect_statistics_interval = 500"]
+
+
 @pytest.fixture(scope="session")
 def http_ports() -> tuple[int, int]:
     """Of RabbitMQ's management, and Leveret's."""
@@ -74,7 +80,7 @@ def rabbitmq(
         differential_directory,
         f"[{{rabbit, [{settings}]}}].\n",
         CertificateFiles(*map(Path, files)),
-        [*ASKING, f"management.tcp.port = {http_ports[0]}", "management.tcp.ip = 127.0.0.1"],
+        [*ASKING, *management_lines(http_ports[0])],
         PLUGINS,
     )
     try:
@@ -103,3 +109,9 @@ def both(
             Address(rabbitmq.port, rabbitmq.tls_port, http_port=http_ports[0]),
             Address(leveret.port, leveret.tls_port, http_port=http_ports[1]),
         )
+
+
+@pytest.fixture(scope="session")
+def api_ports(both: BothBrokers) -> tuple[tuple[int, int], ...]:
+    """Of RabbitMQ and Leveret: the port of the management API, and that of AMQP."""
+    return tuple((each.http_port, each.port) for each in both.addresses)

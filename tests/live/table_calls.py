@@ -73,16 +73,15 @@ class Things(NamedTuple):
     node: str
     connection: str
 
-    def fill(self, action: Action) -> str:
-        """The row's path with names."""
-        is_declared = action.method == "PUT"
-        is_dropped = action.method == "DELETE" and action.path.endswith("{vhost}")
-        destination = "f" if "/e/{destination}" in action.path else "q"
-        names = {
+    def names(self, method: str, path: str) -> dict[str, str]:
+        """For what a row has in braces."""
+        is_declared = method == "PUT"
+        is_dropped = method == "DELETE" and path.endswith("{vhost}")
+        known = {
             "vhost": "shop" if is_dropped else "/",
-            "queue": "new" if is_declared and action.path.endswith("{queue}") else "q",
+            "queue": "new" if is_declared and path.endswith("{queue}") else "q",
             "exchange": "new" if is_declared else "e",
-            "destination": destination,
+            "destination": "f" if "/e/{destination}" in path else "q",
             "properties_key": "k",
             "user": "victim",
             "node": self.node,
@@ -92,9 +91,14 @@ class Things(NamedTuple):
             "unit": "weeks",
             "port": "1",
             "protocol": "amqp",
-            "name": "max-channels" if "user-limits" in action.path else "max-queues",
+            "name": "max-channels" if "user-limits" in path else "max-queues",
         }
-        return re.sub(r"{(\w+)}", lambda found: quote(names.get(found[1], "x"), ""), action.path)
+        return {name: known.get(name, "x") for name in re.findall(r"{(\w+)}", path)}
+
+    def fill(self, action: Action) -> str:
+        """The row's path with names."""
+        names = self.names(action.method, action.path)
+        return re.sub(r"{(\w+)}", lambda found: quote(names[found[1]], ""), action.path)
 
 
 def body_of(action: Action) -> object:
