@@ -11,7 +11,7 @@ import leveret
 import pytest
 from asking_http import asked, port
 from leveret.amqp_frames.methods import ConnectionClose
-from leveret.management import api
+from leveret.management import listeners
 from leveret.management.request import Action, Answer, Request, Tag
 from leveret.management.server import accepts_gzip
 from log_lines import LogLines
@@ -107,7 +107,7 @@ async def fails(_request: Request) -> Answer:
 def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resource that fails; asked for before the broker."""
     row = Action("GET", "/api/fails", "fails", fails, Tag.ANY)
-    monkeypatch.setattr(api, "ACTIONS", (*api.ACTIONS, row))
+    monkeypatch.setattr(listeners, "ACTIONS", (*listeners.ACTIONS, row))
 
 
 def test_a_fault_of_ours_is_logged_and_ends_its_request_alone(
