@@ -55,6 +55,7 @@ class Message:
         "is_command",
         "is_mandatory",
         "is_persistent",
+        "is_refused",
         "is_repeated",
         "is_returned",
         "is_void",
@@ -78,6 +79,9 @@ class Message:
         self.publisher: object = None
         self.order = 0
         self.is_persistent = False
+        # Nacked, or without an answer while the disk was full: its queues do not remember it,
+        # though it may have been delivered before the journal found no room.
+        self.is_refused = False
         self.is_mandatory = False
         self.priority = 0
         self.sent_ms = 0
@@ -330,6 +334,8 @@ class Checker:
             copy.is_gone = copy.is_gone and is_remembered
             if copy.settle_stage is None:
                 copy.delivery_stage = LOST
+            elif message.is_refused:
+                copy.settle_stage = copy.delivery_stage = LOST
             if queue not in message.queues:
                 message.queues.append(queue)
         self.seen["repeats"] += 1
@@ -337,6 +343,8 @@ class Checker:
     def forget_unproven(self) -> None:
         """The disk was full: what was published without confirms may have found no room."""
         for channel in self._channels:
+            for message in channel.unproven:
+                message.is_refused = True
             channel.unproven.clear()
 
     def pause_answered(self, queue: QueueBook, is_paused: bool) -> None:
@@ -398,6 +406,7 @@ class Checker:
             if message.is_command:
                 continue
             if not is_ack:
+                message.is_refused = True
                 self.seen["nacks"] += 1
                 continue
             self.seen["confirms"] += 1
