@@ -22,6 +22,7 @@ from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
 from ..core.queue.memory_budget import MemoryBudget
 from ..core.statistics.channel_counts import ChannelCounts
+from ..core.statistics.journal_figures import JournalFigures
 from ..core.statistics.node_counts import NodeCounts
 from ..core.statistics.traffic import Traffic
 from ..core.topology.topology import Vhosts
@@ -143,6 +144,8 @@ class NodeContext:
     last_letters: set[Ref] = field(default_factory=set)
     # Of messages, connections, channels and queues; the event loop's alone.
     counts: NodeCounts = field(default_factory=NodeCounts)
+    # The journal's thread writes them.
+    journal_figures: JournalFigures = field(default_factory=JournalFigures)
     # Of all listeners.
     crowds: Crowds = field(default_factory=Crowds)
     # Readers whose vhost is open: what connections_max counts.

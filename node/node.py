@@ -21,7 +21,7 @@ from .actors.channel.firehose import FirehoseActor
 from .actors.connection.listener import READ_BYTES_MAX, Listener
 from .actors.connection.logins import Logins
 from .actors.dead_letters.publisher import DeadLetterPublisher
-from .actors.disk.journal import JournalActor
+from .actors.disk.journal import JournalActor, Timed
 from .actors.disk.left_publishes import LeftPublishes
 from .actors.disk.maintenance import Maintenance, Pace, SegmentChecks
 from .actors.disk.page_reader import PageReader
@@ -271,6 +271,7 @@ class Node:
             disk.room,
             context.page_reader,
             context.maintenance,
+            Timed(context.journal_figures, machine.monotonic),
         )
         self.open_files.change("the journal", partial(stop_and_wait, context.journal))
         context.catalog = CatalogActor.start_on(

@@ -13,10 +13,13 @@ makes room.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ...core.statistics.journal_figures import JournalFigures
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
 from ...storage.journal.journal import Commit, Journal
@@ -105,6 +108,13 @@ class Room(NamedTuple):
     reserve: Reserve
 
 
+class Timed(NamedTuple):
+    """Where the journal's figures are kept, and the clock, in seconds, that times its syncs."""
+
+    figures: JournalFigures
+    clock: Callable[[], float]
+
+
 class _Work(NamedTuple):
     """Journal -> Disk: a commit, and the messages that wait for it."""
 
@@ -112,13 +122,16 @@ class _Work(NamedTuple):
     appends: dict[Ref, list[Append]]
     answers: list[SettleSynced | AskJournal]
 
-    def carry_out(self, trace: Trace | None) -> None:
+    def carry_out(self, trace: Trace | None, timed: Timed) -> None:
         """Commit, and answer once per queue."""
         # Fsync before confirm: nothing is answered until this has returned.
         if trace is not None and trace.is_on:
-            commit_traced(trace, self.commit, self.appends)
+            result = commit_traced(trace, self.commit, self.appends, timed.clock)
         else:
-            self.commit.run()
+            result = self.commit.run(timed.clock)
+        # Before anybody can know of the commit, and then ask for the figures.
+        count = sum(len(each.entry_ids) for each in chain.from_iterable(self.appends.values()))
+        timed.figures.committed(count, result.sync_seconds if result.synced else None)
         for queue_ref, persisted in self.appends.items():
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))
@@ -157,10 +170,12 @@ class DiskActor(ThreadActor):
         log: FilteringBoundLogger,
         on_fatal: Callable[[str, BaseException], None],
         trace: Trace | None,
+        timed: Timed,
     ) -> None:
         super().__init__(log, on_fatal)
         self._journal = journal
         self._trace = trace
+        self._timed = timed
 
     def on_gathered(self, messages: list[object]) -> None:
         """Carry out commits; an error is fatal to the node, but for a full disk."""
@@ -168,7 +183,7 @@ class DiskActor(ThreadActor):
             if not isinstance(message, _Work):
                 continue
             try:
-                message.carry_out(self._trace)
+                message.carry_out(self._trace, self._timed)
             except NoSpaceError as error:
                 tell(self._journal, _MetFullDisk(message, error))
             else:
@@ -187,9 +202,11 @@ class JournalActor(ThreadActor):
         room: Room | None = None,
         page_reader: Ref | None = None,
         maintenance: Ref | None = None,
+        timed: Timed | None = None,
     ) -> None:
         super().__init__(log, on_fatal)
         self._journal = journal
+        self._timed = timed or Timed(JournalFigures(), time.monotonic)
         # Reads what queues want back; it has this journal's reader.
         self._page_reader = page_reader
         # Rewrites segments.
@@ -348,7 +365,7 @@ class JournalActor(ThreadActor):
         self._appends, self._answers = {}, []
         if commit.size_bytes < disk_thread_bytes_min:
             try:
-                work.carry_out(self._trace)
+                work.carry_out(self._trace, self._timed)
             except NoSpaceError as error:
                 self._roll_back(work, error)
                 self._make_do()
@@ -358,7 +375,12 @@ class JournalActor(ThreadActor):
             return
         if self._disk is None:
             self._disk = DiskActor.start_on(
-                self.threads, self.actor_ref, self._log, self._on_fatal, self._trace
+                self.threads,
+                self.actor_ref,
+                self._log,
+                self._on_fatal,
+                self._trace,
+                self._timed,
             )
         self._at_disk = work
         tell(self._disk, work)
@@ -420,12 +442,13 @@ class JournalActor(ThreadActor):
             if commit is None:
                 return True
             try:
-                commit.run()
+                result = commit.run(self._timed.clock)
             except NoSpaceError:
                 journal.roll_back(commit)
                 if room is None or not room.reserve.release_step(purpose):
                     return False
                 continue
+            self._timed.figures.committed(0, result.sync_seconds if result.synced else None)
             self._discard(commit)
             if commit.going or commit.replacing:
                 self._tell_watch(LookAtDisk())

@@ -7,7 +7,7 @@ published them or by recovery, so every hop but the first costs one look at it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.definitions import QueueDefinition
     from ...core.queue.in_flight import Delivery
     from ...core.queue.span import Span
-    from ...storage.journal.journal import Commit
+    from ...storage.journal.journal import Commit, CommitResult
     from ...storage.journal.loading import MessageRun
 
 
@@ -252,7 +252,12 @@ def queue_step(
         )
 
 
-def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[Append]]) -> None:
+def commit_traced(
+    trace: Trace,
+    commit: Commit,
+    appends: Mapping[Any, Sequence[Append]],
+    clock: Callable[[], float],
+) -> CommitResult:
     """The journal's commit is run, with the events of the traced batches in it."""
     batches: dict[int, None] = {}
     for append in chain.from_iterable(appends.values()):
@@ -267,7 +272,7 @@ def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[A
                 messages=ranges(received(batch, traced)),
             )
     start_ns = trace.now_ns()
-    result = commit.run()
+    result = commit.run(clock)
     if batches:
         trace.write(
             "journal.synced",
@@ -278,6 +283,7 @@ def commit_traced(trace: Trace, commit: Commit, appends: Mapping[Any, Sequence[A
             bytes=result.bytes,
             duration_ns=trace.now_ns() - start_ns,
         )
+    return result
 
 
 def recovered_run(trace: Trace, queue: QueueDefinition, run: MessageRun) -> None:

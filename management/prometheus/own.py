@@ -7,15 +7,16 @@ import platform
 from prometheus_client import Metric
 
 from ...amqp_frames.compiled import FORM
+from ...core.statistics.journal_figures import JournalFigures
 from .asked import Asked, Form, Source
-from .families import gauges, info
+from .families import gauges, histogram, info
 
 
 def metrics(source: Source, asked: Asked) -> list[Metric]:
     """All of them, unless families of RabbitMQ's are asked for."""
     if asked.form is Form.DETAILED:
         return []
-    return [_build(source), _memory(source)]
+    return [_build(source), _memory(source), *_journal(source.context.journal_figures)]
 
 
 def _build(source: Source) -> Metric:
@@ -42,3 +43,18 @@ def _memory(source: Source) -> Metric:
         ("purpose",),
         [((name,), value) for name, value in purposes.items()],
     )
+
+
+def _journal(figures: JournalFigures) -> list[Metric]:
+    return [
+        histogram(
+            "leveret_journal_sync_seconds",
+            "Time that a sync of the journal took",
+            figures.sync_seconds,
+        ),
+        histogram(
+            "leveret_journal_commit_messages",
+            "Messages of a commit of the journal, one for each queue that has got it",
+            figures.commit_messages,
+        ),
+    ]

@@ -162,6 +162,12 @@ class CommitResult(NamedTuple):
     synced: bool
     bytes: int
     records: int
+    # How long the sync took, by the clock of the caller, if it gave one.
+    sync_seconds: float = 0.0
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 class Commit:
@@ -203,18 +209,21 @@ class Commit:
         self.no_space: NoSpaceError | None = None
         self.size_bytes = writing.size_bytes()
 
-    def run(self) -> CommitResult:
-        """Write, and sync if it must be.
+    def run(self, clock: Callable[[], float] = _no_clock) -> CommitResult:
+        """Write, and sync if it must be; `clock`, in seconds, times the sync.
 
         NoSpaceError if the disk is full: `Journal.roll_back` is to be told. An OSError is fatal:
         nothing of it may be confirmed.
         """
         try:
-            written = self._writing.write(self._log, self._sync)
+            written = self._writing.write(self._log)
+            begin = clock()
+            if self._sync:
+                self._log.sync()
         except NoSpaceError as error:
             self.no_space = error
             raise
-        return CommitResult(self._sync, written, self._writing.records)
+        return CommitResult(self._sync, written, self._writing.records, clock() - begin)
 
     @property
     def closes_segments(self) -> bool:

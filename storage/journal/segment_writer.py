@@ -65,9 +65,8 @@ class Writing(NamedTuple):
             return behind
         return behind + sum(sum(map(len, buffers)) for buffers, _ in self.full)
 
-    def write(self, log: Log, sync: bool) -> int:
-        """Write all of it to the log, with one sync of the last segment if asked; returns the
-        bytes.
+    def write(self, log: Log) -> int:
+        """Write all of it to the log; returns the bytes. A sync may have to follow.
 
         NoSpaceError if there is no room: then the log ends where this begins in `log.number`.
         """
@@ -77,10 +76,7 @@ class Writing(NamedTuple):
             written += log.append(mark.position, buffers)
             log.begin_segment(segment.begin)
             mark = segment.mark
-        written += log.append(mark.position, self.buffers)
-        if sync:
-            log.sync()
-        return written
+        return written + log.append(mark.position, self.buffers)
 
     def mark_in(self, number: int) -> Mark:
         """Where it begins in this segment, to which it has been cut back."""

@@ -267,3 +267,39 @@ def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> Non
     for name, count in (("queues_created", 1), ("connections_opened", 1), ("channels_opened", 1)):
         assert scrape.value(f"rabbitmq_{name}_total") == count
     assert scrape.samples("rabbitmq_auth_attempts_succeeded_total")[("amqp091",)] == 1
+
+
+# --- The journal
+
+
+def test_syncs_and_messages_of_the_journal_s_commits_are_counted(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        before = scraped(broker)
+        client.publish_all("a", b"1", properties=PERSISTENT)
+        one = scraped(broker)
+        client.publish_all("a", *[b"n"] * 20, properties=PERSISTENT)
+        more = scraped(broker)
+        client.publish_all("a", b"transient")
+        transient = scraped(broker)
+    syncs, seconds, commits, messages = (
+        [scrape.value(f"leveret_journal_{name}") for scrape in (before, one, more, transient)]
+        for name in (
+            "sync_seconds_count",
+            "sync_seconds_sum",
+            "commit_messages_count",
+            "commit_messages_sum",
+        )
+    )
+    assert messages == [0, 1, 21, 21]
+    assert commits[:2] == [0, 1]
+    assert 2 <= commits[2] == commits[3] <= 21
+    # Each of them was synced; the transient message needed none.
+    assert [count - syncs[0] for count in syncs] == commits
+    assert seconds[0] < seconds[1] < seconds[2] == seconds[3]
+    buckets = more.samples("leveret_journal_commit_messages_bucket")
+    assert (buckets[("1",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
+    for name in ("commit_messages", "sync_seconds"):
+        assert more.types[f"leveret_journal_{name}"] == "histogram"
