@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from ..actors.node_context import NodeContext
+from ..core.json_depth import check_depth
 from ..core.statistics.history import Range
 from ..core.users.access import Access
 from ..core.users.accounts import User
@@ -154,6 +155,7 @@ class Request:
         """
         try:
             found = decoded(self.body) if self.body else {}
+            check_depth(found)
         except ValueError:
             found = None
         if not isinstance(found, dict):

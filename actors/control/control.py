@@ -13,6 +13,7 @@ import asyncio
 import json
 from typing import Any, Final, NamedTuple, cast
 
+from ...core.json_depth import check_depth
 from ...core.users.account_requests import REQUESTS
 from ...core.users.accounts import ACCOUNT_LISTS
 from ...logs.events import CONTROL_REQUEST
@@ -111,6 +112,7 @@ class Control(LoopActor):
 def _parsed(line: bytes) -> tuple[str, dict[str, object]]:
     try:
         request = json.loads(line)
+        check_depth(request)
     except (ValueError, RecursionError):
         raise ValueError("not a line of JSON") from None
     if not isinstance(request, dict):

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..json_depth import check_depth
+
 SECTIONS: Final = (
     "vhosts",
     "users",
@@ -69,7 +71,7 @@ def read_document(text: str) -> Iterator[Document]:
             f"not JSON: {fault.msg}: line {fault.lineno} column {fault.colno}"
         ) from None
     except ValueError as fault:
-        # A constant, or a number with thousands of digits.
+        # A constant, a number with thousands of digits, or nested too deeply.
         raise DocumentError(f"not JSON: {fault}") from None
     except RecursionError:
         raise DocumentError("not JSON: nested too deeply") from None
@@ -120,6 +122,7 @@ class _Cursor:
 
     def value(self) -> Any:
         value, self._at = self._decoder.raw_decode(self._text, self._at)
+        check_depth(value)
         self._blank()
         return value
 

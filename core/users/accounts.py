@@ -309,7 +309,11 @@ class Accounts:
         self.user(permission.user)
         self.check_vhost(permission.vhost)
         _check_patterns(permission.write, permission.read)
-        if len(permission.exchange.encode(errors="replace")) > _NAME_BYTES_MAX:
+        try:
+            size = len(permission.exchange.encode())
+        except UnicodeEncodeError:
+            raise AccountError("the name of an exchange is not UTF-8") from None
+        if size > _NAME_BYTES_MAX:
             raise AccountError(f"the name of an exchange has at most {_NAME_BYTES_MAX} bytes")
         return (PutTopicPermission(permission),)
 

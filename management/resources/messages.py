@@ -91,7 +91,7 @@ async def _get(request: Request) -> Answer:
     count = _number("count", count)
     truncate = given.get("truncate")
     truncate = None if truncate is None else _number("truncate", truncate)
-    if ack_mode not in _ACK_MODES:
+    if not isinstance(ack_mode, str) or ack_mode not in _ACK_MODES:
         raise bad_request(f"Unsupported ackmode. Please use {', '.join(sorted(_ACK_MODES))}.")
     if encoding not in ("auto", "base64"):
         raise bad_request("Unsupported encoding. Please use auto or base64.")
@@ -115,7 +115,11 @@ async def _get(request: Request) -> Answer:
 
 def _number(name: str, value: object) -> int:
     if isinstance(value, str) and value.isdecimal():
-        value = int(value)
+        try:
+            value = int(value)
+        except ValueError:
+            # It has thousands of digits.
+            value = None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise bad_request(["not_int", name])
     return value

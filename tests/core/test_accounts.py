@@ -11,6 +11,7 @@ from leveret.core.users.accounts import (
     AccountError,
     Accounts,
     Permission,
+    TopicPermission,
     User,
     default_accounts,
 )
@@ -148,6 +149,10 @@ def test_clearing_a_permission_that_is_not_there_changes_nothing() -> None:
                 ("(a)\\1", "invalid escape sequence: \\1"),
                 ("\ud800", "'utf-8' codec can't encode"),
             )
+        ),
+        (
+            "the name of an exchange is not UTF-8",
+            lambda a: a.prepare_set_topic_permission(TopicPermission("ann", "/", "\ud800", "", "")),
         ),
         (
             "a pattern has at most 4096 characters",

@@ -184,3 +184,47 @@ def test_logins_are_counted_by_protocol_until_somebody_resets_them(broker: lever
     [row] = asked(broker, "GET", path).content
     assert (row["protocol"], row["auth_attempts"]) == ("http", 1)
     assert asked(broker, "GET", "/api/auth/attempts/elsewhere").status == 404
+
+
+DEEP = b"[" * 900 + b"]" * 900
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/api/policies/%2F/p", b'{"pattern": "x", "definition": {"expires": %s}}' % DEEP),
+        ("PUT", "/api/operator-policies/%2F/p", b'{"pattern": %s, "definition": {}}' % DEEP),
+        ("PUT", "/api/vhost-limits/%2F/max-queues", b'{"value": %s}' % DEEP),
+        ("PUT", "/api/global-parameters/p", b'{"value": %s}' % DEEP),
+        ("POST", "/api/definitions", b'{"global_parameters": [{"name": "p", "value": %s}]}' % DEEP),
+        ("PUT", "/api/queues/%2F/q", b'{"arguments": {"x": %s}}' % DEEP),
+    ],
+)
+def test_bodies_that_are_nested_too_deeply_are_refused(
+    method: str, path: str, body: bytes, broker: leveret.Broker
+) -> None:
+    assert asked(broker, method, path, body).status == 400
+    assert asked(broker, "GET", "/api/global-parameters").content == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/queues/%2F/q/get", {"ackmode": [], "count": 1, "encoding": "auto"}),
+        ("/api/queues/%2F/q/get", {"ackmode": "x", "count": "9" * 5000, "encoding": "auto"}),
+        ("/api/users/bulk-delete", {"users": ["guest", []]}),
+    ],
+)
+def test_bodies_with_values_of_the_wrong_kind_are_refused(
+    path: str, body: object, broker: leveret.Broker
+) -> None:
+    assert asked(broker, "POST", path, body).status == 400
+    assert asked(broker, "GET", "/api/users/guest").status == 200
+
+
+def test_an_import_with_a_name_that_is_no_text_is_refused(broker: leveret.Broker) -> None:
+    topic = {"user": "guest", "vhost": "/", "exchange": "\ud800", "write": "", "read": ""}
+    answer = asked(broker, "POST", "/api/definitions", {"topic_permissions": [topic]})
+    assert answer.status == 400
+    assert "not UTF-8" in answer.content["reason"]
+    assert asked(broker, "GET", "/api/topic-permissions").content == []
