@@ -5,6 +5,7 @@
 
 Who may open the socket's file may ask anything; it lies in the data directory, and is the owner's
 alone. A connection asks one thing at a time. Lines, connections and idle time are bounded.
+A definitions file goes in parts (`definition_transfer.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..messages import (
     AccountRequest,
     ChannelReport,
     ControlAnswer,
+    ImportRequest,
     PauseRequest,
     Refused,
     Status,
@@ -28,6 +30,8 @@ from ..messages import (
 )
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
+from .arguments import optional_text, text_argument
+from .definition_transfer import TRANSFER_REQUESTS, DefinitionSettings, DefinitionTransfer
 from .reports import REPORTS, Reporter
 from .trace_requests import TRACE_REQUESTS
 
@@ -55,14 +59,23 @@ class Control(LoopActor):
     """One per node. `about` is what a status says of the process."""
 
     def __init__(
-        self, context: NodeContext, about: dict[str, object], limits: ControlLimits
+        self,
+        context: NodeContext,
+        about: dict[str, object],
+        limits: ControlLimits,
+        definitions: DefinitionSettings,
     ) -> None:
         super().__init__()
         self.limits = limits
+        self._definitions = definitions
         self._context = context
         self._about = about
         self._reporter = Reporter(context, self.actor_ref)
         self.connection_count = 0
+
+    def new_transfer(self) -> DefinitionTransfer:
+        """For a new connection."""
+        return DefinitionTransfer(self._context, self._definitions)
 
     def on_receive(self, message: object) -> None:
         """Take a request, or what it was waiting for."""
@@ -84,9 +97,17 @@ class Control(LoopActor):
             change = AccountRequest(self.actor_ref, connection, name, arguments)
             self._ask_broker(change, name, arguments)
         elif name in PAUSES:
-            queue, vhost = _text(arguments, "queue"), _text(arguments, "vhost")
+            queue, vhost = text_argument(arguments, "queue"), text_argument(arguments, "vhost")
             request = PauseRequest(self.actor_ref, connection, vhost, queue, PAUSES[name])
             self._ask_broker(request, name, arguments)
+        elif name == "definitions import":
+            of_vhost = optional_text(arguments, "vhost")
+            text = connection.transfer.gathered()
+            importing = ImportRequest(self.actor_ref, connection, text, of_vhost)
+            self._ask_broker(importing, name, arguments)
+        elif name in TRANSFER_REQUESTS:
+            result = TRANSFER_REQUESTS[name](connection.transfer, arguments)
+            connection.answer({"result": result})
         elif name in ACCOUNT_LISTS:
             connection.answer({"result": ACCOUNT_LISTS[name](self._context.accounts)})
         elif name in TRACE_REQUESTS:
@@ -99,7 +120,10 @@ class Control(LoopActor):
             raise ValueError(f"there is no request '{name}'")
 
     def _ask_broker(
-        self, request: AccountRequest | PauseRequest, name: str, arguments: dict[str, object]
+        self,
+        request: AccountRequest | PauseRequest | ImportRequest,
+        name: str,
+        arguments: dict[str, object],
     ) -> None:
         self.runtime.log.info(CONTROL_REQUEST, request=name, **_shown(arguments))
         tell(self._context.broker, request)
@@ -123,13 +147,6 @@ def _parsed(line: bytes) -> tuple[str, dict[str, object]]:
     return name, arguments
 
 
-def _text(arguments: dict[str, object], name: str) -> str:
-    value = arguments.get(name)
-    if not isinstance(value, str):
-        raise ValueError(f"'{name}' must be a string")
-    return value
-
-
 def _shown(arguments: dict[str, object]) -> dict[str, object]:
     """The arguments of a request that the log may show."""
     return {name: arguments[name] for name in ("user", "vhost", "queue") if name in arguments}
@@ -140,6 +157,7 @@ class ControlConnection(asyncio.Protocol):
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self.transfer = control.new_transfer()
         self._transport: asyncio.Transport | None = None
         self._unread = b""
         self._awaits_answer = False

@@ -49,7 +49,7 @@ _Commands = Any  # argparse does not name the type of what add_subparsers return
 def add_to(commands: _Commands, run: Callable[[argparse.Namespace], int]) -> None:
     """Add all to the command line, each carried out by `run`."""
     where = argparse.ArgumentParser(add_help=False)
-    where.set_defaults(run=run)
+    where.set_defaults(run=run, carry_out=administer)
     add_directory(where)
     shown = argparse.ArgumentParser(add_help=False, parents=[where])
     shown.add_argument("--json", action="store_true", help="print JSON (default a table)")

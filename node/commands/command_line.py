@@ -3,7 +3,7 @@
 `leveret serve` reads the settings, checks what the process may do, runs the node until SIGTERM or
 SIGINT, and stops it gracefully. Exit codes: 0 after a graceful stop, 1 when it could not start or
 had to end, 2 for a wrong flag or setting; each fault is one line on standard error. `signals.py`
-handles signals; `administration.py` has the other commands.
+handles signals; `administration.py` and others beside it have the other commands.
 
 What belongs to the process and not to a broker is done here only, never in an embedded one:
 signals, the interpreter's switch interval and its collector, the check of the file-descriptor
@@ -41,7 +41,14 @@ from ..signals import Signals
 from ..storage.belonging import DROP_OPTION
 from ..storage.errors import StorageError
 from ..version import VERSION
-from . import administration, journal_command, settings_command, spark_command, trace_command
+from . import (
+    administration,
+    definitions_command,
+    journal_command,
+    settings_command,
+    spark_command,
+    trace_command,
+)
 from .command_parser import EXIT_USAGE, Parser, add_directory, add_setting
 from .progress import Progress
 
@@ -121,7 +128,7 @@ def _administer(parsed: argparse.Namespace) -> int:
     except ConfigurationError as fault:
         return _print_error(fault, EXIT_USAGE)
     try:
-        administration.administer(parsed, configuration)
+        parsed.carry_out(parsed, configuration)
     except (StartError, AccountError, StorageError, OSError) as fault:
         return _print_error(fault, EXIT_FAILED)
     except (KeyboardInterrupt, EOFError):
@@ -146,6 +153,7 @@ def command_parser() -> Parser:
     journal_command.add_to(commands)
     spark_command.add_to(commands)
     administration.add_to(commands, _administer)
+    definitions_command.add_to(commands, _administer)
     return parser
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..actors.control.control import Control, ControlConnection, ControlLimits
+from ..actors.control.definition_transfer import DefinitionSettings
 from ..actors.node_context import NodeContext
 from ..amqp_frames.compiled import FORM
 from ..configuration import Configuration
@@ -108,7 +109,13 @@ async def open_control(
     limits = ControlLimits(
         configuration.control_connections_max, configuration.control_idle_timeout_ms / 1000
     )
-    control = Control(context, about, limits)
+    definitions = DefinitionSettings(
+        configuration.definitions_bytes_max,
+        configuration.server_version,
+        configuration.server_product,
+        VERSION,
+    )
+    control = Control(context, about, limits, definitions)
     control.start_prepared(context.runtime)
     control_socket = ControlSocket(directory)
     try:
