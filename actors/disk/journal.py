@@ -233,6 +233,7 @@ class JournalActor(ThreadActor):
 
     def on_start(self) -> None:
         """Hear of damage."""
+        self._look_at_usage()
         if self._maintenance is not None:
             tell(self._maintenance, ReportsTo(self.actor_ref))
 
@@ -285,6 +286,8 @@ class JournalActor(ThreadActor):
                 self._log_undropped(
                     journal.end_compaction(each.rewritten, may_retry=each.may_retry)
                 )
+                if each.rewritten is not None:
+                    self._timed.figures.compactions += 1
                 if not each.may_retry:
                     self._seek_compaction()
             elif isinstance(each, AskJournal):
@@ -312,6 +315,7 @@ class JournalActor(ThreadActor):
                 journal.name_catalog_change()
                 self._seek(each)
                 self._seek_compaction()
+                self._look_at_usage()
         for queue_ref, appends in unstored.items():
             tell(queue_ref, Unstored(appends))
         if self._at_disk is None:
@@ -350,6 +354,11 @@ class JournalActor(ThreadActor):
             plan = self._journal.begin_compaction()
             if plan is not None:
                 tell(self._maintenance, Compact(self.actor_ref, plan))
+
+    def _look_at_usage(self) -> None:
+        """Now and then: it takes some microseconds for each segment."""
+        figures = self._timed.figures
+        figures.segments, figures.live_bytes, figures.dead_bytes = self._journal.usage()
 
     def _commit(self, disk_thread_bytes_min: float) -> None:
         if self._journal.is_short:

@@ -20,12 +20,25 @@ COMMIT_MESSAGES_BOUNDS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 3
 class JournalFigures:
     """Since the node's start. A commit may run on another thread, but one runs at a time."""
 
-    __slots__ = ("commit_messages", "sync_seconds")
+    __slots__ = (
+        "commit_messages",
+        "compactions",
+        "dead_bytes",
+        "live_bytes",
+        "segments",
+        "sync_seconds",
+    )
 
     def __init__(self) -> None:
         self.sync_seconds = Histogram(SYNC_SECONDS_BOUNDS)
         # Of commits that brought messages: how many, one for each queue that has got it.
         self.commit_messages = Histogram(COMMIT_MESSAGES_BOUNDS)
+        # As they were at the last look.
+        self.segments = 0
+        self.live_bytes = 0
+        self.dead_bytes = 0
+        # Segments that were rewritten without their dead entries.
+        self.compactions = 0
 
     def committed(self, message_count: int, sync_seconds: float | None) -> None:
         """A commit is on the disk; None: it needed no sync."""

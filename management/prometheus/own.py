@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from ...amqp_frames.compiled import FORM
 from ...core.statistics.journal_figures import JournalFigures
 from .asked import Asked, Form, Source
-from .families import gauges, histogram, info
+from .families import counter, gauge, gauges, histogram, info
 
 
 def metrics(source: Source, asked: Asked) -> list[Metric]:
@@ -56,5 +56,17 @@ def _journal(figures: JournalFigures) -> list[Metric]:
             "leveret_journal_commit_messages",
             "Messages of a commit of the journal, one for each queue that has got it",
             figures.commit_messages,
+        ),
+        gauge("leveret_journal_segments", "Segments of the journal", figures.segments),
+        gauges(
+            "leveret_journal_bytes",
+            "Bytes of the journal's segments, by whether queues still have the messages",
+            ("state",),
+            [(("live",), figures.live_bytes), (("dead",), figures.dead_bytes)],
+        ),
+        counter(
+            "leveret_journal_compactions_total",
+            "Segments that were rewritten without their dead messages",
+            figures.compactions,
         ),
     ]

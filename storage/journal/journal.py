@@ -287,6 +287,14 @@ class CompactionRules(NamedTuple):
 COMPACTION_RULES: Final = CompactionRules()
 
 
+class JournalUsage(NamedTuple):
+    """Segments, and their bytes: of messages that are still in queues, and all others."""
+
+    segments: int
+    live_bytes: int
+    dead_bytes: int
+
+
 class _Refusal(NamedTuple):
     """The state of a segment when it was rewritten, or was not worth it."""
 
@@ -573,6 +581,26 @@ class Journal:
             self._handed.append(HandedRemoval(writer.number, tuple(going), spoke_of))
             self._must_sync = True
         return going
+
+    def usage(self) -> JournalUsage:
+        """What there is on the disk; a segment's bytes are divided as its entries are.
+
+        Not for each commit: it asks the disk for the size of each closed segment. One whose size
+        is not known counts without bytes.
+        """
+        ledger, writer = self._ledger, self._writer
+        all_bytes = live_bytes = 0
+        for number, live in ledger.live.items():
+            size_bytes = 0
+            if number == writer.number:
+                size_bytes = writer.offset
+            else:
+                with suppress(OSError):
+                    size_bytes = writer.log.size_bytes(number)
+            all_bytes += size_bytes
+            # Entries of a later segment may need a body in this one.
+            live_bytes += size_bytes * live // max(live, ledger.appended[number], 1)
+        return JournalUsage(len(ledger.live), live_bytes, all_bytes - live_bytes)
 
     # --- Reading back
 

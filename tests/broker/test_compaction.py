@@ -7,7 +7,7 @@ from pathlib import Path
 import leveret
 import pika
 import pytest
-from insides import wait_until
+from insides import context_of, wait_until
 from timeouts import TIMEOUT_SECONDS
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -68,6 +68,9 @@ def test_an_old_message_keeps_no_others_on_the_disk(tmp_path: Path, is_unacked: 
         # The first one of all has the old message still, and hardly anything else.
         first = min(journal.glob("*.journal"))
         wait_until(lambda: first.stat().st_size < 4096)
+        figures = context_of(broker).journal_figures
+        assert figures.compactions > 0
+        wait_until(lambda: figures.segments == segments())
     with started(tmp_path / "data") as broker, connected(broker) as connection:
         channel = connection.channel()
         method, _, body = channel.basic_get("old")

@@ -9,7 +9,7 @@ from typing import Any
 import leveret
 import pytest
 from asking_http import HARE
-from insides import context_of
+from insides import context_of, wait_until
 from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.methods import BasicDeliver
 from leveret.commands.control_client import ask_broker
@@ -303,3 +303,34 @@ def test_syncs_and_messages_of_the_journal_s_commits_are_counted(broker: leveret
     assert (buckets[("1",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
     for name in ("commit_messages", "sync_seconds"):
         assert more.types[f"leveret_journal_{name}"] == "histogram"
+
+
+@has(disk_check_interval_ms=10)
+def test_bytes_of_the_journal_are_dead_once_their_messages_are_acknowledged(
+    broker: leveret.Broker,
+) -> None:
+    def bytes_now() -> tuple[float, float]:
+        samples = scraped(broker).samples("leveret_journal_bytes")
+        return samples[("live",)], samples[("dead",)]
+
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        # The header of the first segment is nobody's message.
+        wait_until(lambda: bytes_now()[1] > 0)
+        assert bytes_now()[0] == 0
+        client.publish_all("a", *[bytes(1_000)] * 20, properties=PERSISTENT)
+        wait_until(lambda: bytes_now()[0] > 20_000)
+        assert bytes_now()[1] == 0
+        for _ in range(10):
+            client.get("a", no_ack=True)
+        wait_until(lambda: bytes_now()[1] > 10_000)
+        assert bytes_now()[0] > 10_000
+        for _ in range(10):
+            client.get("a", no_ack=True)
+        wait_until(lambda: bytes_now()[1] > 20_000)
+        wait_until(lambda: bytes_now()[0] == 0)
+        scrape = scraped(broker)
+    assert scrape.value("leveret_journal_segments") == 1
+    assert scrape.value("leveret_journal_compactions_total") == 0
