@@ -185,6 +185,9 @@ class ControlConnection(asyncio.Protocol):
         if not self._awaits_answer and b"\n" in self._unread:
             line, _, self._unread = self._unread.partition(b"\n")
             self._awaits_answer = True
+            # The wait is for the broker now: a large definitions file takes minutes.
+            if self._idle is not None:
+                self._idle.cancel()
             tell(self._control.actor_ref, Asked(self, line))
 
     def answer(self, answer: dict[str, object]) -> None:

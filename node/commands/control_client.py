@@ -49,8 +49,14 @@ class ControlSession:
         self._answers.close()
         self._socket.close()
 
-    def ask(self, request: str, arguments: Mapping[str, object]) -> Any:
+    def ask(
+        self,
+        request: str,
+        arguments: Mapping[str, object],
+        seconds_max: float = TIMEOUT_SECONDS,
+    ) -> Any:
         """The result; RequestError."""
+        self._socket.settimeout(seconds_max)
         line = json.dumps({"request": request, "arguments": arguments}).encode() + b"\n"
         try:
             self._socket.sendall(line)

@@ -21,6 +21,8 @@ from .control_client import ControlSession, RequestError
 
 # A request's line has at most 64 KiB, and an octet of a file becomes at most 6 in JSON.
 PART_BYTES: Final = 10_000
+# How long the broker may take: 20,000 queues take some 8 s.
+IMPORT_SECONDS_MAX: Final = 1800.0
 # It has the hashes of passwords.
 _OWNER_ONLY: Final = 0o600
 _STANDARD_STREAM: Final = "-"
@@ -96,7 +98,7 @@ def import_definitions(parsed: argparse.Namespace, configuration: Configuration)
         try:
             for text in codecs.iterdecode(_read(parsed.file), "utf-8"):
                 session.ask("definitions part", {"text": text})
-            session.ask("definitions import", _named(parsed.vhost))
+            session.ask("definitions import", _named(parsed.vhost), IMPORT_SECONDS_MAX)
         except UnicodeDecodeError:
             raise StartError(f"definitions file {shown} is not UTF-8") from None
         except RequestError as fault:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import leveret
 import pytest
@@ -149,3 +150,28 @@ def test_a_connection_that_asks_nothing_is_closed(broker: leveret.Broker) -> Non
 def test_an_error_of_the_broker_s_is_said_to_who_asked(broker: leveret.Broker) -> None:
     with pytest.raises(RequestError, match="there is no vhost 'v'"):
         ask_broker(directory_of(broker), "vhost delete", {"vhost": "v"})
+
+
+def test_a_connection_is_not_idle_while_its_request_is_carried_out() -> None:
+    """An import of definitions may take longer than a connection may be idle."""
+    asked, ended = Mock(), Mock()
+    asked.actor_stopped.is_set.return_value = False
+    ended.is_closing.return_value = False
+    stand_in = Mock(connection_count=0, actor_ref=asked, limits=control.ControlLimits(1, 0.0))
+
+    async def ask_and_answer() -> None:
+        aborted = asyncio.Event()
+        ended.abort.side_effect = aborted.set
+        connection = control.ControlConnection(stand_in)
+        connection.connection_made(ended)
+        connection.data_received(b'{"request": "status"}\n')
+        # Timers end in their order, so that an earlier one would have ended.
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.001, later.set)
+        await later.wait()
+        assert not aborted.is_set()
+        connection.answer({"result": None})
+        await asyncio.wait_for(aborted.wait(), TIMEOUT_SECONDS)
+
+    asyncio.run(ask_and_answer())
+    assert asked.method_calls
