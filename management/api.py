@@ -18,6 +18,7 @@ from aiohttp.web_urldispatcher import UrlDispatcher
 from ..actors.messages import LogIn, LoginAnswer
 from ..actors.node_context import NodeContext
 from ..core.connection.peer import is_loopback
+from ..core.histogram import Histogram
 from ..core.statistics.sampling import Sampling
 from ..core.users.accounts import User
 from ..core.users.login_attempts import HTTP
@@ -45,6 +46,8 @@ from .statistics import Statistics
 
 # RabbitMQ's: browsers and libraries key their stored passwords by it.
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
+# In seconds: from a loop that has little to do to one whose clients wait.
+LOOP_LAG_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _NO_USER: Final = User("", "")
 
 
@@ -59,13 +62,21 @@ class Figures:
         self.about = about
         self.pace = Pace()
         sampling = Sampling(context.counts, *limits)
+        lag_seconds = Histogram(LOOP_LAG_BOUNDS)
         self._sampler = Sampler.start_on(
-            context.runtime, context, sampling, limits.interval_ms, about.data_dir, self.pace
+            context.runtime,
+            context,
+            sampling,
+            limits.interval_ms,
+            about.data_dir,
+            self.pace,
+            lag_seconds,
         )
         self.statistics = Statistics(context, sampling)
         self.snapshots = Snapshots(self.pace)
         form = Form.PER_OBJECT if per_object else Form.AGGREGATED
-        self.metrics = MetricTexts(Source(context, about, self.statistics), self.pace, form)
+        source = Source(context, about, self.statistics, lag_seconds)
+        self.metrics = MetricTexts(source, self.pace, form)
 
     def stop(self) -> None:
         """Make no samples any more."""

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from ..actors.messages import WakeAt
 from ..actors.node_context import NodeContext
 from ..actors.runtime.runtime import LoopActor, tell
+from ..core.histogram import Histogram
 from ..core.statistics.sampling import Sampling
 from .pace import Pace
 
@@ -25,8 +26,13 @@ class Sampler(LoopActor):
         interval_ms: int,
         data_dir: str,
         pace: Pace,
+        lag_seconds: Histogram,
     ) -> None:
+        """`lag_seconds` is told how much later than it was due each tick comes."""
         super().__init__()
+        self._lag_seconds = lag_seconds
+        # When the next tick is due, by the scheduler's clock.
+        self._due = 0.0
         self._context = context
         self._sampling = sampling
         self._interval_ms = interval_ms
@@ -40,6 +46,7 @@ class Sampler(LoopActor):
 
     def on_receive(self, _woken: object) -> None:
         """Sample, unless the last sample is still being made."""
+        self._lag_seconds.observe(max(0.0, self.runtime.scheduler.time() - self._due))
         self._wake()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._sample())
@@ -61,8 +68,8 @@ class Sampler(LoopActor):
 
     def _wake(self) -> None:
         wait_ms = self._interval_ms - self.runtime.wall_clock.now_ms() % self._interval_ms
-        when = self.runtime.scheduler.time() + wait_ms / 1000
-        tell(self._context.ticker, WakeAt(when, self.actor_ref, _TICK))
+        self._due = self.runtime.scheduler.time() + wait_ms / 1000
+        tell(self._context.ticker, WakeAt(self._due, self.actor_ref, _TICK))
 
     def on_stop(self) -> None:
         """The API is off."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ...actors.node_context import NodeContext
 from ...core.definitions import QueueDefinition
+from ...core.histogram import Histogram
 from ..about import About
 from ..statistics import Statistics
 
@@ -60,6 +61,8 @@ class Source(NamedTuple):
     context: NodeContext
     about: About
     statistics: Statistics
+    # How late the event loop was, in seconds.
+    lag_seconds: Histogram
 
     def queues(self, asked: Asked) -> Collection[QueueDefinition]:
         """Those of the vhosts that are asked for."""

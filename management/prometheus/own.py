@@ -16,7 +16,13 @@ def metrics(source: Source, asked: Asked) -> list[Metric]:
     """All of them, unless families of RabbitMQ's are asked for."""
     if asked.form is Form.DETAILED:
         return []
-    return [_build(source), _memory(source), *_journal(source.context.journal_figures)]
+    lag = histogram(
+        "leveret_event_loop_lag_seconds",
+        "How late the event loop came to a timer",
+        source.lag_seconds,
+    )
+    journal = _journal(source.context.journal_figures)
+    return [_build(source), _memory(source), lag, *journal]
 
 
 def _build(source: Source) -> Metric:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
+from functools import partial
 from typing import Any
 
 import leveret
 import pytest
 from asking_http import HARE
-from insides import context_of, wait_until
+from insides import context_of, on_loop, wait_until
 from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.methods import BasicDeliver
 from leveret.commands.control_client import ask_broker
@@ -267,6 +269,16 @@ def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> Non
     for name, count in (("queues_created", 1), ("connections_opened", 1), ("channels_opened", 1)):
         assert scrape.value(f"rabbitmq_{name}_total") == count
     assert scrape.samples("rabbitmq_auth_attempts_succeeded_total")[("amqp091",)] == 1
+
+
+@has(statistics_interval_ms=100)
+def test_a_timer_that_comes_late_is_counted(broker: leveret.Broker) -> None:
+    count, total = "leveret_event_loop_lag_seconds_count", "leveret_event_loop_lag_seconds_sum"
+    wait_until(lambda: scraped(broker).value(count) > 0)
+    before = scraped(broker).value(total)
+    # A timer is due meanwhile, at the latest when a third of it has passed.
+    on_loop(broker, partial(time.sleep, 0.3))
+    wait_until(lambda: scraped(broker).value(total) >= before + 0.19)
 
 
 # --- The journal
