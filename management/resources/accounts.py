@@ -202,9 +202,10 @@ async def _put_user(request: Request) -> Answer:
         arguments = {"user": name, "password_hash": password_hash, "tags": tags}
         await change(request, "user add", arguments)
         return Answer(201)
+    # Tags may be refused, the hash is a right one: a request that is refused changes nothing.
+    await change(request, "user tags", {"user": name, "tags": tags})
     if password_hash is not None:
         await change(request, "user passwd", {"user": name, "password_hash": password_hash})
-    await change(request, "user tags", {"user": name, "tags": tags})
     return Answer(204)
 
 
