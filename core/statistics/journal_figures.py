@@ -9,7 +9,7 @@ from typing import Final
 
 from ..histogram import Histogram
 
-# From a disk with a cache of its own that survives a loss of power, to one that is overloaded.
+# From a disk whose own cache survives a loss of power to an overloaded one.
 SYNC_SECONDS_BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
     *(2.5, 5, 10),
