@@ -1,5 +1,5 @@
 """Metrics as Prometheus reads them: RabbitMQ's, under its names, and Leveret's own.
 
-rabbitmq.py and own.py say which metrics there are, scrape.py what of them a request asks for,
-exposition.py writes them as text.
+node.py, channels.py, queues.py and messages.py have RabbitMQ's, own.py Leveret's own, asked.py the
+choice of one request; exposition.py and texts.py make the text.
 """
