@@ -42,7 +42,7 @@ async def ask(runtime: Runtime, target: Ref, question: Callable[[Ref], object]) 
     return await answer
 
 
-# Actors are asked so many at a time, between which the event loop has other work.
+# `ask_all` asks this many actors in one round of the event loop, since a node may have thousands.
 _ASKED_AT_ONCE: Final = 64
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from .listing import PAGE_SIZE_MAX
 from .request import TAGS, Action, Answer, Request, Tag
 from .text import encoded
 
@@ -21,7 +22,7 @@ _QUERY: Final[dict[str, dict[str, object]]] = {
     "sort": {"type": "string", "description": "the column to sort by"},
     "sort_reverse": {"type": "boolean"},
     "page": {"type": "integer", "minimum": 1},
-    "page_size": {"type": "integer", "minimum": 1, "maximum": 500},
+    "page_size": {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX},
     "name": {"type": "string", "description": "rows with this in their name; needs `page`"},
     "use_regex": {"type": "boolean", "description": "`name` is a pattern"},
     "family": {"type": "string", "description": "of metrics; may be there several times"},
@@ -89,6 +90,8 @@ def _needs(tag: Tag) -> str:
         return "Needs the tag monitoring, or no login where the settings say so."
     if tag in TAGS:
         return f"Needs the tag {tag.value}, or one that includes it."
+    if tag is Tag.NONE:
+        return "Needs no login."
     return "Needs a login." if tag is Tag.ANY else "Needs no login, where the settings say so."
 
 

@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 
 # RabbitMQ's statistics are up to five seconds old.
 SNAPSHOT_SECONDS: Final = 1.0
+# Shorter lists are made anew for each request.
 SNAPSHOT_ROWS_MIN: Final = 1000
 # A list that nobody requested within this time is forgotten.
 UNUSED_SECONDS_MAX: Final = 10.0

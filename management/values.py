@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from ..amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from ..amqp_frames.properties import Properties
 from ..amqp_frames.values.field_table import Field, Table
 from ..core.json_tables import plain_table, table_of_json
@@ -48,8 +49,8 @@ def properties_from(given: object) -> Properties:
             values[name] = value
         else:
             values[name] = value if isinstance(value, str) else str(value)
-            if len(values[name].encode("utf-8", "surrogateescape")) > 255:
-                raise bad_request(f"{name} has at most 255 bytes")
+            if len(values[name].encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES_MAX:
+                raise bad_request(f"{name} has at most {SHORT_STRING_BYTES_MAX} bytes")
     return Properties(**values)
 
 

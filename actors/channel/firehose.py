@@ -21,7 +21,7 @@ from ..runtime.runtime import LoopActor, tell
 
 
 class FirehoseTap:
-    """A channel's way to the firehose. Its channel asks `topology.is_traced` first."""
+    """Reports what one channel publishes and delivers, while its `topology.is_traced`."""
 
     __slots__ = ("_context", "_number", "_origin", "_reader", "_user", "topology")
 

@@ -31,8 +31,8 @@ from ..messages import SetArguments
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
 
-# Of the event loop's time. Queues that hear of new arguments need some of their own besides, which
-# is why so many hear of them at most.
+# A slice's share of the event loop's time, and the most queues that it looks at or tells: a queue
+# that is told of new arguments needs time of its own besides.
 SLICE_SECONDS: Final = 0.001
 _LOOKED_AT_PER_SLICE_MAX: Final = 500
 _TOLD_PER_SLICE_MAX: Final = 25

@@ -6,8 +6,8 @@
      "queues": [...], "exchanges": [...], "bindings": [...]}
 
 Each list is a section of items. All sections may be missing; other fields, such as the name of the
-cluster, are passed over. A file of one vhost has no vhosts and users
-in it, and its items need not name a vhost.
+cluster, are passed over. A file of one vhost has no vhosts and users in it, and its items need not
+name a vhost.
 
 `read_document` reads one item after the other and yields between them, because a file may have
 megabytes and its reader other work. What each item must be is checked by planning.py.

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ...amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.values.field_table import Field, Table, encode_table
 from ..definitions import (
@@ -81,7 +82,6 @@ from ..users.password_hash import (
 )
 from .document import SECTIONS, Document, DocumentError, Item, item_name
 
-_NAME_BYTES_MAX: Final = 255
 _PATTERNS: Final = ("configure", "write", "read")
 # A file of one vhost has no others.
 _OF_VHOSTS: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
@@ -461,8 +461,8 @@ def _resource_name(item: Item, name: str) -> str:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"'{name}' is not UTF-8") from None
-    if size > _NAME_BYTES_MAX:
-        raise ValueError(f"'{name}' has more than {_NAME_BYTES_MAX} bytes")
+    if size > SHORT_STRING_BYTES_MAX:
+        raise ValueError(f"'{name}' has more than {SHORT_STRING_BYTES_MAX} bytes")
     return value
 
 

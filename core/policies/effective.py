@@ -52,7 +52,7 @@ _NEEDED: Final = (
     ("x-requeue-delay-max", "x-requeue-delay"),
 )
 _NUMBER_MAX: Final = 2**63 - 1
-# No queue may remember more than it may be declared with.
+# A policy may have larger numbers than a declaration may: those are lowered to its limit.
 _NUMBERS_MAX: Final = dict.fromkeys(
     _TIMES | {"requeue-delay", "requeue-delay-max", "dedup-age-ms"}, EXPIRY_MS_MAX
 )
@@ -141,6 +141,7 @@ def effective_queue_arguments(
         if isinstance(value, int):
             value = min(value, _NUMBERS_MAX.get(key, _NUMBER_MAX))
         if key == "dedup-window":
+            # No queue may remember more than it may be declared with.
             value = min(value, dedup_window_max)  # type: ignore[type-var]
         own = arguments.get(name)
         if own is None or (key in _RESTRICTIVE and _is_less(value, own.value)):

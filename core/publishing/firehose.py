@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ...amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.copies import BatchOfCopies, NewHead, new_head
 from ...amqp_frames.properties import Properties, decode_properties
@@ -27,12 +28,12 @@ from ..queue.span import Span
 from .properties import longstrs
 from .routes import names_of_key, property_octets
 
-# Of copies at most, at some 30 microseconds each, before other actors have their turns.
+# What one turn makes at most before other actors have theirs. A copy takes some 30 microseconds.
 COPIES_PER_TURN_MAX: Final = 100
 COPIED_BYTES_PER_TURN_MAX: Final = 1024 * 1024
 
+# In the frames of the copies; a consumer's channel with this number gets them as they are.
 _CHANNEL_NUMBER: Final = 1
-_ROUTING_KEY_BYTES_MAX: Final = 255
 # Headers that are deeper are left out: a copy holds them in two more tables, and must be readable.
 _NESTING_MAX: Final = 60
 
@@ -245,7 +246,7 @@ def _delivered(report: DeliveryReport) -> Iterator[_Original]:
 def _key(prefix: str, name: str) -> str:
     """Long names are cut: a routing key has at most 255 octets."""
     octets = (prefix + name).encode("utf-8", "surrogateescape")
-    return octets[:_ROUTING_KEY_BYTES_MAX].decode("utf-8", "surrogateescape")
+    return octets[:SHORT_STRING_BYTES_MAX].decode("utf-8", "surrogateescape")
 
 
 def _array(texts: Sequence[str]) -> Field:

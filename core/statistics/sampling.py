@@ -39,9 +39,9 @@ VHOST: Final = (*LEVELS, *MESSAGES)
 NODE: Final = (*VHOST, *CHURN, *GAUGES)
 
 SAMPLES_MIN: Final = 3
-# About what a row takes up.
+# A queue's row, which most are: its tick and eleven values, of 8 bytes each.
 _ROW_BYTES: Final = 100
-# So many objects a tick are looked at whether they have changed lately.
+# Each tick looks at this many objects at least, to find those that have not changed lately.
 _LOOKED_AT_MIN: Final = 1_000
 
 

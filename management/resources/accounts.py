@@ -130,7 +130,7 @@ async def _delete_vhost(request: Request) -> Answer:
 
 
 def _user_row(user: User) -> Row:
-    """A user. Its hash is not shown: it is none that RabbitMQ could read."""
+    """A user, without its hash: RabbitMQ cannot read those that Leveret makes (by scrypt)."""
     return {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import BodyPartReader, MultipartReader, hdrs
 from aiohttp.base_protocol import BaseProtocol
@@ -111,7 +111,6 @@ async def _form(request: Request) -> tuple[bytes, str | None]:
     return body, redirect
 
 
-_FILE_FORM: Final[dict[str, Any]] = {"type": "object"}
 ACTIONS: Final = tuple(
     action
     for path, vhost in (
@@ -127,7 +126,6 @@ ACTIONS: Final = tuple(
             _import,
             Tag.ADMINISTRATOR,
             VhostRule.ANY,
-            _FILE_FORM,
             is_definitions=True,
         ),
     )

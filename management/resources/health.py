@@ -18,6 +18,7 @@ from ...amqp_frames.methods import (
     QueueDeclareOk,
 )
 from ...amqp_frames.properties import Properties
+from ...core.alarms import Resource
 from ..direct import AmqpRefusedError, Content, connect
 from ..request import Action, Answer, Request, Tag, bad_request, not_found
 from .topology import refusal
@@ -49,11 +50,12 @@ async def _aliveness(request: Request) -> Answer:
 
 
 async def _alarms(where: str, request: Request) -> Answer:
-    reason = request.context.alarms.reason
-    if not reason:
+    alarms = request.context.alarms
+    if not alarms.reason:
         return Answer(200, _OK)
-    resource = "memory" if "memory" in reason else "disk"
-    alarm = {"node": request.about.node_name, "resource": resource}
+    # One alarm fails the check; of two alarms the answer names that of memory.
+    low = Resource.MEMORY if alarms.is_low(Resource.MEMORY) else Resource.DISK
+    alarm = {"node": request.about.node_name, "resource": low.value}
     return _failed(f"There are alarms in effect {where}", alarms=[alarm])
 
 

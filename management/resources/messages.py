@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Final
 
 from ...amqp_frames.methods import (
     BasicAck,
@@ -24,27 +24,21 @@ from ..snapshots import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
 
-# Ack mode -> (is acked at once by the broker, does it go back to the queue)
-_ACK_MODES: Final = {
-    "ack_requeue_true": (False, True),
-    "reject_requeue_true": (False, True),
-    "ack_requeue_false": (False, False),
-    "reject_requeue_false": (False, False),
-}
+# In the order in which an error names them.
+_ACK_MODES: Final = (
+    "ack_requeue_false",
+    "ack_requeue_true",
+    "reject_requeue_false",
+    "reject_requeue_true",
+)
 # A get holds its messages in memory until it is answered.
 GET_COUNT_MAX: Final = 10_000
 
 
-def _needed(given: dict[str, Any], *names: str) -> list[Any]:
-    missing = [name for name in names if name not in given]
-    if missing:
-        raise bad_request("[" + ",".join(f"{{key_missing,{name}}}" for name in missing) + "]")
-    return [given[name] for name in names]
-
-
 async def _publish(request: Request) -> Answer:
     names = ("routing_key", "payload", "payload_encoding", "properties")
-    key, payload, encoding, properties = _needed(request.json(), *names)
+    given = request.json(*names)
+    key, payload, encoding, properties = [given[name] for name in names]
     if not isinstance(key, str) or not isinstance(payload, str):
         raise bad_request("routing_key and payload must be strings")
     content = Content(properties_from(properties), _octets(payload, encoding))
@@ -86,13 +80,13 @@ def _octets(payload: str, encoding: object) -> bytes:
 
 
 async def _get(request: Request) -> Answer:
-    given = request.json()
-    ack_mode, count, encoding = _needed(given, "ackmode", "count", "encoding")
-    count = _number("count", count)
+    given = request.json("ackmode", "count", "encoding")
+    ack_mode, encoding = given["ackmode"], given["encoding"]
+    count = _number("count", given["count"])
     truncate = given.get("truncate")
     truncate = None if truncate is None else _number("truncate", truncate)
-    if not isinstance(ack_mode, str) or ack_mode not in _ACK_MODES:
-        raise bad_request(f"Unsupported ackmode. Please use {', '.join(sorted(_ACK_MODES))}.")
+    if ack_mode not in _ACK_MODES:
+        raise bad_request(f"Unsupported ackmode. Please use {', '.join(_ACK_MODES)}.")
     if encoding not in ("auto", "base64"):
         raise bad_request("Unsupported encoding. Please use auto or base64.")
     context, vhost = request.context, request.names["vhost"]
@@ -156,14 +150,13 @@ def _text(octets: bytes) -> str | None:
 
 async def _answer_all(connection: DirectConnection, ack_mode: str, count: int) -> None:
     """Ack or return the fetched messages: all under one answer where AMQP has that."""
-    is_requeued = ack_mode.endswith("_true")
     if ack_mode == "ack_requeue_false":
         connection.send(BasicAck(delivery_tag=count, multiple=True))
     elif ack_mode == "reject_requeue_false":
         for tag in range(1, count + 1):
             connection.send(BasicReject(delivery_tag=tag, requeue=False))
     else:
-        connection.send(BasicNack(delivery_tag=count, multiple=True, requeue=is_requeued))
+        connection.send(BasicNack(delivery_tag=count, multiple=True, requeue=True))
     # Behind the answers: the queue has them before the client's next request.
     await connection.call(ConfirmSelect(), ConfirmSelectOk)
 

@@ -7,6 +7,7 @@ import resource as limits_of_process
 import time
 from typing import Final
 
+from ...core.alarms import Resource
 from ...core.exchanges.table import TYPES
 from ...core.statistics.sampling import GAUGES
 from ..listing import listed, shown
@@ -102,19 +103,18 @@ async def _cluster_name(request: Request) -> Answer:
 
 def _node_row(request: Request) -> Row:
     about, context = request.about, request.context
-    reason = context.alarms.reason
     fd_total = limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0]
     return {
         "applications": [{"name": "rabbit", "description": "RabbitMQ", "version": about.version}],
         "config_files": [],
         "contexts": _contexts(request),
         "db_dir": about.data_dir,
-        "disk_free_alarm": "disk" in reason,
+        "disk_free_alarm": context.alarms.is_low(Resource.DISK),
         "disk_free_limit": about.disk_free_bytes_min,
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": _exchange_types(),
         "fd_total": fd_total,
-        "mem_alarm": "memory" in reason,
+        "mem_alarm": context.alarms.is_low(Resource.MEMORY),
         "mem_limit": about.memory_alarm_bytes,
         "name": about.node_name,
         "os_pid": str(os.getpid()),
