@@ -136,6 +136,11 @@ SPARK_SINK_ABORTED: Final = "spark.sink.aborted"
 SPARK_SINK_WAITS: Final = "spark.sink.waits"
 SPARK_SINK_TRY_FAILED: Final = "spark.sink.try_failed"
 
+# The firehose: copies of traced messages wait for more than firehose_backlog_bytes_max, so further
+# ones are dropped; so many were dropped.
+FIREHOSE_DROPPING: Final = "firehose.dropping"
+FIREHOSE_DROPPED: Final = "firehose.dropped"
+
 # The log itself: so many lines could not be written.
 LOG_LOST: Final = "log.lost"
 

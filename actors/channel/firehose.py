@@ -15,6 +15,7 @@ from ...core.publishing.firehose import (
 from ...core.publishing.publisher import Routed
 from ...core.queue.span import Span
 from ...core.topology.topology import Topology
+from ...logs.events import FIREHOSE_DROPPED, FIREHOSE_DROPPING
 from ..messages import Publish, Ref
 from ..node_context import NodeContext
 from ..runtime.runtime import LoopActor, tell
@@ -93,12 +94,12 @@ class FirehoseActor(LoopActor):
         if self._backlog:
             self._go_on_later()
         elif self._dropped_count:
-            self.runtime.log.warning("firehose.dropped", messages=self._dropped_count)
+            self.runtime.log.warning(FIREHOSE_DROPPED, messages=self._dropped_count)
             self._dropped_count = 0
 
     def _drop(self, message_count: int) -> None:
         if not self._dropped_count:
-            self.runtime.log.warning("firehose.dropping", waiting_bytes=self._backlog.waiting_bytes)
+            self.runtime.log.warning(FIREHOSE_DROPPING, waiting_bytes=self._backlog.waiting_bytes)
         self._dropped_count += message_count
 
     def _go_on_later(self) -> None:

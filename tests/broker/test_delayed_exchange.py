@@ -12,7 +12,6 @@ import pytest
 from gated_files import GatedFiles
 from held_clock import HeldClock
 from insides import channel_actor, inside, on_loop, readers
-from leveret.actors.messages import Input
 from leveret.amqp_frames.decoder import Decoder
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -114,7 +113,7 @@ def test_the_first_delayed_message_waits_behind_one_that_the_queue_gets_in_the_s
     decoder = Decoder(FRAME_MAX_BYTES, 10_000, 1000)
     reads = decoder.feed(publish("k", b"now", before, exchange="d")) + decoder.feed(delayed(70))
     # The queue has its turn behind both.
-    on_loop(broker, *[partial(channel.on_receive, Input(read)) for read in reads])
+    on_loop(broker, *[partial(channel.on_receive, read) for read in reads])
     client.expect_acks(range(1, 3))
     client.consume("q", no_ack=True)
     client.expect_type(1, BasicDeliver)
