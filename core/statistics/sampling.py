@@ -41,7 +41,7 @@ NODE: Final = (*VHOST, *CHURN, *GAUGES)
 SAMPLES_MIN: Final = 3
 # A queue's row, which most are: its tick and eleven values, of 8 bytes each.
 _ROW_BYTES: Final = 100
-# Each tick looks at this many objects at least, to find those that have not changed lately.
+# Each tick looks at this many objects at least, to find unchanged ones.
 _LOOKED_AT_MIN: Final = 1_000
 
 
