@@ -24,6 +24,7 @@ from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
 from ..core.connection.reading_time import ReadingTime
 from ..core.dead_letters.letters import Dead
 from ..core.definitions import QueueDefinition
+from ..core.nsq.topics import TopicAction
 from ..core.queue.consumers import Consumer
 from ..core.queue.deferral import Delays
 from ..core.queue.in_flight import Delivery
@@ -669,6 +670,33 @@ class TopologyAnswer(NamedTuple):
     # for its counts before the answer is written.
     queue: QueueDefinition | None = None
     asks_queue: bool = False
+
+
+class TopicCommand(NamedTuple):
+    """NSQ connection, HTTP -> Broker: change a topic or a channel; answered with TopicAnswer.
+
+    No answer follows if the connection has ended. `channel` is "" where the action needs none;
+    names are valid ones of NSQ's.
+    """
+
+    reply_to: Ref
+    connection: Ref
+    access: Access
+    action: TopicAction
+    topic: str
+    channel: str = ""
+    token: object = None
+
+
+class TopicAnswer(NamedTuple):
+    """Broker -> NSQ connection, HTTP: it is done, and on disk where it is durable; or why not.
+
+    `queue` is the channel's.
+    """
+
+    token: object
+    error: AmqpError | None = None
+    queue: QueueDefinition | None = None
 
 
 class QueueUnused(NamedTuple):

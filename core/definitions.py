@@ -3,9 +3,9 @@
 A definition is made once, by Topology, and then shared: the routing table hands out the
 QueueDefinition itself, so a channel compares and hashes queues by identity, and a name declared
 again is another definition with another queue_id. All of it is fixed but `QueueDefinition.handle`,
-which the broker sets when the queue has an actor, `QueueDefinition.is_paused`, which the table
-sets, and the arguments in effect, which the table sets, too: they are those of the declaration
-until a change replaces them.
+which the broker sets when the queue has an actor, `QueueDefinition.is_paused` and a hidden queue's
+name, which the table sets, and the arguments in effect, which the table sets, too: they are those
+of the declaration until a change replaces them.
 
 A Change is one step of a plan (topology.py). The table applies all of a plan's changes; the
 catalog is told the durable ones.
@@ -52,6 +52,8 @@ DEDUP_IDENTITIES_MAX: Final = 20_000_000
 DELIVERY_EXCHANGE: Final = "amq.leveret.delivery"
 # Copies of what traced vhosts publish and deliver: core/publishing/firehose.py.
 FIREHOSE_EXCHANGE: Final = "amq.rabbitmq.trace"
+# Queues whose names begin so are the broker's own: core/nsq/topics.py.
+HIDDEN_PREFIX: Final = "amq.leveret.nsq."
 
 _DOUBLE = Struct(">d")
 
@@ -153,6 +155,11 @@ class QueueDefinition:
         self.dedup_window = self._number("x-dedup-window") or 0
         self.counts_deliveries = self.is_quorum or not COUNTING.isdisjoint(arguments)
 
+    @property
+    def is_hidden(self) -> bool:
+        """Is it the broker's own? Nobody uses it by its name, and no listing shows it."""
+        return self.name.startswith(HIDDEN_PREFIX)
+
     def _number(self, name: str) -> int | None:
         argument = self.effective.get(name)
         value = None if argument is None else argument.value
@@ -253,6 +260,13 @@ class RemoveQueue(NamedTuple):
     queue: QueueDefinition
 
 
+class RenameQueue(NamedTuple):
+    """A hidden queue has this name from now on; bindings change in changes around this one."""
+
+    queue: QueueDefinition
+    name: str
+
+
 class PauseQueue(NamedTuple):
     """The queue is paused from now on, or no longer."""
 
@@ -293,6 +307,7 @@ Change = (
     | RemoveExchange
     | AddQueue
     | RemoveQueue
+    | RenameQueue
     | PauseQueue
     | ReplaceQueueArguments
     | ReplaceExchangeArguments

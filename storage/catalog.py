@@ -528,6 +528,13 @@ class RemoveQueue(NamedTuple):
     queue_id: int
 
 
+class RenameQueue(NamedTuple):
+    """The queue has this name from now on; its bindings are removed before and added after."""
+
+    queue_id: int
+    name: str
+
+
 class PauseQueue(NamedTuple):
     """The queue is paused from now on, or no longer."""
 
@@ -548,7 +555,14 @@ class RemoveBinding(NamedTuple):
 
 
 TopologyChange = (
-    AddExchange | RemoveExchange | AddQueue | RemoveQueue | PauseQueue | AddBinding | RemoveBinding
+    AddExchange
+    | RemoveExchange
+    | AddQueue
+    | RemoveQueue
+    | RenameQueue
+    | PauseQueue
+    | AddBinding
+    | RemoveBinding
 )
 Change = TopologyChange | AccountChange
 # Those that leave less in the file.
@@ -725,6 +739,8 @@ def _apply(connection: sqlite3.Connection, change: Change) -> None:
     match change:
         case AddQueue(queue):
             execute("INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)", queue)
+        case RenameQueue(queue_id, name):
+            execute("UPDATE queues SET name = ? WHERE queue_id = ?", (name, queue_id))
         case PauseQueue(queue_id, paused):
             execute("UPDATE queues SET paused = ? WHERE queue_id = ?", (paused, queue_id))
         case AddBinding(binding):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -33,8 +34,11 @@ from ...core.definitions import (
     PauseQueue,
     QueueDefinition,
     RemoveQueue,
+    RenameQueue,
+    ReplaceQueueArguments,
     resource,
 )
+from ...core.nsq.topics import plan_topic
 from ...core.parameters.limits import vhost_limits
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
@@ -85,9 +89,12 @@ from ..messages import (
     ReportStatus,
     ReportsTo,
     Resume,
+    SetArguments,
     SetPaused,
     Shutdown,
     Status,
+    TopicAnswer,
+    TopicCommand,
     TopologyAnswer,
     TopologyCommand,
 )
@@ -108,10 +115,11 @@ _PASSED_OVER_SHOWN_MAX: Final = 5
 
 # Yields (actor, question), gets the answer, or None to let the event loop do other work; returns
 # what to tell the channel.
-Steps = Generator[tuple[Ref, object] | None, Any, TopologyAnswer | ControlAnswer | None]
+Answer = TopologyAnswer | TopicAnswer | ControlAnswer
+Steps = Generator[tuple[Ref, object] | None, Any, Answer | None]
 Result = TypeVar("Result")
 ControlRequest = AccountRequest | PauseRequest | ImportRequest
-Task = TopologyCommand | QueueUnused | ConnectionDown | ControlRequest
+Task = TopologyCommand | TopicCommand | QueueUnused | ConnectionDown | ControlRequest
 
 
 class BrokerActor(LoopActor):
@@ -224,11 +232,13 @@ class BrokerActor(LoopActor):
             self._begin(self._waiting.popleft())
 
     def _begin(self, task: Task) -> None:
-        if isinstance(task, TopologyCommand) and self._is_late(task):
+        if isinstance(task, (TopologyCommand, TopicCommand)) and self._is_late(task):
             return
         self._task = task
         if isinstance(task, TopologyCommand):
             self._steps = self._command(task)
+        elif isinstance(task, TopicCommand):
+            self._steps = self._topic_command(task)
         elif isinstance(task, QueueUnused):
             self._steps = self._delete_unused(task)
         elif isinstance(task, AccountRequest):
@@ -248,7 +258,7 @@ class BrokerActor(LoopActor):
         task, steps = self._task, self._steps
         assert task is not None
         assert steps is not None
-        result: TopologyAnswer | ControlAnswer | None = None
+        result: Answer | None = None
         try:
             while True:
                 asked = steps.send(answer)
@@ -263,16 +273,20 @@ class BrokerActor(LoopActor):
         except StopIteration as stop:
             result = stop.value
         except AmqpError as error:
-            result = TopologyAnswer(error.with_traceback(None))
+            refusal = error.with_traceback(None)
+            if isinstance(task, TopicCommand):
+                result = TopicAnswer(task.token, refusal)
+            else:
+                result = TopologyAnswer(refusal)
         self._task = self._steps = None
         if isinstance(task, TopologyCommand) and result is not None:
             tell(task.channel, result)
-        elif isinstance(task, ControlRequest):
+        elif isinstance(task, (TopicCommand, ControlRequest)):
             tell(task.reply_to, result)
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
 
-    def _is_late(self, task: TopologyCommand) -> bool:
+    def _is_late(self, task: TopologyCommand | TopicCommand) -> bool:
         """Has its connection gone, or the vhost, and with that soon the connection?
 
         Its channel needs no answer, and an exclusive queue made now would never go.
@@ -312,9 +326,7 @@ class BrokerActor(LoopActor):
         for needed in plan.needed:
             access.check(*needed)
         if plan.changes:
-            self._check_queue_limit(access.topology, queue)
-            queue.put_in_effect(*self._policies.of(access.topology).queue_arguments(queue))
-            access.topology.check_dedup_identities(queue)
+            self._prepare_new_queue(access.topology, queue)
         if not plan.changes and "x-expires" in queue.effective:
             # Before it can be asked whether it is unused.
             tell(self._handle(queue), RenewLease())
@@ -323,10 +335,41 @@ class BrokerActor(LoopActor):
             self._context.counts.churned("queue_declared")
         return TopologyAnswer(QueueDeclareOk(queue.name, 0, 0), queue, not plan.changes)
 
+    def _topic_command(self, task: TopicCommand) -> Steps:
+        topology = task.access.topology
+        plan = plan_topic(topology, task.action, task.topic, task.channel)
+        for needed in plan.needed:
+            task.access.check(*needed)
+        if plan.queue is not None and plan.queue in self._failed:
+            raise queue_gone_error(plan.queue, has_crashed=True)
+        further: list[ReplaceQueueArguments] = []
+        for change in plan.changes:
+            if isinstance(change, RenameQueue):
+                further.append(self._arguments_of_renamed(topology, change))
+            elif isinstance(change, AddQueue) and not change.queue.is_hidden:
+                self._prepare_new_queue(topology, change.queue)
+        yield from self._commit(topology, plan._replace(changes=(*plan.changes, *further)))
+        return TopicAnswer(task.token, queue=plan.queue)
+
+    def _arguments_of_renamed(
+        self, topology: Topology, renaming: RenameQueue
+    ) -> ReplaceQueueArguments:
+        """What policies say of the queue under its new name, under which it counts as new."""
+        queue = renaming.queue
+        renamed = replace(queue, name=renaming.name)
+        self._prepare_new_queue(topology, renamed)
+        return ReplaceQueueArguments(queue, renamed.effective, renamed.policies)
+
+    def _prepare_new_queue(self, topology: Topology, queue: QueueDefinition) -> None:
+        """Have its policies' arguments in effect; 406 if limits forbid the queue."""
+        self._check_queue_limit(topology, queue)
+        queue.put_in_effect(*self._policies.of(topology).queue_arguments(queue))
+        topology.check_dedup_identities(queue)
+
     def _check_queue_limit(self, topology: Topology, queue: QueueDefinition) -> None:
         """406 if the vhost has as many queues as it may."""
         limit = vhost_limits(self._context.accounts.parameters, topology.vhost).queues_max
-        if limit is not None and len(topology.table.queues()) >= limit:
+        if limit is not None and _count_shown(topology) >= limit:
             text = (
                 f"cannot declare queue '{queue.name}': "
                 f"queue limit in vhost '{topology.vhost}' ({limit}) is reached"
@@ -508,6 +551,8 @@ class BrokerActor(LoopActor):
             elif isinstance(change, PauseQueue):
                 # A queue whose actor has failed is paused when the node starts it anew.
                 tell(self._handle(change.queue), SetPaused(change.is_paused))
+            elif isinstance(change, ReplaceQueueArguments):
+                tell(self._handle(change.queue), SetArguments(change.arguments))
 
     def _queue_failed(self, queue: QueueDefinition) -> None:
         """A queue's actor died: it stays down, and its messages in the journal, until a restart.
@@ -531,6 +576,11 @@ class BrokerActor(LoopActor):
     def on_failure(self, *exception: Any) -> None:
         """Without its owner the topology is lost: the node ends."""
         self._context.on_fatal("broker", exception[1])
+
+
+def _count_shown(topology: Topology) -> int:
+    """How many queues the vhost has, without the broker's own."""
+    return sum(not queue.is_hidden for queue in topology.table.queues())
 
 
 def _in_slices(steps: Iterator[Result]) -> Generator[None, None, Result]:

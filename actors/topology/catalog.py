@@ -122,6 +122,8 @@ def _change(change: definitions.Change | accounts.AccountChange) -> rows.Change:
             return rows.AddQueue(_queue_row(queue))
         case definitions.RemoveQueue(queue):
             return rows.RemoveQueue(queue.queue_id)
+        case definitions.RenameQueue(queue, name):
+            return rows.RenameQueue(queue.queue_id, name)
         case definitions.PauseQueue(queue, is_paused):
             return rows.PauseQueue(queue.queue_id, is_paused)
         case definitions.ReplaceQueueArguments() | definitions.ReplaceExchangeArguments():

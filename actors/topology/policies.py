@@ -145,8 +145,10 @@ def _made(parameters: Parameters, topology: Topology) -> Policies:
 
 
 def _governed(topology: Topology) -> list[QueueDefinition | ExchangeDefinition]:
+    """Those that policies apply to: not the broker's own."""
     exchanges = (each.definition for each in topology.table.exchanges())
-    return [*topology.table.queues(), *exchanges]
+    queues = (each for each in topology.table.queues() if not each.is_hidden)
+    return [*queues, *exchanges]
 
 
 def _replacement(

@@ -40,6 +40,7 @@ from ..definitions import (
     RemoveBinding,
     RemoveExchange,
     RemoveQueue,
+    RenameQueue,
     ReplaceExchangeArguments,
     ReplaceQueueArguments,
     resource,
@@ -375,6 +376,12 @@ class ExchangeTable:
                 self._add_queue(queue)
             case RemoveQueue(queue):
                 self._remove_queue(queue)
+            case RenameQueue(queue, name):
+                assert not self._bindings_by_destination[queue], queue
+                assert name not in self._queues, name
+                del self._queues[queue.name]
+                queue.name = name
+                self._queues[name] = queue
             case PauseQueue(queue, is_paused):
                 queue.is_paused = is_paused
             case ReplaceQueueArguments(queue, arguments, policies):

@@ -62,6 +62,7 @@ from ...amqp_frames.values.field_table import Field, FieldValue, Table, text_of
 from ..definitions import (
     DELIVERY_EXCHANGE,
     EXCHANGE_ARGUMENTS,
+    HIDDEN_PREFIX,
     QUEUE_ARGUMENTS,
     TO_EXCHANGE,
     TO_QUEUE,
@@ -204,7 +205,10 @@ def check_bindable(exchange_name: str) -> None:
 
 
 def check_access(queue: QueueDefinition, owner: object) -> None:
-    """405 for another connection's exclusive queue."""
+    """405 for another connection's exclusive queue, 403 for a hidden one."""
+    if queue.is_hidden:
+        text = f"access to {queue} refused: it is the broker's own"
+        raise SoftError(ACCESS_REFUSED, text)
     if queue.exclusive and queue.owner != owner:
         raise _locked(queue)
 
@@ -370,8 +374,9 @@ def removal_changes(
 ) -> list[Change]:
     """Remove the bindings and the exchanges, and everything that depends on them.
 
-    An exchange takes the bindings from it and to it along. An auto-delete exchange goes when the
-    last binding from it does, which may take away another exchange's last binding, and so on.
+    An exchange takes the bindings from it and to it along, and its hidden queue, if it is a topic.
+    An auto-delete exchange goes when the last binding from it does, which may take away another
+    exchange's last binding, and so on.
     """
     # Grows while it is walked through.
     going = list(exchanges)
@@ -398,6 +403,8 @@ def removal_changes(
         remove(table.bindings_to(exchange))
     changes: list[Change] = [RemoveBinding(binding) for binding in removed.values()]
     changes += [RemoveExchange(exchange) for exchange in going]
+    hidden = (table.find_queue(HIDDEN_PREFIX + exchange.name) for exchange in going)
+    changes += [RemoveQueue(queue) for queue in hidden if queue is not None]
     return changes
 
 
@@ -508,7 +515,7 @@ class Topology:
         self.table = ExchangeTable(vhost, limits, random_octets)
         # The vhost is no more; another of its name has a topology of its own.
         self.is_deleted = False
-        self._next_queue_id = next_queue_id
+        self.next_queue_id = next_queue_id
         self._random_octets = random_octets
         self._limits = limits
         self._dedup_identities = dedup_identities or self._own_dedup_identities
@@ -670,7 +677,7 @@ class Topology:
         check_queue_arguments(named, arguments, self._limits.dedup_window_max)
         queue = QueueDefinition(
             name,
-            self._next_queue_id(),
+            self.next_queue_id(),
             durable,
             exclusive,
             auto_delete,
@@ -717,7 +724,9 @@ class Topology:
         removed = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
         bindings = [binding for queue in removed for binding in self.table.bindings_to(queue)]
         changes = removal_changes(self.table, bindings)
-        changes += [RemoveQueue(queue) for queue in removed]
+        # Those of topics may have gone with their exchanges.
+        gone = {change.queue for change in changes if isinstance(change, RemoveQueue)}
+        changes += [RemoveQueue(queue) for queue in removed if queue not in gone]
         return make_plan(self.table, changes, queue=removed[0] if removed else None)
 
     def prepare_pause_queue(self, name: str, is_paused: bool) -> Plan:
@@ -727,7 +736,7 @@ class Topology:
         this depends on no permission in the vhost.
         """
         queue = self.table.find_queue(name)
-        if queue is None:
+        if queue is None or queue.is_hidden:
             raise self.table.not_found("queue", name)
         if queue.is_paused == is_paused:
             return make_plan(self.table, queue=queue)

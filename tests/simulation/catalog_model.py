@@ -80,6 +80,8 @@ class CatalogModel:
                 assert queue.queue_id >= self.next_queue_id
                 self.next_queue_id = queue.queue_id + 1
                 self._queues[queue.queue_id] = queue
+            case rows.RenameQueue(queue_id, name):
+                self._queues[queue_id] = self._queues[queue_id]._replace(name=name)
             case rows.PauseQueue(queue_id, paused):
                 self._queues[queue_id] = self._queues[queue_id]._replace(paused=paused)
             case rows.AddBinding(binding):
