@@ -699,8 +699,15 @@ class TopicAnswer(NamedTuple):
     queue: QueueDefinition | None = None
 
 
+class StopMoving(NamedTuple):
+    """Broker -> TopicMover: the topic keeps its messages again, or they have gone with it."""
+
+
 class QueueUnused(NamedTuple):
-    """Queue -> Broker: the last consumer of an auto-delete queue has gone, or its lease is over."""
+    """Queue -> Broker: the last consumer of an auto-delete queue has gone, or its lease is over.
+
+    TopicMover -> Broker: a topic's hidden queue is empty.
+    """
 
     queue: QueueDefinition
     has_expired: bool = False

@@ -157,7 +157,7 @@ class QueueDefinition:
 
     @property
     def is_hidden(self) -> bool:
-        """Is it the broker's own? Nobody uses it by its name, and no listing shows it."""
+        """Is it the broker's own? Nobody finds it by its name, and no listing shows it."""
         return self.name.startswith(HIDDEN_PREFIX)
 
     def _number(self, name: str) -> int | None:
@@ -197,6 +197,11 @@ class BindingDefinition:
             self.arguments,
             self.destination_kind,
         )
+
+    @property
+    def is_hidden(self) -> bool:
+        """Does it lead to a hidden queue, so that no listing shows it?"""
+        return self.destination_kind == TO_QUEUE and self.destination.startswith(HIDDEN_PREFIX)
 
 
 # Bindings are the same if source, destination, key and arguments are: types and values, in any

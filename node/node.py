@@ -94,7 +94,7 @@ def _node_name() -> str:
 def _name_of(vhosts: Vhosts, queue_id: int) -> str:
     """How a report calls the queue; for any thread."""
     for table in tuple(vhosts.tables.values()):
-        for queue in tuple(table.queues()):
+        for queue in (*table.queues(), *table.hidden_queues()):
             if queue.queue_id == queue_id:
                 return f"queue {queue_id} ({queue.name!r} in {queue.vhost!r})"
     return f"queue {queue_id}"

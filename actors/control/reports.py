@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from ...amqp_frames.values.field_table import Table
@@ -114,7 +115,7 @@ class Reporter:
         self._finish()
 
     def _ask_queues(self) -> None:
-        for queue in self._context.vhosts.queues():
+        for queue in chain.from_iterable(each.table.queues() for each in self._context.vhosts):
             handle: Ref = queue.handle
             is_there = tell(handle, ReportStatus(self._control))
             self._rows[queue] = _queue_row(queue, is_there)
@@ -165,6 +166,7 @@ class Reporter:
             for topology in self._context.vhosts
             for exchange in topology.table.exchanges()
             for binding in exchange.bindings.values()
+            if not binding.is_hidden
         ]
 
 

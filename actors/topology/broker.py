@@ -38,7 +38,7 @@ from ...core.definitions import (
     ReplaceQueueArguments,
     resource,
 )
-from ...core.nsq.topics import plan_topic
+from ...core.nsq.topics import hidden_queue_name, plan_topic, plan_unused, topic_of
 from ...core.parameters.limits import vhost_limits
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
@@ -102,6 +102,7 @@ from ..node_context import NodeContext
 from ..queue.queue import Queue
 from ..runtime.runtime import LoopActor, tell
 from ..tracing.queue import queue_declared, recovered_deferrals, recovered_run
+from .moving import TopicMoves
 from .policies import PoliciesInEffect
 
 # A queue whose messages must be read at a start pages them when it holds so much.
@@ -133,6 +134,7 @@ class BrokerActor(LoopActor):
         self._task: Task | None = None
         self._steps: Steps | None = None
         self._policies = PoliciesInEffect(context)
+        self._moves = TopicMoves(context)
         self._failed: set[QueueDefinition] = set()
         # Unused queues that could not be deleted because the disk was full.
         self._postponed: list[QueueUnused] = []
@@ -179,6 +181,8 @@ class BrokerActor(LoopActor):
                 if trace.is_on:
                     recovered_deferrals(trace, queue, messages)
             self._restore_rest(queue, messages, recovered)
+        for topology in self._vhosts:
+            self._moves.look_at(topology.table.hidden_queues())
 
     def _restore_rest(
         self, queue: QueueDefinition, messages: MessageQueue, recovered: Recovered
@@ -349,7 +353,14 @@ class BrokerActor(LoopActor):
             elif isinstance(change, AddQueue) and not change.queue.is_hidden:
                 self._prepare_new_queue(topology, change.queue)
         yield from self._commit(topology, plan._replace(changes=(*plan.changes, *further)))
+        self._follow_topic(topology, task.topic)
         return TopicAnswer(task.token, queue=plan.queue)
+
+    def _follow_topic(self, topology: Topology, topic: str) -> None:
+        """What its hidden queue holds moves on to its channels, or stays."""
+        hidden = topology.table.find_hidden_queue(hidden_queue_name(topic))
+        if hidden is not None:
+            self._moves.look_at((hidden,))
 
     def _arguments_of_renamed(
         self, topology: Topology, renaming: RenameQueue
@@ -369,7 +380,7 @@ class BrokerActor(LoopActor):
     def _check_queue_limit(self, topology: Topology, queue: QueueDefinition) -> None:
         """406 if the vhost has as many queues as it may."""
         limit = vhost_limits(self._context.accounts.parameters, topology.vhost).queues_max
-        if limit is not None and _count_shown(topology) >= limit:
+        if limit is not None and len(topology.table.queues()) >= limit:
             text = (
                 f"cannot declare queue '{queue.name}': "
                 f"queue limit in vhost '{topology.vhost}' ({limit}) is reached"
@@ -419,7 +430,8 @@ class BrokerActor(LoopActor):
         put_in_effect(self._context, changes)
         for vhost in [change.name for change in changes if isinstance(change, RemoveVhost)]:
             topology = self._vhosts[vhost]
-            plan = topology.prepare_remove_queues(topology.table.queues())
+            table = topology.table
+            plan = topology.prepare_remove_queues((*table.queues(), *table.hidden_queues()))
             # The catalog has dropped them with the vhost.
             yield from self._commit(topology, plan._replace(catalog=()))
             self._vhosts.remove(vhost)
@@ -493,18 +505,33 @@ class BrokerActor(LoopActor):
 
     def _delete_unused(self, task: QueueUnused) -> Steps:
         queue = task.queue
+        topology = self._vhosts.find(queue.vhost)
+        if topology is None or not topology.table.has_queue(queue):
+            return None
         status = yield self._handle(queue), ReportStatus(self.actor_ref, holds=True)
         if isinstance(status, Status):
             # It may have been used meanwhile.
             if status.consumer_count or (task.has_expired and not status.is_lease_over):
                 tell(self._handle(queue), Resume())
                 return None
+            if queue.is_hidden and not self._has_moved(topology, status):
+                tell(self._handle(queue), Resume())
+                self._moves.look_at((queue,))
+                return None
             try:
-                yield from self._remove_queues(queue.vhost, [queue])
+                yield from self._commit(topology, plan_unused(topology, queue))
             except AmqpError:
                 self._postponed.append(task)
                 tell(self._handle(queue), Resume())
+            else:
+                self._follow_topic(topology, topic_of(queue))
         return None
+
+    @staticmethod
+    def _has_moved(topology: Topology, status: Status) -> bool:
+        """Is a hidden queue empty, and nothing more published to it?"""
+        is_bound = bool(topology.table.bindings_to(status.queue))
+        return not (is_bound or status.message_count or status.deferred_count)
 
     def _delete_exclusive(self, connection: object) -> Steps:
         for topology in self._vhosts:
@@ -576,11 +603,6 @@ class BrokerActor(LoopActor):
     def on_failure(self, *exception: Any) -> None:
         """Without its owner the topology is lost: the node ends."""
         self._context.on_fatal("broker", exception[1])
-
-
-def _count_shown(topology: Topology) -> int:
-    """How many queues the vhost has, without the broker's own."""
-    return sum(not queue.is_hidden for queue in topology.table.queues())
 
 
 def _in_slices(steps: Iterator[Result]) -> Generator[None, None, Result]:

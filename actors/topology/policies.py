@@ -147,8 +147,7 @@ def _made(parameters: Parameters, topology: Topology) -> Policies:
 def _governed(topology: Topology) -> list[QueueDefinition | ExchangeDefinition]:
     """Those that policies apply to: not the broker's own."""
     exchanges = (each.definition for each in topology.table.exchanges())
-    queues = (each for each in topology.table.queues() if not each.is_hidden)
-    return [*queues, *exchanges]
+    return [*topology.table.queues(), *exchanges]
 
 
 def _replacement(

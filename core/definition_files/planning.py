@@ -29,6 +29,7 @@ from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.values.field_table import Field, Table, encode_table
 from ..definitions import (
     CLASSIC,
+    HIDDEN_PREFIX,
     TO_EXCHANGE,
     TO_QUEUE,
     AddBinding,
@@ -387,6 +388,8 @@ class _Planner:
         vhost, name = self._vhost_of(item), _resource_name(item, "name")
         if not name:
             raise ValueError("a queue's name must not be empty")
+        if name.startswith(HIDDEN_PREFIX):
+            raise ValueError(f"queues whose names begin with {HIDDEN_PREFIX} are the broker's own")
         tables = self._tables_of(vhost)
         arguments = _arguments(item)
         durable, auto_delete = _flag(item, "durable"), _flag(item, "auto_delete")

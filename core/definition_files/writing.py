@@ -176,6 +176,8 @@ class DefinitionsWriter:
                         yield self._placed(topology, _binding_row(binding))
 
     def _has_binding(self, topology: Topology, binding: BindingDefinition) -> bool:
+        if binding.is_hidden:
+            return False
         if not (self._may_name(binding.source) and self._may_name(binding.destination)):
             return False
         if binding.destination_kind == TO_EXCHANGE:

@@ -206,6 +206,8 @@ class ExchangeTable:
         self.version = 0
         self._exchanges: dict[str, Exchange] = {}
         self._queues: dict[str, QueueDefinition] = {}
+        # By their names, too, but `find_queue` does not find them: core/nsq/topics.py.
+        self._hidden_queues: dict[str, QueueDefinition] = {}
         self._bindings_by_destination: dict[
             Destination, dict[BindingIdentity, BindingDefinition]
         ] = {}
@@ -321,12 +323,27 @@ class ExchangeTable:
         return self._exchanges.get(name)
 
     def find_queue(self, name: str) -> QueueDefinition | None:
-        """The queue, if there is one."""
+        """The queue, if there is one; a hidden one is not found."""
         return self._queues.get(name)
 
+    def find_hidden_queue(self, name: str) -> QueueDefinition | None:
+        """The hidden queue, if there is one."""
+        return self._hidden_queues.get(name)
+
     def queues(self) -> Collection[QueueDefinition]:
-        """All queues, oldest first."""
+        """All queues but hidden ones, oldest first."""
         return self._queues.values()
+
+    def hidden_queues(self) -> Collection[QueueDefinition]:
+        """The broker's own."""
+        return self._hidden_queues.values()
+
+    def has_queue(self, queue: QueueDefinition) -> bool:
+        """Is it this queue that is there under its name, hidden or not?"""
+        return self._by_name(queue).get(queue.name) is queue
+
+    def _by_name(self, queue: QueueDefinition) -> dict[str, QueueDefinition]:
+        return self._hidden_queues if queue.is_hidden else self._queues
 
     def exchanges(self) -> Collection[Exchange]:
         """All exchanges but the default one."""
@@ -378,10 +395,11 @@ class ExchangeTable:
                 self._remove_queue(queue)
             case RenameQueue(queue, name):
                 assert not self._bindings_by_destination[queue], queue
-                assert name not in self._queues, name
-                del self._queues[queue.name]
+                del self._by_name(queue)[queue.name]
                 queue.name = name
-                self._queues[name] = queue
+                by_name = self._by_name(queue)
+                assert name not in by_name, name
+                by_name[name] = queue
             case PauseQueue(queue, is_paused):
                 queue.is_paused = is_paused
             case ReplaceQueueArguments(queue, arguments, policies):
@@ -402,7 +420,8 @@ class ExchangeTable:
     def _destination(self, binding: BindingDefinition) -> Destination:
         if binding.destination_kind == TO_EXCHANGE:
             return self._exchanges[binding.destination].definition
-        return self._queues[binding.destination]
+        queues = self._hidden_queues if binding.is_hidden else self._queues
+        return queues[binding.destination]
 
     def _add_exchange(self, definition: ExchangeDefinition) -> None:
         assert definition.name not in self._exchanges, definition
@@ -417,17 +436,18 @@ class ExchangeTable:
         self._bindings_by_destination[definition] = {}
 
     def _add_queue(self, queue: QueueDefinition) -> None:
-        assert queue.name not in self._queues, queue
-        self._queues[queue.name] = queue
+        by_name = self._by_name(queue)
+        assert queue.name not in by_name, queue
+        by_name[queue.name] = queue
         self.dedup_identities += queue.dedup_window
         self._bindings_by_destination[queue] = {}
         if queue.exclusive:
             self._queues_by_owner.setdefault(queue.owner, {})[queue] = None
 
     def _remove_queue(self, queue: QueueDefinition) -> None:
-        assert self._queues[queue.name] is queue, queue
+        assert self.has_queue(queue), queue
         assert not self._bindings_by_destination[queue], queue
-        del self._queues[queue.name]
+        del self._by_name(queue)[queue.name]
         self.dedup_identities -= queue.dedup_window
         del self._bindings_by_destination[queue]
         if queue.exclusive:

@@ -6,7 +6,7 @@ names that end in "#ephemeral" nothing is durable: such a topic is an auto-delet
 a channel an auto-delete queue.
 
 A topic without channels, or paused, has a hidden queue besides, `amq.leveret.nsq.t`, bound in the
-channels' place, which nobody can use over AMQP. It is in one of three states:
+channels' place, which nobody finds by its name and no listing shows. It is in one of three states:
 
     bound, not paused    the topic has no channels: the first one takes the messages over
     bound, paused        the topic is paused: no channel is bound, new ones neither
@@ -19,7 +19,7 @@ crash leaves a topic as it was before or as it is afterwards.
 
 Where AMQP has removed bindings or queues of a topic, `is_ready` is false, and ENSURE_TOPIC
 mends it before the next NSQ publish. NSQ has no permissions; these commands need those that a
-declare or delete of the same exchanges and queues would, and none for what is there already.
+declare or delete of the same exchanges and queues would, and none to find them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TOPIC_TYPE: Final = "fanout"
 
 
 class TopicAction(Enum):
-    """What is asked for a topic or, where it says so, for a channel of one."""
+    """A command: of a topic or, where it says so, of one of its channels."""
 
     ENSURE_TOPIC = "topic is there, and takes publishes"
     ENSURE_CHANNEL = "channel is there, and gets messages unless the topic is paused"
@@ -77,7 +77,7 @@ class TopicAction(Enum):
 
 
 class TopicUnusableError(SoftError):
-    """403 or 406: what has the name of the topic, or of the channel, cannot be one."""
+    """403 or 406: the exchange or queue of this name cannot be a topic or channel."""
 
 
 class NoTopicError(SoftError):
@@ -144,6 +144,21 @@ def plan_topic(topology: Topology, action: TopicAction, topic: str, channel: str
     return at_hand.pause_channel(channel, is_paused=False)
 
 
+def topic_of(queue: QueueDefinition) -> str:
+    """The topic whose channel or hidden queue it is, if it is one."""
+    name = queue.name
+    return (
+        name.removeprefix(HIDDEN_PREFIX) if queue.is_hidden else name.partition(CHANNEL_DIVIDER)[0]
+    )
+
+
+def plan_unused(topology: Topology, queue: QueueDefinition) -> Plan:
+    """The plan of deleting a queue that nobody uses: of an ephemeral channel with what follows."""
+    if queue.is_hidden or not is_ephemeral(queue.name):
+        return topology.prepare_remove_queues([queue])
+    return _Topic(topology, topic_of(queue)).remove_channel(queue)
+
+
 class _Topic:
     """One topic, as the routing table has it now, and the changes that a plan of it begins."""
 
@@ -152,7 +167,7 @@ class _Topic:
         self._table = topology.table
         self._name = name
         self._exchange = self._table.find_exchange(name)
-        self._hidden = self._table.find_queue(hidden_queue_name(name))
+        self._hidden = self._table.find_hidden_queue(hidden_queue_name(name))
         self._changes: list[Change] = []
         self._needed: list[NeededAccess] = []
 
@@ -268,7 +283,7 @@ class _Topic:
             self._changes.append(PauseQueue(queue, is_paused))
         return self._plan(queue)
 
-    # --- What is there
+    # --- Looking up
 
     @property
     def _is_paused(self) -> bool:
@@ -282,7 +297,7 @@ class _Topic:
 
     def _bindings(self, queue: QueueDefinition) -> list[BindingDefinition]:
         """Those from the topic to this queue, which may not be there yet."""
-        if self._table.find_queue(queue.name) is not queue:
+        if not self._table.has_queue(queue):
             return []
         return [each for each in self._table.bindings_to(queue) if each.source == self._name]
 

@@ -205,10 +205,7 @@ def check_bindable(exchange_name: str) -> None:
 
 
 def check_access(queue: QueueDefinition, owner: object) -> None:
-    """405 for another connection's exclusive queue, 403 for a hidden one."""
-    if queue.is_hidden:
-        text = f"access to {queue} refused: it is the broker's own"
-        raise SoftError(ACCESS_REFUSED, text)
+    """405 for another connection's exclusive queue."""
     if queue.exclusive and queue.owner != owner:
         raise _locked(queue)
 
@@ -403,7 +400,7 @@ def removal_changes(
         remove(table.bindings_to(exchange))
     changes: list[Change] = [RemoveBinding(binding) for binding in removed.values()]
     changes += [RemoveExchange(exchange) for exchange in going]
-    hidden = (table.find_queue(HIDDEN_PREFIX + exchange.name) for exchange in going)
+    hidden = (table.find_hidden_queue(HIDDEN_PREFIX + exchange.name) for exchange in going)
     changes += [RemoveQueue(queue) for queue in hidden if queue is not None]
     return changes
 
@@ -721,7 +718,7 @@ class Topology:
         For exclusive queues whose connection has gone, auto-delete queues whose last consumer
         has, and queues that have failed. It skips queues that are deleted already.
         """
-        removed = [queue for queue in queues if self.table.find_queue(queue.name) is queue]
+        removed = [queue for queue in queues if self.table.has_queue(queue)]
         bindings = [binding for queue in removed for binding in self.table.bindings_to(queue)]
         changes = removal_changes(self.table, bindings)
         # Those of topics may have gone with their exchanges.
@@ -736,7 +733,7 @@ class Topology:
         this depends on no permission in the vhost.
         """
         queue = self.table.find_queue(name)
-        if queue is None or queue.is_hidden:
+        if queue is None:
             raise self.table.not_found("queue", name)
         if queue.is_paused == is_paused:
             return make_plan(self.table, queue=queue)
@@ -912,11 +909,12 @@ class Vhosts:
     def table_of(self, queue: QueueDefinition) -> ExchangeTable | None:
         """The routing table that leads to the queue; None if the queue is no more."""
         topology = self._topologies.get(queue.vhost)
-        if topology is None or topology.table.find_queue(queue.name) is not queue:
+        if topology is None or not topology.table.has_queue(queue):
             return None
         return topology.table
 
     def queues(self) -> Iterator[QueueDefinition]:
-        """All queues of all vhosts."""
+        """All queues of all vhosts, hidden ones, too."""
         for topology in self:
             yield from topology.table.queues()
+            yield from topology.table.hidden_queues()

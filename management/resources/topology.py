@@ -38,6 +38,7 @@ from ...core.definitions import (
     ExchangeDefinition,
     QueueDefinition,
 )
+from ...core.exchanges.exchange import Exchange
 from ...core.json_tables import plain_table
 from ...core.topology.topology import Topology
 from ..client_names import connection_name
@@ -312,6 +313,10 @@ def _binding_place(binding: BindingDefinition) -> tuple[str, str, str]:
     return binding.destination_kind, binding.destination, binding.routing_key
 
 
+def _shown_bindings(exchange: Exchange) -> list[BindingDefinition]:
+    return [each for each in exchange.bindings.values() if not each.is_hidden]
+
+
 def _bindings_of(topology: Topology) -> Generator[None, None, list[Bound]]:
     """By source, and then by destination; the default exchange's are first."""
     found: list[Bound] = []
@@ -320,7 +325,7 @@ def _bindings_of(topology: Topology) -> Generator[None, None, list[Bound]]:
         topology.table.exchanges(), lambda exchange: exchange.definition.name
     )
     for exchange in exchanges:
-        found += yield from in_order(exchange.bindings.values(), _binding_place)
+        found += yield from in_order(_shown_bindings(exchange), _binding_place)
     return found
 
 
@@ -343,7 +348,7 @@ async def _bindings_from(request: Request) -> Answer:
     if not exchange.name:
         rows = await rows_of(pace, topology.table.queues(), default_binding_row)
     else:
-        found = topology.table.exchange(exchange.name).bindings.values()
+        found = _shown_bindings(topology.table.exchange(exchange.name))
         rows = await rows_of(pace, found, binding_row)
     return await listed(request, rows, _BINDING_ORDER)
 
