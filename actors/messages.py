@@ -510,6 +510,16 @@ class RemoveConsumer(NamedTuple):
     consumer_tag: bytes
 
 
+class SetReadyCount(NamedTuple):
+    """NSQ connection -> Queue: RDY; so many messages may be in flight to the consumer from now on.
+
+    NOTHING of core/queue/consumers.py: none.
+    """
+
+    consumer: Consumer
+    ready_count: int
+
+
 class ConsumerRemoved(NamedTuple):
     """Queue -> Channel: nothing more will be delivered to it."""
 

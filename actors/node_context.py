@@ -13,7 +13,7 @@ from typing import Final
 from ..amqp_frames.decoder import Decoder
 from ..core.alarms import Alarms, MemoryLevel
 from ..core.connection.draining import Draining
-from ..core.connection.handshake import Handshake, Limits, ServerNames
+from ..core.connection.handshake import ClientIdentity, Limits, ServerNames
 from ..core.connection.outlet import NodeOutlet
 from ..core.connection.peer import Peer, Subject
 from ..core.connection.publish_window import NodeWindow
@@ -44,7 +44,7 @@ class OpenConnection:
     """
 
     peer: Peer
-    handshake: Handshake
+    handshake: ClientIdentity
     access: Access
     channels: Mapping[int, Ref | None]
     traffic: Traffic = field(default_factory=Traffic)

@@ -85,7 +85,8 @@ def _native(name: str, value: Any) -> Any:
 class Broker:
     """A broker that runs while its context is entered; `host` and `port` say where.
 
-    With a certificate in the settings `tls_port`, else None, says where it speaks TLS.
+    With a certificate in the settings `tls_port`, else None, says where it speaks TLS, and with the
+    setting `nsq_port` the attribute of this name where it speaks NSQ.
 
         with Broker(data_dir=path, port=0) as broker:
             connect(broker.host, broker.port)
@@ -112,6 +113,7 @@ class Broker:
         self.host = ""
         self.port = 0
         self.tls_port: int | None = None
+        self.nsq_port: int | None = None
         self.http_port: int | None = None
         self.failure: BaseException | None = None
         self._log = service_log(self.configuration.log_level, self.configuration.log_format)
@@ -214,7 +216,7 @@ class Broker:
         node = self.node = Node(self.configuration, self._log, self._fatal, machine)
         await node.start()
         self.host, self.port, self.tls_port = node.host, node.port, node.tls_port
-        self.http_port = node.http.port
+        self.http_port, self.nsq_port = node.http.port, node.nsq_port
         self._started.set()
         await self._stopping.wait()
         if self.failure is not None:

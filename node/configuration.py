@@ -24,7 +24,9 @@ from .amqp_frames.compiled import FORM_VARIABLE
 from .core.channel.outstanding import TIMED_OUT_RANGES_MAX
 from .core.definitions import DEDUP_IDENTITIES_MAX, EXPIRY_MS_MAX
 from .core.exchanges.topic import TOPIC_COSTLY_WORDS_MAX
+from .core.nsq.session import HEARTBEAT_MS_MIN, MESSAGE_TIMEOUT_MS_MIN
 from .core.publishing.routes import ROUTES_KEPT_BYTES_MAX
+from .core.queue.deferral import REQUEUE_DELAY_MAX_MS
 from .core.queue.in_flight_timeouts import TOUCHED_TIMEOUT_MS_MAX
 from .core.users.password_hash import COST_MAX, COST_MIN
 from .errors import ConfigurationError
@@ -99,6 +101,19 @@ class Configuration:
     tls_login_name: str = "distinguished_name"
     tls_version_min: str = "1.2"
     tls_handshakes_max: int = 1000
+
+    nsq_port: int = -1  # no NSQ; 0 takes a free one
+    nsq_host: str = "127.0.0.1"
+    nsq_vhost: str = "/"
+    nsq_user: str = ""  # as default_user
+    nsq_body_bytes_max: int = 5 * MIB
+    nsq_ready_count_max: int = 2500
+    nsq_message_timeout_ms: int = 60_000
+    nsq_message_timeout_ms_max: int = TOUCHED_TIMEOUT_MS_MAX
+    nsq_requeue_delay_ms_max: int = REQUEUE_DELAY_MAX_MS
+    nsq_heartbeat_ms: int = 30_000
+    nsq_heartbeat_ms_max: int = 60_000
+    nsq_deflate_level_max: int = 6
 
     log_level: str = "info"
     log_format: str = "auto"
@@ -242,6 +257,17 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "tls_port": (0, 65_535),
     "http_port": (-1, 65_535),
     "prometheus_port": (-1, 65_535),
+    "nsq_port": (-1, 65_535),
+    # Room for one message of an octet.
+    "nsq_body_bytes_max": (9, 512 * MIB),
+    "nsq_ready_count_max": (1, 2**31 - 1),
+    # What IDENTIFY may ask for at least.
+    "nsq_message_timeout_ms": (MESSAGE_TIMEOUT_MS_MIN, EXPIRY_MS_MAX),
+    "nsq_message_timeout_ms_max": (MESSAGE_TIMEOUT_MS_MIN, EXPIRY_MS_MAX),
+    "nsq_requeue_delay_ms_max": (0, 2**31 - 1),
+    "nsq_heartbeat_ms": (HEARTBEAT_MS_MIN, 3_600_000),
+    "nsq_heartbeat_ms_max": (HEARTBEAT_MS_MIN, 3_600_000),
+    "nsq_deflate_level_max": (1, 9),
     "http_body_bytes_max": (1024, 16 * MIB),
     "definitions_bytes_max": (1024, 1024 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
@@ -334,6 +360,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _MAY_BE_EMPTY = {
     "definitions_file",
+    "nsq_user",
     "loopback_users",
     "trace_queues",
     "tls_certificate",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .actors.channel.firehose import FirehoseActor
 from .actors.connection.listener import READ_BYTES_MAX, Listener
 from .actors.connection.logins import Logins
+from .actors.connection.transport import ReadableTransport
 from .actors.dead_letters.publisher import DeadLetterPublisher
 from .actors.disk.journal import JournalActor, Timed
 from .actors.disk.left_publishes import LeftPublishes
@@ -27,6 +28,8 @@ from .actors.disk.maintenance import Maintenance, Pace, SegmentChecks
 from .actors.disk.page_reader import PageReader
 from .actors.messages import Abandon, AccountRequest, Ref, Shutdown
 from .actors.node_context import NodeContext
+from .actors.nsq.connection import NsqConnection
+from .actors.nsq.settings import NsqSettings
 from .actors.queue.memory_watch import MemoryWatch
 from .actors.queue.shared_runs import SharedRuns
 from .actors.runtime.out_of_memory import OnFatal, is_out_of_memory, watch_event_loop
@@ -42,10 +45,11 @@ from .core.alarms import MemoryLevel
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
 from .core.connection.outlet import NodeOutlet
-from .core.connection.peer import common_name, distinguished_name
+from .core.connection.peer import Peer, common_name, distinguished_name
 from .core.connection.publish_window import NodeWindow
 from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
+from .core.nsq.session import SessionLimits
 from .core.publishing.reply_consumers import ReplyConsumers
 from .core.publishing.vhost_users import VhostUsers
 from .core.queue.memory_budget import MemoryBudget
@@ -62,6 +66,7 @@ from .logs.events import BROKER_STOPPED
 from .logs.trace.trace import Trace
 from .machine import Machine
 from .management.about import About, ListenerAddress
+from .nsq_frames.publishes import PublishLimits
 from .open_accounts import new_password_hash, open_accounts
 from .recovery_log import ReadingLog, log_losses, log_recovery
 from .stopping import OpenFiles, StopClock
@@ -85,6 +90,17 @@ if TYPE_CHECKING:
 _CLIENTS_SHOWN_MAX = 5
 # For actors that have no memory to end.
 _NO_MEMORY_TIMEOUT_MS = 1000
+
+
+def _start_nsq(
+    settings: NsqSettings,
+    runtime: Runtime,
+    context: NodeContext,
+    transport: ReadableTransport,
+    peer: Peer,
+    listener: Ref,
+) -> Ref:
+    return NsqConnection.start_on(runtime, context, settings, transport, peer, listener)
 
 
 def _node_name() -> str:
@@ -155,6 +171,8 @@ class Node:
         self.port = configuration.port
         # None: there is no TLS listener.
         self.tls_port: int | None = None
+        # None: nobody listens for NSQ.
+        self.nsq_port: int | None = None
 
     async def start(self) -> None:
         """Recover and listen; StartError with one line if that cannot be."""
@@ -322,8 +340,12 @@ class Node:
         # broker has both, the advice of the message leads to a start.
         await listening.bind(listener)
         await self.http.bind()
-        await listening.open(listener, tls, self.http.address)
+        start_nsq = None
+        if configuration.nsq_port >= 0:
+            start_nsq = partial(_start_nsq, self._nsq_settings(listening))
+        await listening.open(listener, tls, self.http.address, start_nsq)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
+        self.nsq_port = listening.nsq_port
         context.address = f"{listening.host}:{listening.port}"
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
@@ -333,11 +355,36 @@ class Node:
             self._on_listening(self)
         await self.http.open(context, self._about(listening, directory))
 
+    def _nsq_settings(self, listening: Listening) -> NsqSettings:
+        configuration = self._configuration
+        return NsqSettings(
+            configuration.nsq_vhost,
+            configuration.nsq_user or configuration.default_user,
+            SessionLimits(
+                configuration.nsq_ready_count_max,
+                configuration.nsq_message_timeout_ms,
+                configuration.nsq_message_timeout_ms_max,
+                configuration.nsq_requeue_delay_ms_max,
+                configuration.nsq_heartbeat_ms,
+                configuration.nsq_heartbeat_ms_max,
+                configuration.nsq_deflate_level_max,
+            ),
+            PublishLimits(
+                configuration.message_size_max_bytes,
+                configuration.nsq_body_bytes_max,
+                configuration.nsq_requeue_delay_ms_max,
+            ),
+            lambda: listening.tls,
+            self._machine.random_bytes,
+        )
+
     def _about(self, listening: Listening, directory: DataDirectory) -> About:
         configuration = self._configuration
         listeners = [ListenerAddress("amqp", listening.host, listening.port)]
         if listening.tls_port is not None:
             listeners.append(ListenerAddress("amqp/ssl", listening.host, listening.tls_port))
+        if listening.nsq_port is not None:
+            listeners.append(ListenerAddress("nsq", configuration.nsq_host, listening.nsq_port))
         if self.http.port is not None:
             listeners.append(ListenerAddress("http", configuration.http_host, self.http.port))
         if self.http.metrics_port is not None:

@@ -44,6 +44,18 @@ class Settings(TypedDict, total=False):
     tls_login_name: str
     tls_version_min: str
     tls_handshakes_max: int
+    nsq_port: int
+    nsq_host: str
+    nsq_vhost: str
+    nsq_user: str
+    nsq_body_bytes_max: int
+    nsq_ready_count_max: int
+    nsq_message_timeout_ms: int
+    nsq_message_timeout_ms_max: int
+    nsq_requeue_delay_ms_max: int
+    nsq_heartbeat_ms: int
+    nsq_heartbeat_ms_max: int
+    nsq_deflate_level_max: int
     log_level: str
     log_format: str
     server_product: str

@@ -22,15 +22,26 @@ REASON = "# private: "
 # Which folders a folder may import; imports run one way.
 MAY_IMPORT = {
     "amqp_frames": {"amqp_frames"},
-    "core": {"core", "amqp_frames"},
+    "nsq_frames": {"nsq_frames", "amqp_frames"},
+    "core": {"core", "amqp_frames", "nsq_frames"},
     "storage": {"storage", "amqp_frames"},
     "logs": {"logs"},
     # Of storage, the seam to the disk.
     "spark": {"spark", "amqp_frames", "logs", "storage"},
     "pyspark_leveret": {"spark"},
-    "actors": {"actors", "core", "storage", "amqp_frames", "logs"},
+    "actors": {"actors", "core", "storage", "amqp_frames", "nsq_frames", "logs"},
     "management": {"management", "actors", "core", "storage", "amqp_frames", "logs"},
-    "node": {"node", "management", "actors", "core", "storage", "amqp_frames", "logs", "spark"},
+    "node": {
+        "node",
+        "management",
+        "actors",
+        "core",
+        "storage",
+        "amqp_frames",
+        "nsq_frames",
+        "logs",
+        "spark",
+    },
 }
 SOURCE = tuple(MAY_IMPORT)
 
@@ -49,7 +60,7 @@ HELD_BACK = {
 }
 
 # Rules and codec know no clock, file, socket, thread or chance: what they need is an argument.
-PURE = ("amqp_frames", "core")
+PURE = ("amqp_frames", "nsq_frames", "core")
 WORLD = {
     "asyncio",
     "datetime",

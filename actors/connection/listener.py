@@ -1,9 +1,10 @@
-"""Accepts connections: a Reader for each, and the way to reach them all when the node stops."""
+"""Accepts connections: an actor for each, and the way to reach them all when the node stops."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, cast
 
 from ...core.connection.peer import Peer
@@ -29,6 +30,10 @@ GONE = "it had gone again before it was accepted"
 # brings, and a copy of the message that it cuts in two: with 8 KB messages, four times what an
 # event loop reads of its own accord halves the CPU that a message takes.
 READ_BYTES_MAX = 1024 * 1024
+
+
+# Of runtime, context, transport, peer and the listener, which is its parent.
+StartReader = Callable[..., Ref]
 
 
 class Listener(LoopActor):
@@ -57,8 +62,13 @@ class Listener(LoopActor):
             return self._narrow_memory
         return self.read_memory[: context.read_rounds.share_bytes]
 
-    def connection_made(self, transport: asyncio.Transport) -> Ref | None:
-        """Start a reader; called on the event loop, not through the mailbox. None: refused."""
+    def connection_made(
+        self, transport: asyncio.Transport, start: StartReader = Reader.start_on
+    ) -> Ref | None:
+        """Start a reader; called on the event loop, not through the mailbox. None: refused.
+
+        `start` is that of the protocol which the connection's port speaks.
+        """
         peer = self._peer(transport)
         reason = ""
         if peer is None:
@@ -77,7 +87,7 @@ class Listener(LoopActor):
             transport.abort()
             return None
         transport.set_write_buffer_limits(high=self._context.write_buffer_bytes_max)
-        reader = Reader.start_on(self.runtime, self._context, transport, peer, self.actor_ref)
+        reader = start(self.runtime, self._context, transport, peer, self.actor_ref)
         self._readers[reader] = None
         self._context.unopened.add(reader, peer.host, self.runtime.scheduler.time())
         return reader
@@ -155,16 +165,18 @@ def _abandon(reader: Ref, limit: str) -> None:
 class Connection(asyncio.BufferedProtocol):
     """asyncio's side of a connection: turns its callbacks into messages for the reader."""
 
-    __slots__ = ("_listener", "_reader")
+    __slots__ = ("_listener", "_reader", "_start")
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, start: StartReader = Reader.start_on) -> None:
         self._listener = listener
+        self._start = start
         self._reader: Ref | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         # uvloop's transports are asyncio.Transports by their methods only.
-        self._reader = self._listener.connection_made(cast("asyncio.Transport", transport))
+        made = cast("asyncio.Transport", transport)
+        self._reader = self._listener.connection_made(made, self._start)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Where the next read goes; `buffer_updated` takes it from there at once."""

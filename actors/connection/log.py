@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...amqp_frames.errors import AmqpError
-from ...core.connection.handshake import Handshake
+from ...core.connection.handshake import ClientIdentity
 from ...core.connection.peer import Peer
 from ...core.users.login_results import RefusedError
 from ...logs.secrets import masked
@@ -30,7 +30,7 @@ _TRACED: Final = frozenset(
 class ConnectionLog:
     """Of one reader. `handshake` knows who it is as soon as that is known."""
 
-    def __init__(self, context: NodeContext, peer: Peer, handshake: Handshake) -> None:
+    def __init__(self, context: NodeContext, peer: Peer, handshake: ClientIdentity) -> None:
         self._log = context.runtime.log.bind(peer=peer.name)
         self._is_quiet = peer.is_internal
         self._trace = context.trace

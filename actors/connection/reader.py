@@ -115,6 +115,7 @@ class ConnectionChannels:
             if open_channel is not None:
                 batch = event.batch
                 if batch is not None:
+                    batch.arrived_ns = self._context.runtime.wall_clock.now_ns()
                     if self._context.trace.is_on:
                         batch.received_ns = self._context.trace.now_ns()
                     self._shares[number].add(batch.wire_bytes)

@@ -75,6 +75,7 @@ from ..messages import (
     Sent,
     SetArguments,
     SetPaused,
+    SetReadyCount,
     Settle,
     SettleSynced,
     Status,
@@ -302,6 +303,8 @@ class Queue(LoopActor):
             messages.discard(message.channel, message.parts, effects)
         elif isinstance(message, Sent):
             messages.sent(message.consumer, effects)
+        elif isinstance(message, SetReadyCount):
+            messages.set_ready_count(message.consumer, message.ready_count, effects)
         elif isinstance(message, Touch):
             touched_ms_max = self._context.touched_timeout_ms_max
             touched = messages.touch(message.channel, message.parts, touched_ms_max)

@@ -19,6 +19,10 @@ class WallClock:
     def __init__(self, time_ns: Callable[[], int] = time.time_ns) -> None:
         self._time_ns = time_ns
 
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch; never 0."""
+        return max(self._time_ns(), 1)
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch; never 0, which as a deadline means never."""
         return max(self._time_ns() // 1_000_000, 1)

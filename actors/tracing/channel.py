@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.messages.batch import Batch
-from ...core.connection.handshake import Handshake
+from ...core.connection.handshake import ClientIdentity
 from ...core.users.access import AccessRefusedError
 from ...logs.secrets import masked
 from ...logs.trace.sampling import ranges
@@ -23,7 +23,7 @@ _NOTHING: Mapping[str, object] = {}
 class ChannelEvents:
     """One channel's name in the trace."""
 
-    def __init__(self, trace: Trace, number: int, handshake: Handshake) -> None:
+    def __init__(self, trace: Trace, number: int, handshake: ClientIdentity) -> None:
         self.trace = trace
         self._number = number
         self.connection = handshake.peer_name

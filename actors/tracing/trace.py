@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...core.channel.transaction import Part
-from ...core.connection.handshake import Handshake
+from ...core.connection.handshake import ClientIdentity
 from ...core.definitions import QueueDefinition
 from ...core.publishing.delivery_commands import is_command_key
 from ...core.queue.in_flight import Delivery
@@ -37,7 +37,7 @@ _NOTHING: Mapping[str, object] = {}
 class ChannelTracing(ChannelEvents):
     """One channel's share of the trace; `answers` has what it says to its publisher."""
 
-    def __init__(self, trace: Trace, number: int, handshake: Handshake) -> None:
+    def __init__(self, trace: Trace, number: int, handshake: ClientIdentity) -> None:
         super().__init__(trace, number, handshake)
         # Not this itself: no cycle, so that all of a channel goes with its last reference.
         self.answers = AnswerTracing(ChannelEvents(trace, number, handshake))

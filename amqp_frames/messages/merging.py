@@ -23,6 +23,8 @@ def merged(batches: Sequence[Batch]) -> Batch:
     merges neither traced messages nor excerpts, nor what the journal already has.
     """
     made = _in_python(batches) if codec is None else _compiled(batches)
+    # They came in one round of the event loop.
+    made.arrived_ns = batches[0].arrived_ns
     first = 0
     for batch in batches:
         if batch.flagged is not None:

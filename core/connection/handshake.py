@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ...amqp_frames.constants import (
     ACCESS_REFUSED,
@@ -154,6 +154,42 @@ class ServerNames(NamedTuple):
     leveret_version: str
 
 
+class ClientIdentity(Protocol):
+    """Who a client is: what logs, lists and the trace know of a connection."""
+
+    @property
+    def protocol(self) -> str:
+        """What it speaks, as lists call it."""
+
+    @property
+    def peer_name(self) -> str:
+        """The client's address and port."""
+
+    @property
+    def user(self) -> str:
+        """Once that is known."""
+
+    @property
+    def vhost(self) -> str:
+        """Once it is open."""
+
+    @property
+    def connection_name(self) -> str:
+        """What the client calls the connection."""
+
+    @property
+    def mechanism(self) -> str:
+        """How the client has logged in."""
+
+    @property
+    def limits(self) -> Limits:
+        """What was agreed."""
+
+    @property
+    def client_properties(self) -> Table:
+        """What the client says of itself."""
+
+
 class Handshake:
     """The server's side until connection.open-ok.
 
@@ -184,6 +220,11 @@ class Handshake:
         self.user = ""
         self.vhost = ""
         self.client_properties: Table = {}
+
+    @property
+    def protocol(self) -> str:
+        """What the client speaks."""
+        return "AMQP 0-9-1"
 
     @property
     def peer_name(self) -> str:

@@ -226,6 +226,11 @@ class Unconfirmed:
             singles = sorted(singles + above)
         return cumulative, singles
 
+    def forget_confirmed(self) -> None:
+        """Answered by others means: all numbers below `smallest` that are not rejected."""
+        self._confirmed.clear()
+        self._divided.clear()
+
     def pop_lone_confirm(self) -> int:
         """Remove the number to be acked if it is the only one to be answered; 0 if it is not."""
         confirmed = self._confirmed

@@ -19,8 +19,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from ..connection.channel_credit import UNLIMITED, ChannelCredit
+
+# A prefetch that allows no message at all, where 0 allows any number.
+NOTHING: Final = -1
 
 # How busy, when served last, and a number that no other place has; then whose place it is.
 Place = tuple[int, int, int, "Consumer"]
@@ -29,7 +33,8 @@ Place = tuple[int, int, int, "Consumer"]
 class Consumer:
     """One basic.consume: its channel, its credit and how busy it is.
 
-    `prefetch` 0 means no limit. `priority` is its `x-priority`: above others, before others.
+    `prefetch` 0 means no limit, NOTHING that it gets no message. `priority` is its `x-priority`:
+    above others, before others.
     `in_flight` counts the messages that it got and has not answered; those whose time-out has
     passed are among them, so a consumer that has stalled holds at most its prefetch.
     `window_bytes` have been handed to its channel and not yet been taken by the socket. Its queue

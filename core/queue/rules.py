@@ -1060,6 +1060,12 @@ class MessageQueue:
         self._dispatch(effects)
         return gone
 
+    def set_ready_count(self, consumer: Consumer, count: int, effects: Effects) -> None:
+        """So many messages may be in flight to the consumer; it may have room now."""
+        consumer.prefetch = count
+        self.consumers.changed(consumer)
+        self._dispatch(effects)
+
     def sent(self, consumer: Consumer, effects: Effects) -> None:
         """The socket took what the consumer was handed, and `Consumer.sent` said: it waits."""
         self.consumers.changed(consumer)

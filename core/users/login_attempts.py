@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 # RabbitMQ's words.
 AMQP: Final = "amqp091"
 HTTP: Final = "http"
+# Ours.
+NSQ: Final = "nsq"
 
 
 class LoginCounts(NamedTuple):

@@ -62,7 +62,7 @@ def connection_row(
         "host": host,
         "node": about.node_name,
         "port": port,
-        "protocol": "AMQP 0-9-1",
+        "protocol": handshake.protocol,
         "ssl": bool(peer.tls_protocol),
         "ssl_cipher": peer.tls_cipher or None,
         "ssl_protocol": peer.tls_protocol.lower() or None,

@@ -94,7 +94,8 @@ def _open_standard_streams() -> None:
 
 
 def _run_serve(parsed: argparse.Namespace) -> int:
-    flags = {name: getattr(parsed, name) for name in ("host", "port", "data_dir", "log_level")}
+    names = ("host", "port", "nsq_port", "data_dir", "log_level")
+    flags = {name: getattr(parsed, name) for name in names}
     passed_over: list[str] = []
     try:
         configuration = load(flags, os.environ, parsed.config, passed_over.append)
@@ -171,6 +172,8 @@ def _add_serve(commands: Any) -> None:
     add_directory(serve)
     add_setting(serve, "host", "the address to listen on", metavar="H")
     add_setting(serve, "port", "the TCP port, 0 takes a free one", metavar="N", type=int)
+    nsq_help = "the TCP port for NSQ's clients, -1 for none, 0 takes a free one"
+    add_setting(serve, "nsq_port", nsq_help, metavar="N", type=int)
     levels = "the least that is logged: debug, info, warning or error"
     add_setting(serve, "log_level", levels, metavar="L")
     serve.add_argument(
@@ -237,8 +240,9 @@ def _announce(log: FilteringBoundLogger, node: Node) -> None:
     Nobody may be there to hear it: a full disk or a closed pipe does not stop a start.
     """
     tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
+    nsq = "" if node.nsq_port is None else f", NSQ on {node.host}:{node.nsq_port}"
     try:
-        sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}\n")
+        sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}{nsq}\n")
         sys.stdout.flush()
     except (OSError, ValueError) as fault:
         log.warning(BROKER_UNHEARD, reason=f"standard output: {fault}")

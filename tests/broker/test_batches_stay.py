@@ -10,6 +10,7 @@ import leveret
 import pika
 import pytest
 from leveret.amqp_frames.messages.batch import Batch
+from nsq_wire import NsqClient, pub
 
 PERSISTENT = 2
 # The columns of a batch, which only the codec fills.
@@ -22,10 +23,11 @@ WRITERS = {
     "durable": ROUTED_BY,
     "ttls_ms": {"core.publishing.publisher"},
     "journal_place": {"storage.journal.journal", "storage.journal.loading"},
-    "received_ns": {"actors.connection.reader"},
+    "received_ns": {"actors.connection.reader", "actors.nsq.publishing"},
+    "arrived_ns": {"actors.connection.reader", "actors.nsq.connection"},
     "traced": {"actors.tracing.marks"},
 }
-WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns"}
+WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns", "arrived_ns"}
 
 
 class Watch:
@@ -42,7 +44,7 @@ class Watch:
         """For `Batch.__setattr__`."""
         object.__setattr__(batch, name, value)
         module = sys._getframe(2).f_globals["__name__"].removeprefix("leveret.")
-        if module.startswith("amqp_frames."):
+        if module.startswith(("amqp_frames.", "nsq_frames.")):
             return
         self.writers.setdefault(name, set()).add(module)
         self.seen.setdefault(id(batch), (batch, columns(batch)))
@@ -96,8 +98,12 @@ def test_nothing_but_what_is_learned_is_written_to_a_batch_and_that_by_one_write
     watch: Watch, tmp_path: Path
 ) -> None:
     for _start in range(2):
-        with leveret.Broker(data_dir=tmp_path, port=0, log_level="error", trace_one_of=1) as broker:
+        settings = {"log_level": "error", "trace_one_of": 1}
+        with leveret.Broker(data_dir=tmp_path, port=0, nsq_port=0, **settings) as broker:
             work(broker)
+            assert broker.nsq_port
+            with NsqClient(broker.nsq_port) as client:
+                client.send(pub("topic", b"body")).ok()
     assert watch.writers == WRITERS
     assert watch.twice == []
     changed = [batch for batch, before in watch.seen.values() if columns(batch) != before]

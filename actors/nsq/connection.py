@@ -1,0 +1,661 @@
+"""One NSQ connection: reader and channel in one, because it has one subscription at most.
+
+Duties: magic, decoding, and the commands in their order; who the client is; the answers, in the
+order of the commands (core/nsq/answers.py); when to stop reading; heartbeats; the end. The halves
+that publish and consume are `publishing.py` and `consuming.py`. Parent: the listener. The writer is
+AMQP's (actors/connection/writer.py).
+
+What must wait for an answer of another actor (a topic that is made, a login, a subscription) holds
+back all input behind it, and the socket is not read meanwhile. So does a publish while there is an
+alarm. A client's mistake is told in one place, `_fail`: most end the connection, once all earlier
+commands are answered. An exception of ours closes the socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from ...amqp_frames.errors import AmqpError
+from ...core.connection.outlet import Outlet
+from ...core.connection.peer import Peer, is_loopback
+from ...core.connection.publish_window import PublishWindow, WindowShare
+from ...core.connection.reading_time import ReadingTime
+from ...core.nsq.answers import Answers
+from ...core.nsq.identity import NsqIdentity
+from ...core.nsq.session import (
+    Features,
+    Session,
+    auth_first,
+    unauthorised,
+    unknown_command,
+)
+from ...core.nsq.topics import TopicAction, TopicUnusableError, channel_queue_name
+from ...core.publishing.vhost_users import VhostUser
+from ...core.statistics.channel_counts import ChannelCounts
+from ...core.statistics.traffic import Traffic
+from ...core.topology.topology import READ
+from ...core.users.access import AccessRefusedError
+from ...core.users.login_attempts import NSQ
+from ...core.users.login_results import LoginResult
+from ...nsq_frames.commands import (
+    AUTH,
+    CLS,
+    FIN,
+    IDENTIFY,
+    MAGIC,
+    NOP,
+    RDY,
+    REQ,
+    SUB,
+    TOUCH,
+    Command,
+    Event,
+    Fault,
+    Finishes,
+    Scanner,
+)
+from ...nsq_frames.errors import NsqError
+from ...nsq_frames.publishes import CHANNEL_NUMBER, PublishRun
+from ...nsq_frames.responses import BAD_PROTOCOL, CLOSE_WAIT, OK, error_frame, json_response
+from ..channel.firehose import FirehoseTap
+from ..connection.flow import ReadingGate
+from ..connection.log import ConnectionLog
+from ..connection.transport import ReadableTransport
+from ..connection.writer import Writer
+from ..messages import (
+    Abandon,
+    Absorbed,
+    AlarmCleared,
+    ChannelReport,
+    CloseTransport,
+    Confirm,
+    ConnectionLost,
+    ConsumerAdded,
+    ConsumerCancelled,
+    Deliver,
+    Down,
+    Evict,
+    LogIn,
+    LoginAnswer,
+    Ref,
+    Refused,
+    Reject,
+    ReportChannel,
+    RoundOver,
+    RouteMore,
+    Shutdown,
+    TimedOut,
+    TopicAnswer,
+    TopicCommand,
+    WakeAt,
+    Woken,
+    WriteBuffer,
+)
+from ..node_context import NodeContext, OpenConnection
+from ..runtime.read_rounds import SHARE_BYTES_MIN
+from ..runtime.runtime import LoopActor, tell
+from ..tracing.trace import ChannelTracing
+from .consuming import Consuming
+from .heartbeats import TOKEN as HEARTBEAT_TOKEN
+from .heartbeats import Heartbeats
+from .publishing import Publishing, failed
+from .settings import NsqSettings
+
+
+class Waiting(Enum):
+    """What input waits for; `NOTHING`: it is handled."""
+
+    NOTHING = "nothing"
+    TOPIC = "a topic to be made"
+    CHANNEL = "a channel to be made"
+    SUBSCRIPTION = "the channel's queue"
+    LOGIN = "the login"
+    ROUTING = "routing"
+
+
+_NOTHING: Final = Waiting.NOTHING
+
+
+class NsqConnection(LoopActor):
+    """Owns one connection from its first byte to its last."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        settings: NsqSettings,
+        transport: ReadableTransport,
+        peer: Peer,
+        parent: Ref,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._settings = settings
+        self._transport = transport
+        self._peer = peer
+        self._parent = parent
+        self._identity = NsqIdentity(peer)
+        self._log = ConnectionLog(context, peer, self._identity)
+        self._session = Session(settings.limits)
+        self._magic = b""
+        self._scanner = Scanner(settings.publish_limits)
+        # Commands that are not handled yet, and why not.
+        self._input: deque[Event] = deque()
+        self._waiting = _NOTHING
+        # Of the command at hand, if it waits.
+        self._command = b""
+        self._topic = self._channel = ""
+        self._window = PublishWindow(
+            context.publish_window_bytes_max, context.node_window, self.actor_ref
+        )
+        self._outlet = Outlet(context.delivery_window_bytes_max, context.node_outlet)
+        self._gate = ReadingGate(transport, self._window, context.read_rounds)
+        self._reading = ReadingTime()
+        self._traffic = Traffic()
+        self._heartbeats = Heartbeats(context, self._traffic, self.actor_ref)
+        self._answers = Answers(self._refusal)
+        # Once it is known who the client is.
+        self._vhost_user: VhostUser | None = None
+        self._counts: ChannelCounts | None = None
+        self._publishing: Publishing | None = None
+        self._consuming: Consuming | None = None
+        # It ends behind the last answer; and that is written.
+        self._is_ending = False
+        self._is_ended = False
+        # Why the broker closes the socket; "" if the client does.
+        self._end_reason = ""
+
+    def on_start(self) -> None:
+        """Start the writer and the heartbeats; give the client so long for the magic."""
+        context = self._context
+        self._writer = Writer.start_on(
+            self.runtime, self._transport, self.actor_ref, context.ticker, self._traffic
+        )
+        self._wake_in(context.handshake_timeout_seconds, "handshake")
+        self._heartbeats.start(self._session.heartbeat_ms)
+
+    def on_receive(self, message: object) -> None:
+        """Dispatch, most frequent first."""
+        if isinstance(message, bytes):
+            self._received(message)
+        elif isinstance(message, (Confirm, Reject)):
+            if self._publishing is not None:
+                self._publishing.answered(message)
+        elif isinstance(message, Deliver):
+            if self._consuming is not None:
+                self._consuming.deliver(message)
+        elif isinstance(message, (Absorbed, RoundOver, WriteBuffer, AlarmCleared)):
+            self._update_flow(message)
+        elif isinstance(message, TimedOut):
+            if self._consuming is not None:
+                self._consuming.time_out(message)
+        elif isinstance(message, RouteMore):
+            self._route_more()
+        elif isinstance(message, Woken):
+            self._woken(message.token)
+        elif isinstance(message, (TopicAnswer, LoginAnswer, ConsumerAdded, Refused)):
+            self._answered(message)
+        elif isinstance(message, ReportChannel):
+            tell(message.reply_to, ChannelReport(self.actor_ref, self._report()))
+        else:
+            self._ending(message)
+
+    def on_idle(self) -> None:
+        """Write the answers that are due; give absorbed bytes back to the window."""
+        if self._is_ended:
+            return
+        publishing = self._publishing
+        if publishing is None:
+            frames, is_refused = self._answers.due(0, ())
+        else:
+            frames, is_refused = publishing.due()
+            publishing.absorb()
+        if frames:
+            tell(self._writer, frames)
+        if is_refused:
+            self._stop_input()
+        if self._is_ending and not len(self._answers) and not self._is_routing():
+            self._end("its client broke the protocol")
+
+    # --- Bytes in
+
+    def _received(self, data: bytes) -> None:
+        self._heartbeats.signs.signs += 1
+        traffic = self._traffic
+        traffic.received_bytes += len(data)
+        traffic.received_count += 1
+        if len(data) >= SHARE_BYTES_MIN and self._gate.received(len(data)):
+            self._balance()
+            self._context.read_rounds.rest(self.actor_ref)
+        if self._is_ending:
+            return
+        if len(self._magic) < len(MAGIC):
+            data = self._read_magic(data)
+            if not data:
+                return
+        events = self._scanner.feed(data)
+        self._input += events
+        self._handle_input()
+
+    def _read_magic(self, data: bytes) -> bytes:
+        missing = len(MAGIC) - len(self._magic)
+        self._magic += data[:missing]
+        if len(self._magic) == len(MAGIC) and self._magic != MAGIC:
+            self._log.warning("connection.refused", reason="bad protocol magic")
+            self._answers.put(BAD_PROTOCOL)
+            self._stop_input()
+            return b""
+        return data[missing:]
+
+    def _handle_input(self) -> None:
+        waiting_input = self._input
+        while waiting_input and self._waiting is _NOTHING and not self._is_ending:
+            event = waiting_input.popleft()
+            try:
+                if isinstance(event, PublishRun):
+                    self._publish(event)
+                    if self._gate.is_alarmed:
+                        break
+                elif isinstance(event, Finishes):
+                    self._finish(event)
+                elif isinstance(event, Command):
+                    self._carry_out(event)
+                else:
+                    self._fault(event)
+            except NsqError as error:
+                self._fail(error)
+        self._balance()
+
+    # --- Commands
+
+    def _publish(self, run: PublishRun) -> None:
+        publishing = self._entered(run.command)
+        if self._context.alarms.reason:
+            # Nothing may come onto the full disk: it waits, and all input behind it.
+            self._gate.is_alarmed = True
+            self._input.appendleft(run)
+            return
+        topic = publishing.unready_topic(run.batch)
+        if topic is not None:
+            self._input.appendleft(run)
+            self._ask_broker(run.command, TopicAction.ENSURE_TOPIC, topic)
+            return
+        run.batch.arrived_ns = self._context.runtime.wall_clock.now_ns()
+        if not publishing.publish(run):
+            self._waiting = Waiting.ROUTING
+        if self._window.node.is_closed:
+            self._window.published()
+
+    def _finish(self, finishes: Finishes) -> None:
+        self._session.check_state(FIN)
+        assert self._consuming is not None
+        for error in self._consuming.finish(finishes):
+            self._fail(error)
+
+    def _carry_out(self, command: Command) -> None:
+        params = command.params
+        name = params[0]
+        if name == NOP:
+            return
+        if name == IDENTIFY:
+            self._identify(command.body)
+        elif name == AUTH:
+            self._authenticate(command.body)
+        elif name == SUB:
+            self._subscribe(params)
+        elif name == RDY:
+            count = self._session.ready_count(params)
+            if count is not None and self._consuming is not None:
+                self._consuming.set_ready_count(count)
+        elif name == CLS:
+            self._session.close()
+            assert self._consuming is not None
+            self._consuming.set_ready_count(0)
+            self._answers.put(CLOSE_WAIT)
+        elif name in (FIN, REQ, TOUCH):
+            self._session.check_state(name)
+            assert self._consuming is not None
+            if name == FIN:
+                self._consuming.finish_one(params)
+            elif name == REQ:
+                self._consuming.requeue(params)
+            else:
+                self._consuming.touch(params)
+        else:
+            raise unknown_command(name)
+
+    def _fault(self, fault: Fault) -> None:
+        if fault.error is None:
+            self._log.warning("connection.error", error="a command line without an end")
+            self._stop_input()
+            return
+        self._session.check_state(fault.command)
+        raise fault.error
+
+    def _identify(self, body: bytes) -> None:
+        session = self._session
+        needs_auth = not self._may_enter() and not session.is_authorised
+        negotiated = session.identify(body, Features(deflate=False), auth_required=needs_auth)
+        self._identity.identified(session.client_names, session.heartbeat_ms)
+        self._heartbeats.start(session.heartbeat_ms)
+        fields = negotiated.fields
+        self._answers.put(OK if fields is None else json_response(fields))
+
+    def _subscribe(self, params: list[bytes]) -> None:
+        topic, channel = self._session.check_subscription(params)
+        self._entered(SUB)
+        assert self._vhost_user is not None
+        try:
+            self._vhost_user.access.check(READ, "queue", channel_queue_name(topic, channel))
+        except AccessRefusedError:
+            raise unauthorised(SUB, topic, channel) from None
+        self._ask_broker(SUB, TopicAction.ENSURE_CHANNEL, topic, channel)
+
+    # --- Who the client is
+
+    def _may_enter(self) -> bool:
+        """May the client go without AUTH?"""
+        return bool(self._settings.user) and is_loopback(self._peer.host)
+
+    def _entered(self, command: bytes) -> Publishing:
+        """The publishing half of a client that is known; NsqError if it must say who it is."""
+        if self._publishing is None:
+            if not self._may_enter():
+                raise auth_first(command)
+            self._enter(self._settings.user)
+        assert self._publishing is not None
+        return self._publishing
+
+    def _enter(self, user: str) -> None:
+        """The client is this user from now on."""
+        context, vhost = self._context, self._settings.vhost
+        limit = context.connections_max
+        try:
+            if limit and len(context.open_connections) >= limit:
+                text = f"node connection limit ({limit}) is reached"
+                raise NsqError("E_UNAUTHORIZED", text)
+            context.accounts.check_open(user, vhost)
+        except AmqpError as error:
+            raise NsqError("E_UNAUTHORIZED", error.reply_text) from None
+        vhost_user = self._vhost_user = context.vhost_users.enter(user, context.vhosts[vhost])
+        topology = vhost_user.access.topology
+        identity = self._identity
+        identity.user, identity.vhost = user, vhost
+        counts = self._counts = ChannelCounts(context.counts, topology)
+        tracing = ChannelTracing(context.trace, CHANNEL_NUMBER, identity)
+        tap = FirehoseTap(context, self.actor_ref, CHANNEL_NUMBER, user, topology)
+        self._publishing = Publishing(
+            context,
+            self.actor_ref,
+            vhost_user,
+            WindowShare(self._window),
+            counts,
+            tracing,
+            tap,
+            self._answers,
+        )
+        self._consuming = Consuming(
+            context,
+            self.actor_ref,
+            self._session,
+            self._outlet.share(),
+            self._reading,
+            counts,
+            tracing,
+            tap,
+            self._writer,
+        )
+        context.open_connections[self.actor_ref] = OpenConnection(
+            self._peer,
+            identity,
+            vhost_user.access,
+            {CHANNEL_NUMBER: self.actor_ref},
+            self._traffic,
+            {CHANNEL_NUMBER: counts},
+        )
+        context.counts.churned("connection_created")
+        self._traffic.count_octets = partial(context.counts.count_octets, topology)
+        context.unopened.discard(self.actor_ref)
+        self._log.info("connection.opened", user=user, vhost=vhost)
+
+    def _authenticate(self, body: bytes) -> None:
+        self._session.check_auth()
+        if self._publishing is not None:
+            # It has published already, as the user of those who need no AUTH.
+            raise NsqError("E_INVALID", "AUTH already set")
+        user, divider, password = body.decode("utf-8", "surrogateescape").partition(":")
+        if not divider:
+            raise NsqError("E_AUTH_FAILED", "AUTH failed")
+        self._identity.user = user
+        self._context.unopened.is_served(self.actor_ref)
+        self._waiting = Waiting.LOGIN
+        login = LogIn(self.actor_ref, self._peer.host, user, password, NSQ)
+        tell(self._context.logins, login)
+
+    def _logged_in(self, result: LoginResult) -> None:
+        user = self._identity.user
+        if result is not LoginResult.ALLOWED:
+            self._log.warning("connection.refused", reason=result.value, user=user)
+            raise NsqError("E_AUTH_FAILED", "AUTH failed")
+        self._enter(user)
+        self._session.is_authorised = True
+        self._identity.mechanism = AUTH.decode()
+        # A user has one permission in a vhost.
+        fields = {"identity": user, "identity_url": "", "permission_count": 1}
+        self._answers.put(json_response(fields))
+
+    # --- Answers of other actors
+
+    def _ask_broker(
+        self, command: bytes, action: TopicAction, topic: str, channel: str = ""
+    ) -> None:
+        assert self._vhost_user is not None
+        self._waiting = Waiting.CHANNEL if channel else Waiting.TOPIC
+        self._command, self._topic, self._channel = command, topic, channel
+        access = self._vhost_user.access
+        question = TopicCommand(
+            self.actor_ref, self.actor_ref, access, action, topic, channel, None
+        )
+        tell(self._context.broker, question)
+
+    def _answered(self, message: TopicAnswer | LoginAnswer | ConsumerAdded | Refused) -> None:
+        """What input has waited for is there."""
+        if self._is_ending:
+            return
+        waited, self._waiting = self._waiting, _NOTHING
+        try:
+            if isinstance(message, TopicAnswer):
+                self._topic_answered(message, waited)
+            elif isinstance(message, LoginAnswer):
+                self._logged_in(message.result)
+            elif self._consuming is not None:
+                if isinstance(message, Refused):
+                    raise self._consuming.refused(message.error)
+                self._consuming.subscribed()
+                self._answers.put(OK)
+        except NsqError as error:
+            self._fail(error)
+        self._handle_input()
+
+    def _topic_answered(self, answer: TopicAnswer, waited: Waiting) -> None:
+        error = answer.error
+        if error is not None:
+            if isinstance(error, AccessRefusedError):
+                raise unauthorised(self._command, self._topic, self._channel)
+            if isinstance(error, TopicUnusableError):
+                text = self._command + b" " + error.reply_text.encode()
+                raise NsqError("E_BAD_TOPIC", text)
+            raise failed(self._command, error.reply_text)
+        if waited is Waiting.CHANNEL:
+            assert self._consuming is not None
+            if answer.queue is not None and self._consuming.subscribe(answer.queue):
+                self._waiting = Waiting.SUBSCRIPTION
+            else:
+                raise failed(SUB, "the channel is gone")
+
+    def _is_routing(self) -> bool:
+        return self._publishing is not None and self._publishing.is_routing
+
+    def _route_more(self) -> None:
+        if self._publishing is None or not self._is_routing():
+            return
+        try:
+            if not self._publishing.route_more():
+                return
+        except NsqError as error:
+            self._fail(error)
+        if self._waiting is Waiting.ROUTING:
+            self._waiting = _NOTHING
+        self._handle_input()
+
+    def _refusal(self, command: bytes) -> bytes:
+        reason = self._publishing.reason if self._publishing is not None else ""
+        error = failed(command, reason)
+        self._log.warning("connection.error", error=str(error), user=self._identity.user)
+        return error_frame(error.text)
+
+    # --- Flow
+
+    def _update_flow(self, message: Absorbed | RoundOver | WriteBuffer | AlarmCleared) -> None:
+        gate = self._gate
+        if isinstance(message, RoundOver):
+            gate.is_resting = False
+        elif isinstance(message, WriteBuffer):
+            gate.is_write_blocked = message.is_full
+            tell(self._writer, message)
+        elif gate.is_alarmed and not self._context.alarms.reason:
+            gate.is_alarmed = False
+            self._handle_input()
+        self._balance()
+
+    def _balance(self) -> None:
+        """Read on, or do not, as the conditions for reading demand by now."""
+        gate = self._gate
+        is_running = not self._is_ending
+        waits = is_running and self._waiting is not _NOTHING
+        gate.balance(is_running, waits)
+        uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
+        if is_running and (gate.reason() or waits):
+            self._reading.pause(uptime_ms)
+        else:
+            self._reading.resume(uptime_ms)
+
+    def _woken(self, token: object) -> None:
+        if token == HEARTBEAT_TOKEN:
+            if self._is_ending:
+                return
+            gate = self._gate
+            is_stuck = gate.is_write_blocked
+            reason = self._heartbeats.beat(
+                self._writer, self._transport, is_read=not gate.is_paused, is_stuck=is_stuck
+            )
+            if reason:
+                self._abort(reason)
+        elif token == "handshake":
+            if len(self._magic) < len(MAGIC):
+                self._log.warning("connection.refused", reason="handshake timeout")
+                self._abort("handshake timeout")
+        elif token == "close":
+            self._transport.abort()
+
+    def _wake_in(self, seconds: float, token: str) -> None:
+        when = self._context.runtime.scheduler.time() + seconds
+        tell(self._context.ticker, WakeAt(when, self.actor_ref, token))
+
+    def _report(self) -> dict[str, object]:
+        if self._publishing is None or self._consuming is None:
+            return {}
+        return self._publishing.counts() | self._consuming.counts()
+
+    # --- Endings
+
+    def _fail(self, error: NsqError) -> None:
+        """Tell the client of its mistake, behind the answers to earlier commands."""
+        if self._is_ending:
+            return
+        self._answers.put(error_frame(error.text))
+        if error.is_fatal:
+            self._log.warning("connection.error", error=str(error), user=self._identity.user)
+            self._stop_input()
+
+    def _stop_input(self) -> None:
+        """Handle nothing more; owed answers are written, and then the connection ends."""
+        self._is_ending = True
+        self._scanner.close()
+        self._input.clear()
+        if self._consuming is not None:
+            self._consuming.release("its connection ends")
+        self._balance()
+
+    def _end(self, reason: str) -> None:
+        """The last answer is written: close the socket behind it."""
+        self._is_ended = True
+        self._end_reason = self._end_reason or reason
+        tell(self._writer, CloseTransport())
+        self._wake_in(self._context.close_timeout_seconds, "close")
+
+    def _abort(self, reason: str) -> None:
+        self._end_reason = self._end_reason or reason
+        self._transport.abort()
+
+    def _ending(self, message: object) -> None:
+        if isinstance(message, ConnectionLost):
+            self._lost(message.reason)
+        elif isinstance(message, ConsumerCancelled):
+            # As nsqd: who consumes from a channel that is deleted is disconnected.
+            self._stop_input()
+            self._end_reason = "its channel is deleted"
+        elif isinstance(message, Shutdown):
+            self._stop_input()
+            if not self._is_ended:
+                self._end(message.reason)
+        elif isinstance(message, Abandon):
+            self._abort("")
+        elif isinstance(message, Evict):
+            if self._publishing is None:
+                self._log.warning("connection.refused", reason=f"gave way: {message.limit}")
+                self._transport.abort()
+        elif isinstance(message, Down):
+            self._log.error("connection.failed", actor=message.what)
+            self._transport.abort()
+
+    def _lost(self, reason: str) -> None:
+        self._release(reason)
+        log = self._log.warning if self._end_reason else self._log.info
+        log("connection.closed", reason=self._end_reason or reason)
+        self._writer.stop(block=False)
+        self.stop()
+
+    def _release(self, reason: str) -> None:
+        self._is_ending = self._is_ended = True
+        self._scanner.close()
+        self._input.clear()
+        if self._consuming is not None:
+            self._consuming.release(reason)
+        if self._publishing is not None:
+            self._publishing.release()
+        if self._counts is not None:
+            self._counts.end()
+        self._window.end()
+        self._outlet.end()
+        context = self._context
+        context.unopened.discard(self.actor_ref)
+        if context.open_connections.pop(self.actor_ref, None) is not None:
+            context.counts.churned("connection_closed")
+            self._traffic.count()
+        if self._vhost_user is not None:
+            context.vhost_users.leave(self._vhost_user)
+            self._vhost_user = None
+
+    def on_stop(self) -> None:
+        """The listener forgets it."""
+        tell(self._parent, Down(self.actor_ref, "stopped"))
+
+    def on_failure(self, *_exception: object) -> None:
+        """An exception of ours: the client sees its socket close."""
+        self._release("it has failed")
+        self._writer.stop(block=False)
+        self._transport.abort()
+        tell(self._parent, Down(self.actor_ref, "failed"))

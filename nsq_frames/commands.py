@@ -1,0 +1,315 @@
+"""From bytes to commands: everything that comes in on one NSQ connection, behind the magic.
+
+Sans-IO and total: `Scanner.feed` takes any bytes and returns what they complete, in order. What
+breaks the protocol becomes a Fault, the last event that there is; no exception leaves this module.
+
+Runs go fast: of PUB, MPUB and DPUB (`publishes.py`) and of FIN (`finishes.py`). Anything else goes
+command by command, here. A command that is not whole waits, in the pieces it came in, until it is.
+
+Rules and words are those of nsqd 1.3.0 (protocol_v2.go), as far as a command's octets decide;
+core/nsq/session.py has those that depend on what the connection did before.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from .errors import NsqError
+from .finishes import IdRange, decode_finishes
+from .names import is_valid_name, quoted
+from .publishes import (
+    DPUB,
+    LINE_BYTES_MAX,
+    MPUB,
+    PUB,
+    Bodies,
+    PublishLimits,
+    PublishRun,
+    decode_run,
+    message_count_max,
+    run_of,
+)
+
+MAGIC: Final = b"  V2"
+IDENTIFY: Final = b"IDENTIFY"
+AUTH: Final = b"AUTH"
+SUB: Final = b"SUB"
+RDY: Final = b"RDY"
+FIN: Final = b"FIN"
+REQ: Final = b"REQ"
+TOUCH: Final = b"TOUCH"
+CLS: Final = b"CLS"
+NOP: Final = b"NOP"
+
+_WITH_BODY: Final = (IDENTIFY, AUTH)
+_PUBLISHES: Final = (PUB, MPUB, DPUB)
+_size = Struct(">i").unpack_from
+# Go's integers wrap.
+_WRAP: Final = 2**64
+
+
+class Finishes(NamedTuple):
+    """Consecutive FINs, as ranges of entry ids in their order."""
+
+    ranges: list[IdRange]
+
+
+class Command(NamedTuple):
+    """Any other command: the words of its line, and its body if it has one."""
+
+    params: list[bytes]
+    body: bytes = b""
+
+
+class Fault(NamedTuple):
+    """The command breaks the protocol; None as the error: the connection ends without a word."""
+
+    command: bytes
+    error: NsqError | None
+
+
+Event = PublishRun | Finishes | Command | Fault
+
+
+def base10(digits: bytes) -> int | None:
+    """A number as nsqd reads it: no digits are 0, and it wraps at 2^64. None if it is none."""
+    if digits.strip(b"0123456789"):
+        return None
+    number = 0
+    # Python refuses to read thousands of digits at once.
+    for at in range(0, len(digits), 18):
+        part = digits[at : at + 18]
+        number = (number * 10 ** len(part) + int(part)) % _WRAP
+    return number
+
+
+class _IncompleteError(Exception):
+    """The command is not whole; it is worth a look when `needed_bytes` of it are there."""
+
+    def __init__(self, needed_bytes: int) -> None:
+        self.needed_bytes = needed_bytes
+        super().__init__(needed_bytes)
+
+
+class Scanner:
+    """The incoming half of one connection."""
+
+    __slots__ = ("_bodies", "_bodies_end", "_is_closed", "_limits", "_needed", "_pending", "_size")
+
+    def __init__(self, limits: PublishLimits) -> None:
+        self._limits = limits
+        # The command that is not whole yet, as it came; worth a look when it has `_needed` bytes.
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._needed = 0
+        # Of an MPUB that is not whole: its messages so far, and where they end in it. To look at
+        # them again with each read would take the square of their number.
+        self._bodies: Bodies | None = None
+        self._bodies_end = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Nothing counts from here on."""
+        self._is_closed = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget an incomplete command: it came before the connection changed to TLS, say."""
+        self._pending.clear()
+        self._size = self._needed = 0
+        self._bodies = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The commands that these bytes complete."""
+        if self._is_closed:
+            return []
+        if self._pending:
+            self._pending.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return []
+            data = b"".join(self._pending)
+            self._pending.clear()
+        events: list[Event] = []
+        position = 0
+        try:
+            while position < len(data):
+                position = self._next(data, position, events)
+        except _IncompleteError as rest:
+            # A copy: the rest must not keep the whole read alive.
+            self._pending.append(data[position:] if position else data)
+            self._size = len(data) - position
+            self._needed = rest.needed_bytes
+        if events and isinstance(events[-1], Fault):
+            self.close()
+        return events
+
+    def _next(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Note the run or the command at `position`; return where it ends."""
+        if self._bodies is None:
+            if data.startswith(FIN, position):
+                ranges, end = decode_finishes(data, position)
+                if ranges:
+                    events.append(Finishes(ranges))
+                    return end
+            else:
+                for name in _PUBLISHES:
+                    if data.startswith(name, position):
+                        run, end = decode_run(data, position, name, self._limits)
+                        if run is not None:
+                            events.append(run)
+                            return end
+        return self._command(data, position, events)
+
+    def _command(self, data: bytes, position: int, events: list[Event]) -> int:
+        line_end = data.find(b"\n", position, position + LINE_BYTES_MAX)
+        if line_end < 0:
+            if len(data) - position >= LINE_BYTES_MAX:
+                events.append(Fault(b"", None))
+                return len(data)
+            raise _IncompleteError(len(data) - position + 1)
+        params = data[position:line_end].removesuffix(b"\r").split(b" ")
+        name = params[0]
+        try:
+            if name in _WITH_BODY:
+                return self._with_body(data, position, line_end + 1, params, events)
+            if name in _PUBLISHES:
+                return self._publish(data, position, line_end + 1, params, events)
+        except NsqError as error:
+            events.append(Fault(name, error.with_traceback(None)))
+            return len(data)
+        events.append(Command(params))
+        return line_end + 1
+
+    def _with_body(
+        self, data: bytes, position: int, at: int, params: list[bytes], events: list[Event]
+    ) -> int:
+        """IDENTIFY or AUTH."""
+        name = params[0].decode()
+        if params[0] == AUTH and len(params) != 1:
+            raise NsqError("E_INVALID", "AUTH invalid number of parameters")
+        body_bytes = _read_size(data, position, at)
+        _check_body(name, body_bytes, self._limits.body_bytes_max)
+        end = at + 4 + body_bytes
+        if end > len(data):
+            raise _IncompleteError(end - position)
+        events.append(Command(params, data[at + 4 : end]))
+        return end
+
+    def _publish(
+        self, data: bytes, position: int, at: int, params: list[bytes], events: list[Event]
+    ) -> int:
+        """The publish at hand is broken, not whole, or an unusual form of a sound one."""
+        command = params[0]
+        name = command.decode()
+        limits = self._limits
+        if len(params) < (3 if command == DPUB else 2):
+            raise NsqError("E_INVALID", f"{name} insufficient number of parameters")
+        topic = params[1]
+        if not is_valid_name(topic):
+            # nsqd names the code twice here.
+            again = b"E_BAD_TOPIC " if command == MPUB else b""
+            text = again + command + b" topic name " + quoted(topic) + b" is not valid"
+            raise NsqError("E_BAD_TOPIC", text)
+        delay_ms = 0
+        if command == DPUB:
+            delay_ms = _delay_ms(params[2], limits)
+        body_bytes = _read_size(data, position, at)
+        if command == MPUB:
+            _check_body(name, body_bytes, limits.body_bytes_max)
+            return self._publish_many(data, position, at + 4, topic, events)
+        _check_message(name, body_bytes, limits)
+        end = at + 4 + body_bytes
+        if end > len(data):
+            raise _IncompleteError(end - position)
+        bodies = Bodies()
+        bodies.topics.append(topic)
+        bodies.keys.append(0)
+        bodies.begins.append(at + 4)
+        bodies.ends.append(end)
+        if command == DPUB:
+            bodies.delays_ms.append(delay_ms)
+        events.append(run_of(data, command, bodies))
+        return end
+
+    def _publish_many(
+        self, data: bytes, position: int, at: int, topic: bytes, events: list[Event]
+    ) -> int:
+        """The messages of an MPUB. As in nsqd their count says where it ends, not its size."""
+        count = _read_size(data, position, at)
+        if not 0 < count <= message_count_max(self._limits):
+            raise NsqError("E_BAD_BODY", f"MPUB invalid message count {count}")
+        bodies = self._bodies
+        if bodies is None:
+            bodies = self._bodies = Bodies()
+            self._bodies_end = at + 4 - position
+        begins, ends = bodies.begins, bodies.ends
+        # nsqd goes on for as long as messages come, which would fill the memory.
+        end_max = at + self._limits.body_bytes_max
+        # Offsets count from the command's first octet, where the waiting bytes begin.
+        at = self._bodies_end + position
+        size = len(data)
+        while len(begins) < count:
+            if at + 4 > size:
+                raise _IncompleteError(at + 4 - position)
+            message_bytes = _size(data, at)[0]
+            if message_bytes <= 0:
+                text = f"MPUB invalid message({len(begins)}) body size {message_bytes}"
+                raise NsqError("E_BAD_MESSAGE", text)
+            if message_bytes > self._limits.message_bytes_max:
+                raise _too_big("MPUB", message_bytes, self._limits)
+            end = at + 4 + message_bytes
+            if end > end_max:
+                bytes_max = self._limits.body_bytes_max
+                text = f"MPUB body too big {end - end_max + bytes_max} > {bytes_max}"
+                raise NsqError("E_BAD_BODY", text)
+            if end > size:
+                raise _IncompleteError(end - position)
+            begins.append(at + 4 - position)
+            ends.append(end - position)
+            at = end
+            self._bodies_end = end - position
+        self._bodies = None
+        bodies.topics.append(topic)
+        bodies.keys.extend([0] * count)
+        bodies.counts.append(count)
+        events.append(run_of(data[position:at], MPUB, bodies))
+        return at
+
+
+def _read_size(data: bytes, position: int, at: int) -> int:
+    if at + 4 > len(data):
+        raise _IncompleteError(at + 4 - position)
+    size: int = _size(data, at)[0]
+    return size
+
+
+def _check_body(name: str, body_bytes: int, bytes_max: int) -> None:
+    if body_bytes <= 0:
+        raise NsqError("E_BAD_BODY", f"{name} invalid body size {body_bytes}")
+    if body_bytes > bytes_max:
+        raise NsqError("E_BAD_BODY", f"{name} body too big {body_bytes} > {bytes_max}")
+
+
+def _check_message(name: str, body_bytes: int, limits: PublishLimits) -> None:
+    if body_bytes <= 0:
+        text = f"{name} invalid message body size {body_bytes}"
+        raise NsqError("E_BAD_MESSAGE", text)
+    if body_bytes > limits.message_bytes_max:
+        raise _too_big(name, body_bytes, limits)
+
+
+def _too_big(name: str, body_bytes: int, limits: PublishLimits) -> NsqError:
+    text = f"{name} message too big {body_bytes} > {limits.message_bytes_max}"
+    return NsqError("E_BAD_MESSAGE", text)
+
+
+def _delay_ms(digits: bytes, limits: PublishLimits) -> int:
+    delay_ms = base10(digits)
+    if delay_ms is None:
+        raise NsqError("E_INVALID", b"DPUB could not parse timeout " + digits)
+    if delay_ms > limits.delay_ms_max:
+        text = f"DPUB timeout {delay_ms} out of range 0-{limits.delay_ms_max}"
+        raise NsqError("E_INVALID", text)
+    return delay_ms
