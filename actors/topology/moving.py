@@ -6,8 +6,8 @@ topic's queues, like a client of both: a message is settled when every queue has
 crash may leave it in both places, and never in none. The node's next start goes on with it. When
 the hidden queue is empty, the broker deletes it.
 
-The messages stay in their batches: the journal does not write their bytes anew while these are in
-it, and they keep the time of their arrival.
+Each round is one commit of the journal. A message that expires keeps the rest of its time; its
+attempts begin at none, because no client has had it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ...amqp_frames.messages.copies import copied
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.definitions import HIDDEN_PREFIX, QueueDefinition
 from ...core.exchanges.table import carry_out
 from ...core.queue.consumers import Consumer
+from ...core.queue.expiry import deadline_of
 from ...core.queue.in_flight import Delivery
+from ...core.queue.span import Span
 from ..messages import (
     AddConsumer,
     ChannelDown,
@@ -147,8 +150,17 @@ class TopicMover(LoopActor):
         self._round, self._waiting = self._waiting, []
         for delivery in self._round:
             span = delivery.span
+            batch_number = self._context.next_batch_number()
+            batch = copied(span.batch, span.indexes, batch_number, self._ttl_ms(span))
             for queue in queues:
-                self._publish(queue, span.batch, span.indexes, is_shared=len(queues) > 1)
+                indexes = range(len(batch.starts))
+                self._publish(queue, batch, indexes, is_shared=len(queues) > 1)
+
+    def _ttl_ms(self, span: Span) -> int | None:
+        deadline_ms = deadline_of(span)
+        if deadline_ms is None:
+            return None
+        return max(0, deadline_ms - self.runtime.wall_clock.now_ms())
 
     def _queues(self) -> tuple[QueueDefinition, ...]:
         """Where the topic's messages go now: nowhere while AMQP has removed its bindings."""

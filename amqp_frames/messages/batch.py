@@ -20,6 +20,7 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TypeAlias
 
 # Ascending message numbers within one batch.
@@ -61,6 +62,7 @@ class Batch:
         "starts",
         "traced",
         "ttls_ms",
+        "wholes",
         "wire",
         "wire_bytes",
     )
@@ -81,6 +83,9 @@ class Batch:
         self.flagged: list[int] | None = None
         # Bytes of wire that the messages take up, without the bytes between them.
         self.wire_bytes = 0
+        # First index and end of messages that a queue takes all or refuses all, as one publish;
+        # they ascend. None, as with AMQP: each message is on its own.
+        self.wholes: Sequence[tuple[int, int]] | None = None
         # The numbers that these messages had before they were copied out of a larger batch, if so.
         self.excerpted: Indexes | None = None
 

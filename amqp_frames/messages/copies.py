@@ -5,6 +5,8 @@ the one case in which the broker stores and delivers other bytes than a publishe
 
 `BatchOfCopies`: messages of several batches published anew, with other keys and properties.
 
+`copied`: some messages of a batch published anew, as they are.
+
 `excerpt`: a few messages of a batch in a batch of their own.
 
 A Batch keeps its whole read. A queue that keeps few of its messages for long keeps an excerpt
@@ -69,6 +71,23 @@ def excerpt(batch: Batch, chosen: Indexes) -> Batch:
         made.excerpted = chosen
     else:
         made.excerpted = array("I", column(batch.excerpted, chosen))
+    return made
+
+
+def copied(batch: Batch, chosen: Indexes, number: int, ttl_ms: int | None) -> Batch:
+    """The same messages as new ones, in a batch that has this number and is not traced.
+
+    The queues that they came from have looked at their properties already. `ttl_ms`: how long all
+    of them may live in a queue.
+    """
+    made = excerpt(batch, chosen)
+    made.number = number
+    made.excerpted = made.journal_place = made.traced = None
+    persistent = made.persistent
+    made.durable = None
+    if not all(persistent):
+        made.durable = array("I", [index for index, flag in enumerate(persistent) if flag])
+    made.ttls_ms = None if ttl_ms is None else array("Q", [ttl_ms]) * len(persistent)
     return made
 
 

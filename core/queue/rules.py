@@ -65,6 +65,7 @@ from .span import (
     positions_in,
     ranges_of,
 )
+from .wholes import next_row
 from .withdrawn import Withdrawn
 
 # Messages that are read together at most.
@@ -533,6 +534,7 @@ class MessageQueue:
         """Message by message in effect: each that is delivered at once makes room for another.
 
         In rows in fact: as many as fit, then as many as consumers have made room for, and so on.
+        Messages that are one whole enter together, if all of them have room before, or not at all.
         """
         first = self.next_entry_id
         # The journal will not know transient ones; to settle them writes nothing.
@@ -541,7 +543,10 @@ class MessageQueue:
         letters: dict[str, array[int]] = {}
         position = 0
         while position < len(indexes):
-            count, refusing = self._ask_gates(batch, indexes, position)
+            asked, is_whole = next_row(batch.wholes, indexes, position)
+            count, refusing = self._ask_gates(batch, indexes, position, asked)
+            if is_whole and count < asked:
+                count, refusing = asked, refusing or self.gates[0]
             row = indexes[position : position + count]
             position += count
             if refusing is None:
@@ -562,9 +567,11 @@ class MessageQueue:
             # They never had an entry, so there is nothing to settle.
             effects.dead.append((RefusedSpan(batch, refused), reason))
 
-    def _ask_gates(self, batch: Batch, indexes: Indexes, position: int) -> tuple[int, Gate | None]:
-        """How many messages from this position on may enter, or which gate refuses how many."""
-        count = len(indexes) - position
+    def _ask_gates(
+        self, batch: Batch, indexes: Indexes, position: int, count: int
+    ) -> tuple[int, Gate | None]:
+        """How many of these messages from this position on may enter, or which gate refuses how
+        many."""
         message_count = self.ready.message_count + self.deferred_count
         for gate in self.gates:
             admitted = gate.admit(batch, indexes, position, count, message_count)
