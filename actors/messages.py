@@ -367,7 +367,10 @@ class RoundOver(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """Queue -> Channel: these parts were not answered in time, and are the queue's again."""
+    """Queue -> Channel: these parts were not answered in time, and are the queue's again.
+
+    Or they have gone from the queue, which was emptied.
+    """
 
     parts: list[Part]
 
@@ -603,6 +606,16 @@ class Purge(NamedTuple):
     reply_to: Ref
 
 
+class Empty(NamedTuple):
+    """Broker -> Queue: drop all messages that NSQ's clients see, those in flight, too.
+
+    Answered with TopicAnswer, once that is on disk.
+    """
+
+    reply_to: Ref
+    token: object
+
+
 class Purged(NamedTuple):
     """Queue, or for it Journal or Disk -> Channel: so many messages were dropped."""
 
@@ -701,7 +714,7 @@ class TopicCommand(NamedTuple):
 class TopicAnswer(NamedTuple):
     """Broker -> NSQ connection, HTTP: it is done, and on disk where it is durable; or why not.
 
-    `queue` is the channel's.
+    Queue, or for it Journal or Disk -> the same, if it was emptied. `queue` is the channel's.
     """
 
     token: object

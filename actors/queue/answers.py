@@ -19,6 +19,7 @@ from ..messages import (
     Append,
     Confirm,
     ConsumerRemoved,
+    Empty,
     Get,
     Publish,
     Purge,
@@ -27,6 +28,7 @@ from ..messages import (
     Reject,
     RemoveConsumer,
     ReportStatus,
+    TopicAnswer,
 )
 from ..runtime.runtime import tell
 from ..tracing.queue import QueueTracing
@@ -188,5 +190,7 @@ def refuse(message: object, answers: QueueAnswers, error: SoftError) -> None:
         tell(message.channel, ConsumerRemoved(message.consumer_tag))
     elif isinstance(message, (AddConsumer, Get)):
         tell(message.channel, Refused(error))
+    elif isinstance(message, Empty):
+        tell(message.reply_to, TopicAnswer(message.token, error))
     elif isinstance(message, (ReportStatus, Purge)):
         tell(message.reply_to, Refused(error))

@@ -48,6 +48,7 @@ from ..messages import (
     Deliver,
     Discard,
     DropQueue,
+    Empty,
     EntriesLost,
     EntriesRead,
     EntriesSized,
@@ -80,6 +81,7 @@ from ..messages import (
     SettleSynced,
     Status,
     TimedOut,
+    TopicAnswer,
     Touch,
     Unstored,
     Woken,
@@ -545,6 +547,8 @@ class Queue(LoopActor):
             self._is_held = message.holds
         elif isinstance(message, Purge):
             self._purge(message)
+        elif isinstance(message, Empty):
+            self._empty(message)
         elif isinstance(message, Resume):
             self._is_held = False
             while self._held_back:
@@ -606,16 +610,32 @@ class Queue(LoopActor):
         self._tracing.purged(self._messages)
         effects = Effects()
         count = self._messages.purge(effects)
+        self._drop_synced(effects, message.reply_to, Purged(count))
+
+    def _empty(self, message: Empty) -> None:
+        self._tracing.purged(self._messages)
+        effects = Effects()
+        by_channel: dict[object, list[Part]] = {}
+        for channel, delivery, low, high in self._messages.empty(effects):
+            by_channel.setdefault(channel, []).append((delivery, low, high))
+        for channel, parts in by_channel.items():
+            self._tracing.settled(parts, "purged")
+            tell(channel, TimedOut(parts))  # type: ignore[arg-type]
+        answer = TopicAnswer(message.token, queue=self._definition)
+        self._drop_synced(effects, message.reply_to, answer)
+
+    def _drop_synced(self, effects: Effects, reply_to: Ref, answer: object) -> None:
+        """Have dropped messages settled; who asked for it hears that it is on the disk."""
         ranges = effects.settled_entries
-        answer = (message.reply_to, Purged(count))
         if effects.unspilled_entries is not None:
             self._paging.drop_spilled(effects.unspilled_entries)
         if ranges:
-            # purge-ok waits for its sync, or the messages could come back.
+            # The answer waits for its sync, or the messages could come back.
             self._record_gathered()
-            tell(self._journal, SettleSynced(self._definition.queue_id, ranges, *answer))
+            settle = SettleSynced(self._definition.queue_id, joined(ranges), reply_to, answer)
+            tell(self._journal, settle)
         else:
-            tell(*answer)
+            tell(reply_to, answer)
 
     def _check_unused(self, lost_consumer: bool) -> None:
         if lost_consumer and not len(self._messages.consumers):

@@ -38,7 +38,7 @@ from ...core.definitions import (
     ReplaceQueueArguments,
     resource,
 )
-from ...core.nsq.topics import hidden_queue_name, plan_topic, plan_unused, topic_of
+from ...core.nsq.topics import EMPTYING, hidden_queue_name, plan_topic, plan_unused, topic_of
 from ...core.parameters.limits import vhost_limits
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
@@ -74,6 +74,7 @@ from ..messages import (
     ControlAnswer,
     Delete,
     DropQueue,
+    Empty,
     EntriesLost,
     ForgetIdentities,
     ImportRequest,
@@ -285,7 +286,10 @@ class BrokerActor(LoopActor):
         self._task = self._steps = None
         if isinstance(task, TopologyCommand) and result is not None:
             tell(task.channel, result)
-        elif isinstance(task, (TopicCommand, ControlRequest)):
+        elif isinstance(task, TopicCommand):
+            if result is not None:
+                tell(task.reply_to, result)
+        elif isinstance(task, ControlRequest):
             tell(task.reply_to, result)
         elif isinstance(task, ConnectionDown):
             tell(task.reader, QueuesDeleted())
@@ -346,6 +350,12 @@ class BrokerActor(LoopActor):
             task.access.check(*needed)
         if plan.queue is not None and plan.queue in self._failed:
             raise queue_gone_error(plan.queue, has_crashed=True)
+        if task.action in EMPTYING and plan.queue is not None:
+            # It has the answer: this actor does not wait for a disk that may be full.
+            emptying = Empty(task.reply_to, task.token)
+            if not tell(self._handle(plan.queue), emptying):
+                raise queue_gone_error(plan.queue, has_crashed=True)
+            return None
         further: list[ReplaceQueueArguments] = []
         for change in plan.changes:
             if isinstance(change, RenameQueue):

@@ -48,6 +48,7 @@ from ..definitions import (
 from ..exchanges.table import ExchangeTable
 from ..topology.topology import (
     CONFIGURE,
+    READ,
     RESERVED_PREFIX,
     NeededAccess,
     Plan,
@@ -74,6 +75,11 @@ class TopicAction(Enum):
     RESUME_TOPIC = "channels get what the topic has kept"
     PAUSE_CHANNEL = "channel delivers nothing"
     RESUME_CHANNEL = "channel delivers again"
+    EMPTY_TOPIC = "messages that no channel has yet go"
+    EMPTY_CHANNEL = "messages of the channel go, those in flight, too"
+
+
+EMPTYING: Final = frozenset({TopicAction.EMPTY_TOPIC, TopicAction.EMPTY_CHANNEL})
 
 
 class TopicUnusableError(SoftError):
@@ -122,6 +128,8 @@ def is_ready(table: ExchangeTable, topic: str) -> bool:
 def plan_topic(topology: Topology, action: TopicAction, topic: str, channel: str = "") -> Plan:
     """The plan of a command; `Plan.queue` is the channel's. `channel` is "" if it needs none.
 
+    To empty a topic or channel changes nothing: `Plan.queue` is then the one to be emptied, if any.
+
     Names are valid ones of NSQ's. Raises TopicUnusableError, NoTopicError, NoChannelError, or 405
     if the channel's queue is another connection's.
     """
@@ -141,6 +149,10 @@ def plan_topic(topology: Topology, action: TopicAction, topic: str, channel: str
             return at_hand.resume()
         case TopicAction.PAUSE_CHANNEL:
             return at_hand.pause_channel(channel, is_paused=True)
+        case TopicAction.EMPTY_TOPIC:
+            return at_hand.empty()
+        case TopicAction.EMPTY_CHANNEL:
+            return at_hand.empty_channel(channel)
     return at_hand.pause_channel(channel, is_paused=False)
 
 
@@ -281,6 +293,17 @@ class _Topic:
         self._need_queue(queue.name)
         if queue.is_paused != is_paused:
             self._changes.append(PauseQueue(queue, is_paused))
+        return self._plan(queue)
+
+    def empty(self) -> Plan:
+        self._existing_exchange()
+        self._need_exchange()
+        return self._plan(self._hidden)
+
+    def empty_channel(self, channel: str) -> Plan:
+        queue = self._existing_channel(channel)
+        # As queue.purge.
+        self._needed.append((READ, "queue", queue.name))
         return self._plan(queue)
 
     # --- Looking up

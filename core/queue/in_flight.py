@@ -207,6 +207,10 @@ class InFlight:
             for low, high in delivery.remaining:
                 yield delivery, low, high
 
+    def parts_by_channel(self) -> list[tuple[object, Delivery, int, int]]:
+        """All messages in flight, as parts of deliveries, with the channels that hold them."""
+        return [(channel, *part) for channel in self._by_channel for part in self.parts_of(channel)]
+
     def parts(self) -> Iterator[tuple[Delivery, int, int]]:
         """All messages in flight, as parts of deliveries."""
         for channel in self._by_channel:

@@ -1091,6 +1091,22 @@ class MessageQueue:
             tally.cleared()
         return count
 
+    def empty(self, effects: Effects) -> list[tuple[object, Delivery, int, int]]:
+        """Drop all messages, of those in flight the ones that have an in-flight time-out.
+
+        Gives these, with their channels: it is as if their time had passed, so their credit comes
+        back with the answer. Others in flight stay so, because a late answer gives no credit back.
+        """
+        self.purge(effects)
+        timed = [part for part in self.in_flight.parts_by_channel() if part[1].deadline is not None]
+        for channel, delivery, low, high in timed:
+            self.in_flight.remove(channel, delivery, low, high)
+            delivery.unanswered += high - low
+            part = [(delivery, low, high)]
+            for _, first, end in self._without_withdrawn(part) if self.withdrawn else part:
+                self._settle(delivery.span, first, end, effects)
+        return timed
+
     def sweep_if_due(self) -> None:
         """Let go of reads of which little is used. Not before the call's effects are traced."""
         sweep = self.sweep

@@ -7,7 +7,14 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import context_of, wait_until
-from leveret.amqp_frames.methods import BasicCancel, BasicDeliver
+from leveret.amqp_frames.methods import (
+    BasicCancel,
+    BasicDeliver,
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+)
+from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.commands.control_client import ask_broker
 from leveret.core.users.access import AccessRefusedError
@@ -23,10 +30,12 @@ def topic(broker: leveret.Broker) -> TopicCommands:
     return TopicCommands(broker)
 
 
-def publish_to(client: Client, exchange: str, *bodies: bytes) -> None:
+def publish_to(
+    client: Client, exchange: str, *bodies: bytes, properties: Properties = PERSISTENT
+) -> None:
     """With confirms; mandatory, so a message without a queue would be returned."""
     client.send(
-        *(publish("", body, PERSISTENT, exchange=exchange, mandatory=True) for body in bodies)
+        *(publish("", body, properties, exchange=exchange, mandatory=True) for body in bodies)
     )
     first = client.next_seq_no
     client.next_seq_no += len(bodies)
@@ -202,6 +211,86 @@ def test_a_user_needs_permission_to_make_what_is_not_there(
     assert kept_count(broker) == 0
     topic.do("ENSURE_CHANNEL", "c")
     users.do("ENSURE_CHANNEL", "c")
+
+
+def test_an_emptied_channel_keeps_only_what_an_amqp_consumer_holds(
+    topic: TopicCommands, client: Client
+) -> None:
+    topic.do("ENSURE_CHANNEL", "c")
+    publish_to(client, "t", b"1", b"2", b"3")
+    held = client.get("t:c")
+    assert held is not None
+    answer = topic.do("EMPTY_CHANNEL", "c")
+    assert answer.queue is not None
+    assert answer.queue.name == "t:c"
+    assert client.counts("t:c") == (0, 0)
+    client.send_methods(1, BasicNack(held.delivery_tag, requeue=True))
+    assert bodies_of(client, "t:c") == [b"1"]
+
+
+def test_an_emptied_topic_loses_what_it_kept_and_its_channels_nothing(
+    broker: leveret.Broker, topic: TopicCommands, client: Client
+) -> None:
+    topic.do("ENSURE_CHANNEL", "c")
+    publish_to(client, "t", b"1")
+    # It keeps nothing: no mistake.
+    topic.do("EMPTY_TOPIC")
+    topic.do("PAUSE_TOPIC")
+    publish_to(client, "t", b"2")
+    topic.do("EMPTY_TOPIC")
+    assert kept_count(broker) == 0
+    topic.do("RESUME_TOPIC")
+    assert bodies_of(client, "t:c") == [b"1"]
+
+
+def test_a_channel_with_limits_dead_letters_and_deduplication_keeps_to_them(
+    broker: leveret.Broker, topic: TopicCommands, client: Client
+) -> None:
+    client.declare("dead")
+    arguments = {
+        "x-max-length": 2,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "dead",
+        "x-dedup-window": 10,
+    }
+    client.declare("t:c", durable=True, arguments=table_of(arguments))
+    topic.do("ENSURE_CHANNEL", "c")
+    topic.do("ENSURE_CHANNEL", "d")
+    repeated = PERSISTENT._replace(headers=table_of({"x-dedup-producer": "p", "x-dedup-id": "1"}))
+    publish_to(client, "t", b"1", b"2", properties=repeated)
+    publish_to(client, "t", b"3", b"4")
+    assert bodies_of(client, "t:c") == [b"3", b"4"]
+    assert bodies_of(client, "t:d") == [b"1", b"2", b"3", b"4"]
+    wait_until(lambda: client.counts("dead") == (1, 0))
+    assert bodies_of(client, "dead") == [b"1"]
+
+
+def test_a_channel_of_a_policy_expires_what_it_has_and_other_channels_do_not(
+    broker: leveret.Broker, topic: TopicCommands, client: Client
+) -> None:
+    given = {"vhost": "/", "name": "p", "pattern": "^t:short$", "definition": {"message-ttl": 0}}
+    ask_broker(broker.configuration.data_dir, "policy set", given)
+    topic.do("ENSURE_CHANNEL", "short")
+    topic.do("ENSURE_CHANNEL", "long")
+    publish_to(client, "t", b"1")
+    assert bodies_of(client, "t:short") == []
+    assert bodies_of(client, "t:long") == [b"1"]
+
+
+def test_what_moves_on_keeps_its_properties_and_the_rest_of_its_time(
+    broker: leveret.Broker, topic: TopicCommands, client: Client
+) -> None:
+    topic.do("ENSURE_CHANNEL", "c")
+    topic.do("PAUSE_TOPIC")
+    properties = PERSISTENT._replace(message_id="m", headers=table_of({"h": 1}), priority=7)
+    publish_to(client, "t", b"body", properties=properties)
+    # It expires in the hidden queue or in the channel, never later.
+    publish_to(client, "t", b"expired", properties=PERSISTENT._replace(expiration="1"))
+    topic.do("RESUME_TOPIC")
+    wait_until(lambda: kept_count(broker) == -1)
+    assert isinstance(client.ask(1, BasicGet(queue="t:c", no_ack=True)), BasicGetOk)
+    assert client.read_content(1)[:2] == (properties, b"body")
+    assert bodies_of(client, "t:c") == []
 
 
 # --- A start

@@ -3,16 +3,17 @@
     python topic_child.py DATA_DIRECTORY SCENARIO POINT
 
 A scenario has commands that make a topic, messages that are published to it, and the command in
-which the broker is killed: behind all but the last change of the catalog's transaction
-("in the transaction"), or behind its commit, before anybody is answered ("committed"), or when the
-messages that move on are first told to a channel ("moving"), or when all channels have confirmed
-them and they are still to be settled ("moved").
+which the broker is killed: before the commit of the catalog's transaction, when all of it is
+written ("in the transaction"), or behind its commit, before anybody is answered ("committed"), or
+when the messages that move on are first told to a channel ("moving"), or when all channels have
+confirmed them and they are still to be settled ("moved").
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -57,26 +58,29 @@ def kill() -> None:
     signal.pause()
 
 
-def die_in_the_transaction(*, is_committed: bool) -> None:
-    """Die in the catalog's next change of the topology."""
-    apply, apply_one = catalog.Catalog.apply, catalog._apply  # private: the middle of a transaction
+class CatalogTrap:
+    """Kills in the catalog's next transaction, before or behind its commit, once it is set."""
 
-    def killed_in(self: catalog.Catalog, changes: Any) -> None:
-        left = len(changes)
+    def __init__(self) -> None:
+        self.point = ""
+        connect, apply = sqlite3.connect, catalog.Catalog.apply
 
-        def counted(*arguments: Any) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
+        def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection = connect(*arguments, **options)
+            connection.set_trace_callback(self._begins)
+            return connection
+
+        def applied(opened: catalog.Catalog, changes: Any) -> None:
+            apply(opened, changes)
+            if self.point == "committed":
                 kill()
-            apply_one(*arguments)
 
-        if not is_committed:
-            catalog._apply = counted  # private: as above
-        apply(self, changes)
-        kill()
+        sqlite3.connect = connected  # type: ignore[assignment]
+        catalog.Catalog.apply = applied  # type: ignore[method-assign]
 
-    catalog.Catalog.apply = killed_in  # type: ignore[method-assign]
+    def _begins(self, statement: str) -> None:
+        if self.point == "in the transaction" and statement == "COMMIT":
+            kill()
 
 
 def die_at(kind: type) -> None:
@@ -93,6 +97,7 @@ def die_at(kind: type) -> None:
 
 def run(directory: str, scenario: Scenario, point: str) -> None:
     """Never returns."""
+    trap = CatalogTrap()
     with leveret.Broker(data_dir=Path(directory), **SETTINGS) as broker:  # type: ignore[arg-type]
         topic = TopicCommands(broker)
         for command in scenario.commands:
@@ -105,8 +110,7 @@ def run(directory: str, scenario: Scenario, point: str) -> None:
                 client.expect_acks(range(1, len(PUBLISHED) + 1))
         if point in ("moving", "moved"):
             die_at(Publish if point == "moving" else Settle)
-        else:
-            die_in_the_transaction(is_committed=point == "committed")
+        trap.point = point
         topic.do(*scenario.killed_in)
         signal.pause()
 

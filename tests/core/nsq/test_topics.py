@@ -289,7 +289,7 @@ def test_a_paused_ephemeral_topic_goes_with_its_last_channel(topics):
     assert topics.queues() == []
 
 
-@pytest.mark.parametrize("action", ["DELETE_TOPIC", "PAUSE_TOPIC", "RESUME_TOPIC"])
+@pytest.mark.parametrize("action", ["DELETE_TOPIC", "PAUSE_TOPIC", "RESUME_TOPIC", "EMPTY_TOPIC"])
 def test_a_topic_that_is_not_there_is_not_found(topics, action):
     with pytest.raises(NoTopicError, match="no topic 't'"):
         topics.do(action)
@@ -299,7 +299,9 @@ def test_a_topic_that_is_not_there_is_not_found(topics, action):
         topics.do(action)
 
 
-@pytest.mark.parametrize("action", ["DELETE_CHANNEL", "PAUSE_CHANNEL", "RESUME_CHANNEL"])
+@pytest.mark.parametrize(
+    "action", ["DELETE_CHANNEL", "PAUSE_CHANNEL", "RESUME_CHANNEL", "EMPTY_CHANNEL"]
+)
 def test_a_channel_that_is_not_there_is_not_found(topics, action):
     with pytest.raises(NoTopicError):
         topics.do(action, "c")
@@ -388,3 +390,21 @@ def test_a_new_channel_beside_others_is_a_new_queue(topics):
     topics.ensure("c")
     plan = topics.plan("ENSURE_CHANNEL", "d")
     assert [change.queue.name for change in plan.changes if isinstance(change, AddQueue)] == ["t:d"]
+
+
+# --- Empty
+
+
+def test_an_emptied_channel_is_its_queue(topics):
+    topics.ensure("c")
+    plan = topics.plan("EMPTY_CHANNEL", "c")
+    assert (plan.queue.name, plan.changes) == ("t:c", ())
+    assert plan.needed == (("read", "queue", "t:c"),)
+
+
+def test_an_emptied_topic_is_its_hidden_queue_and_not_its_channels(topics):
+    topics.ensure()
+    plan = topics.plan("EMPTY_TOPIC")
+    assert (plan.queue.name, plan.changes) == (HIDDEN, ())
+    topics.ensure("c")
+    assert topics.plan("EMPTY_TOPIC").queue is None
