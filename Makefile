@@ -15,11 +15,11 @@
 #   make simulate whole nodes on one thread each, with simulated clients, crashes, disk and clock,
 #                 from SEEDS=1000 seeds, or those from FIRST=4001 on, in PROCESSES=2, by default one
 #                 for each processor; SEED=7: one, with its history
-#   make fuzz     hostile octets into codec, reader, records and recovery: RUNS=100000 inputs each, or
+#   make fuzz     hostile octets into codecs, reader, records and recovery: RUNS=100000 inputs each, or
 #                 SECONDS=60 each; TARGETS='decoder reader'; coverage-guided by Atheris; TARGETS=compiled: the
 #                 loops in C, under sanitizers. Before them, without TARGETS: requests to the management API,
 #                 LEVERET_API_CASES=10 of each kind, by Schemathesis
-#   make sanitize the tests of the codec, in both forms, with the compiled one built for AddressSanitizer and
+#   make sanitize the tests of the codecs, in both forms, with the compiled one built for AddressSanitizer and
 #                 UndefinedBehaviorSanitizer; needs a gcc that has both
 #   make trips    a newcomer's map: the modules that four commands pass through; TRIPS=publish: one
 #   make lint     ruff      make types    mypy --strict, against the installed package
@@ -94,8 +94,8 @@ sanitize: $(INSTALLED)
 	@export LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED); \
 	$(BIN)/python -c 'from leveret.amqp_frames.compiled import _codec; assert "$(SANITIZED)" in _codec.__file__' && \
-	$(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames && \
-	LEVERET_COMPILED=no $(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames
+	$(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames tests/nsq_frames && \
+	LEVERET_COMPILED=no $(PYTEST) -q -n0 -p no:cacheprovider -m "not soak" tests/amqp_frames tests/nsq_frames
 
 # The files that a publish, an ack, a declare and a dead letter pass through, in order.
 trips: $(INSTALLED)

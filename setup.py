@@ -1,4 +1,4 @@
-"""The part of the build that pyproject.toml cannot describe: the compiled form of the codec.
+"""The part of the build that pyproject.toml cannot describe: the compiled form of the codecs.
 
 It is optional: where it cannot be built, everything is installed without it, and works.
 """
@@ -10,7 +10,7 @@ setup(
         Extension(
             "leveret.amqp_frames.compiled._codec",
             ["amqp_frames/compiled/_codec.c"],
-            depends=["amqp_frames/compiled/frames.h"],
+            depends=["amqp_frames/compiled/frames.h", "amqp_frames/compiled/nsq.h"],
             py_limited_api=True,
             optional=True,
         )

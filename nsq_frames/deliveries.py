@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from ..amqp_frames.compiled import codec
 from ..amqp_frames.constants import EMPTY_FRAME_BYTES, FRAME_HEADER_BYTES
 from ..amqp_frames.messages.contents import column
 from .responses import FRAME_MESSAGE
@@ -39,6 +40,10 @@ def encode_messages(
     since the epoch.
     """
     attempts = min(attempts, ATTEMPTS_MAX)
+    if codec is not None:
+        return codec.nsq_messages(
+            wire, headers, ends, indexes, first_entry_id, attempts, timestamp_ns
+        )
     pieces: list[bytes] = []
     entry_id = first_entry_id
     for header, end in zip(column(headers, indexes), column(ends, indexes), strict=True):

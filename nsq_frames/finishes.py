@@ -8,6 +8,8 @@ from operator import lt
 from sys import byteorder
 from typing import Final
 
+from ..amqp_frames.compiled import codec
+
 # With the id as the broker writes it; any other FIN goes command by command.
 _RUN: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
 
@@ -20,6 +22,8 @@ def decode_finishes(data: bytes, position: int) -> tuple[list[IdRange], int]:
     No range, and the same position, if there is none. Ids that follow each other make one range,
     as those of a consumer that finishes in the order of its deliveries do.
     """
+    if codec is not None:
+        return codec.nsq_finishes(data, position)
     found = _RUN.match(data, position)
     if found is None:
         return [], position

@@ -12,10 +12,10 @@ from here on nobody needs to know of NSQ.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ..amqp_frames.compiled import codec
 from ..amqp_frames.constants import (
     CLASS_BASIC,
     EMPTY_FRAME_BYTES,
@@ -24,7 +24,7 @@ from ..amqp_frames.constants import (
     FRAME_HEADER,
     FRAME_METHOD,
 )
-from ..amqp_frames.messages.batch import Batch
+from ..amqp_frames.messages.batch import Batch, Columns
 from ..amqp_frames.methods import BasicPublish
 from .names import is_valid_name
 
@@ -99,8 +99,17 @@ def decode_run(
 ) -> tuple[PublishRun | None, int]:
     """The run of such commands from `position` on, and where it ends; None if there is none."""
     bodies = Bodies()
-    end = position
-    if command == MPUB:
+    if codec is not None:
+        (
+            end,
+            bodies.topics,
+            bodies.keys,
+            bodies.begins,
+            bodies.ends,
+            bodies.counts,
+            bodies.delays_ms,
+        ) = codec.nsq_bodies(data, position, command, *limits)
+    elif command == MPUB:
         end = _scan_many(data, position, bodies, limits)
     else:
         end = _scan_single(data, position, command, bodies, limits)
@@ -227,12 +236,22 @@ def _read_line(
 
 def encode_publishes(
     data: bytes,
-    topics: Sequence[bytes],
+    topics: list[bytes],
     keys: array[int],
     begins: array[int],
     ends: array[int],
 ) -> Batch:
-    """A batch of these messages, each a persistent basic.publish to the exchange of its topic."""
+    """A batch of these messages, each a persistent basic.publish to the exchange of its topic.
+
+    `keys` becomes a column of it.
+    """
+    distinct = [bytes((len(topic),)) + topic + _KEY_END for topic in topics]
+    if codec is not None:
+        wire, starts, headers, wire_ends, persistent, largest = codec.nsq_publishes(
+            data, topics, keys, begins, ends
+        )
+        columns = starts, headers, wire_ends, keys, persistent
+        return _batch(wire, columns, distinct, largest)
     methods = [_method_frame(topic) for topic in topics]
     # By the size of the body: content header, and the frame header of a body of one frame.
     heads: dict[int, bytes] = {}
@@ -258,11 +277,16 @@ def encode_publishes(
             at += len(cut)
             largest = BODY_FRAME_BYTES_MAX
         wire_ends.append(at)
-    columns = starts, headers, wire_ends, array("I", keys), bytearray(b"\1") * len(keys)
-    batch = Batch(b"".join(pieces), CHANNEL_NUMBER, columns)
-    batch.distinct = [bytes((len(topic),)) + topic + _KEY_END for topic in topics]
-    batch.wire_bytes = at
-    batch.frame_bytes_max = max(largest + EMPTY_FRAME_BYTES, _CONTENT_FRAME_BYTES)
+    columns = starts, headers, wire_ends, keys, bytearray(b"\1") * len(keys)
+    frame_bytes_max = max(largest + EMPTY_FRAME_BYTES, _CONTENT_FRAME_BYTES)
+    return _batch(b"".join(pieces), columns, distinct, frame_bytes_max)
+
+
+def _batch(wire: bytes, columns: Columns, distinct: list[bytes], frame_bytes_max: int) -> Batch:
+    batch = Batch(wire, CHANNEL_NUMBER, columns)
+    batch.distinct = distinct
+    batch.wire_bytes = len(wire)
+    batch.frame_bytes_max = frame_bytes_max
     return batch
 
 

@@ -1,6 +1,6 @@
 """The tests once more with the codec in Python, as it runs where nothing was compiled.
 
-Where the codec is compiled, all other tests run with that form. Here the codec's own tests and
+Where the codec is compiled, all other tests run with that form. Here the codecs' own tests and
 those broker tests that say most about messages run in the other one, in a process of their own.
 """
 
@@ -44,12 +44,13 @@ def passed_in_python(*arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_the_codec_s_tests_and_some_of_the_broker_s_pass_in_the_python_form() -> None:
+def test_the_codecs_tests_and_some_of_the_broker_s_pass_in_the_python_form() -> None:
     codec = [
         f"tests/amqp_frames/{file.name}"
         for file in sorted((ROOT / "tests" / "amqp_frames").glob("test_*.py"))
         if any(word in file.name for word in ("deco", "deliver", "merg", "publish"))
     ]
+    codec.append("tests/nsq_frames")
     broker = [f"tests/broker/test_{name}.py" for name in BROKER_TESTS]
     print(passed_in_python("-n0", "-p", "no:cacheprovider", *codec, *broker))
 

@@ -2,7 +2,8 @@
 
 Runs of publishes and of acks, deliveries, returns, answers, merging and rows of indexes have two
 forms with the same results on all octets: Python, in amqp_frames/messages/ and
-amqp_frames/decoder.py, and `_codec`, whose loops are in frames.h, without Python in them. The
+amqp_frames/decoder.py, and `_codec`, whose loops are in frames.h, without Python in them. NSQ's
+runs of publishes and of FINs, and its messages, have them, too: nsq_frames/, and nsq.h. The
 compiled form is used where it was built and the environment does not say LEVERET_COMPILED=no. It is
 optional: where there is no compiler, everything works without it.
 
@@ -18,7 +19,7 @@ from typing import Final
 # With "no" the Python form runs, compiled or not.
 FORM_VARIABLE: Final = "LEVERET_COMPILED"
 # Of arguments and results: in a checkout, an earlier build may lie beside later sources.
-REVISION: Final = 4
+REVISION: Final = 5
 
 try:
     if os.environ.get(FORM_VARIABLE) == "no":

@@ -1,4 +1,4 @@
-/* The Python module over frames.h: takes bytes and columns, returns bytes and columns.
+/* The Python module over frames.h and nsq.h: takes bytes and columns, returns bytes and columns.
 
    _codec.pyi says what each function promises, and which Python is its specification. The stable
    ABI of Python 3.11 is all that is used, so one file serves it and every later version. */
@@ -11,9 +11,10 @@
 #include <limits.h>
 
 #include "frames.h"
+#include "nsq.h"
 
 /* As in __init__.py: it grows with every change of a function's arguments or results. */
-enum { REVISION = 4 };
+enum { REVISION = 5 };
 
 /* A lone publish or delivery needs no more working memory than this, and so no allocation. */
 enum { SMALL_BYTES = 4096 };
@@ -121,6 +122,16 @@ static PyObject *column_of(PyObject *zero, const void *values, size_t count) {
     if (count) memcpy(view.buf, values, (size_t)view.len);
     PyBuffer_Release(&view);
     return made;
+}
+
+/* A list of bytes. */
+static PyObject *octets_list_of(const Octets *octets, size_t count) {
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *each = PyBytes_FromStringAndSize((const char *)octets[i].at, (Py_ssize_t)octets[i].left);
+        if (each == NULL || PyList_SetItem(list, (Py_ssize_t)i, each) < 0) Py_CLEAR(list);
+    }
+    return list;
 }
 
 /* Working memory: a piece of the stack if it is enough. */
@@ -290,16 +301,6 @@ static PyObject *publishes(PyObject *module, PyObject *const *args, Py_ssize_t c
 
 /* --- publishes_alone(data, frame_max, body_max) */
 
-static PyObject *distinct_of(const Run *run) {
-    PyObject *list = PyList_New((Py_ssize_t)run->keys.count);
-    for (uint32_t i = 0; list != NULL && i < run->keys.count; i++) {
-        const Octets key = run->keys.octets[i];
-        PyObject *octets = PyBytes_FromStringAndSize((const char *)key.at, (Py_ssize_t)key.left);
-        if (octets == NULL || PyList_SetItem(list, (Py_ssize_t)i, octets) < 0) Py_CLEAR(list);
-    }
-    return list;
-}
-
 static PyObject *publishes_alone(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     State *state = state_of(module);
     Run run;
@@ -318,7 +319,7 @@ static PyObject *publishes_alone(PyObject *module, PyObject *const *args, Py_ssi
     if (!scan(state, &run, &memory, 0, &end)) return NULL;
     PyObject *found;
     if (end == run.wire.left) {
-        PyObject *items[5] = {PyLong_FromLong(run.channel), distinct_of(&run), flagged_of(&run),
+        PyObject *items[5] = {PyLong_FromLong(run.channel), octets_list_of(run.keys.octets, run.keys.count), flagged_of(&run),
                               PyLong_FromUnsignedLong(run.largest), columns_of(state, &run)};
         found = tuple_of(items, 5);
     } else {
@@ -946,6 +947,205 @@ static PyObject *ranges(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return made;
 }
 
+/* --- nsq_bodies(data, position, command, message_max, body_max, delay_max) */
+
+/* Lay out the columns and topics of a run from `position` on, and scan it; `end` is where it ends.
+   0: no memory, else `memory` is to be released. */
+static int scan_commands(State *state, Bodies *run, Memory *memory, size_t position, size_t *end) {
+    const size_t left = run->data.left - position;
+    /* One more, so that a look is had at the command that is not whole. */
+    run->room = left / (run->has_many ? MESSAGE_BYTES_MIN : PUB_BYTES_MIN) + 1;
+    run->commands_room = left / (run->has_many ? MPUB_BYTES_MIN : PUB_BYTES_MIN) + 1;
+    size_t slots = 4;
+    while (slots < 2 * run->commands_room) slots *= 2;
+    const size_t commands_bytes = run->commands_room * (sizeof(Octets) + sizeof(uint32_t));
+    Octets *topics = reserve(memory, commands_bytes + (slots + 4 * run->room) * sizeof(uint32_t));
+    if (topics == NULL) return 0;
+    run->topics.octets = topics;
+    run->topics.slots = (uint32_t *)(topics + run->commands_room);
+    run->topics.slot_mask = slots - 1;
+    run->topics.seed = state->seed;
+    run->counts = run->topics.slots + slots;
+    run->begins = run->counts + run->commands_room;
+    run->ends = run->begins + run->room;
+    run->numbers = run->ends + run->room;
+    run->delays_ms = run->numbers + run->room;
+    memset(run->topics.slots, 0, slots * sizeof(uint32_t));
+    *end = scan_bodies(run, position);
+    return 1;
+}
+
+/* End, topics, keys, begins, ends, counts, delays. */
+static PyObject *nsq_bodies(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    State *state = state_of(module);
+    Bodies run;
+    memset(&run, 0, sizeof run);
+    size_t position, end;
+    if (!has_arguments(count, 6)) return NULL;
+    if (!read_octets(args[0], &run.data) || !read_position(args[1], run.data, &position)) return NULL;
+    if (!read_octets(args[2], &run.command) || !read_number(args[3], UINT64_MAX, &run.message_bytes_max)) return NULL;
+    if (!read_number(args[4], UINT64_MAX, &run.body_bytes_max)) return NULL;
+    if (!read_number(args[5], UINT32_MAX, &run.delay_ms_max)) return NULL;
+    run.has_many = run.command.left == 4 && run.command.at[0] == 'M';
+    run.is_delayed = run.command.left == 4 && run.command.at[0] == 'D';
+    Memory memory;
+    if (!scan_commands(state, &run, &memory, position, &end)) return NULL;
+    PyObject *zero = state->short_column;
+    PyObject *items[7] = {
+        PyLong_FromSize_t(end),
+        octets_list_of(run.topics.octets, run.topics.count),
+        column_of(zero, run.numbers, run.count),
+        column_of(zero, run.begins, run.count),
+        column_of(zero, run.ends, run.count),
+        column_of(zero, run.counts, run.has_many ? run.commands : 0),
+        column_of(zero, run.delays_ms, run.is_delayed ? run.count : 0),
+    };
+    release(&memory);
+    return tuple_of(items, 7);
+}
+
+/* --- nsq_publishes(data, topics, keys, begins, ends) */
+
+/* Wire, starts, headers, ends, persistent, the largest frame's bytes. */
+static PyObject *publishes_of(State *state, const Publishes *publishes) {
+    const size_t bytes = publishes_bytes(publishes), count = publishes->count;
+    if (bytes == SIZE_MAX) {
+        PyErr_SetString(PyExc_ValueError, "bodies that lie outside the data, or have no topic");
+        return NULL;
+    }
+    if (bytes > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "more octets than 32 bits can count");
+        return NULL;
+    }
+    PyObject *wire = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    PyObject *persistent = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)count);
+    PyObject *columns[3] = {NULL, NULL, NULL}, *made = NULL;
+    Py_buffer views[3];
+    size_t opened = 0, largest = 0;
+    int is_written = wire != NULL && persistent != NULL;
+    for (; is_written && opened < 3; opened += (size_t)is_written) {
+        columns[opened] = new_column(state->short_column, count, views + opened);
+        is_written = columns[opened] != NULL;
+    }
+    if (is_written) {
+        const PublishPlaces places = {views[0].buf, views[1].buf, views[2].buf};
+        Room room = {(uint8_t *)PyBytes_AsString(wire), bytes};
+        memset(PyByteArray_AsString(persistent), 1, count);
+        is_written = put_publishes(&room, publishes, places, &largest);
+        if (!is_written) PyErr_SetString(PyExc_ValueError, "publishes that do not fit their room");
+    }
+    for (size_t i = 0; i < opened; i++) PyBuffer_Release(views + i);
+    if (is_written) {
+        made = Py_BuildValue("OOOOOn", wire, columns[0], columns[1], columns[2], persistent, (Py_ssize_t)largest);
+    }
+    for (size_t i = 0; i < 3; i++) Py_XDECREF(columns[i]);
+    Py_XDECREF(wire);
+    Py_XDECREF(persistent);
+    return made;
+}
+
+static PyObject *nsq_publishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Publishes publishes;
+    Column columns[3];
+    Memory memory;
+    PyObject *made = NULL;
+    if (!has_arguments(count, 5) || !read_octets(args[0], &publishes.data)) return NULL;
+    if (!PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "topics must be a list");
+        return NULL;
+    }
+    publishes.topics_count = (size_t)PyList_Size(args[1]);
+    Octets *topics = reserve(&memory, publishes.topics_count * sizeof(Octets));
+    if (topics == NULL) return NULL;
+    publishes.topics = topics;
+    int is_read = 1;
+    for (size_t i = 0; is_read && i < publishes.topics_count; i++) {
+        is_read = read_octets(PyList_GetItem(args[1], (Py_ssize_t)i), topics + i);
+    }
+    for (size_t i = 0; i < 3; i++) columns[i].view.obj = NULL;
+    for (size_t i = 0; is_read && i < 3; i++) is_read = open_column(args[2 + i], columns + i);
+    publishes.count = is_read ? columns[0].count : 0;
+    if (is_read && (columns[1].count != publishes.count || columns[2].count != publishes.count)) {
+        PyErr_SetString(PyExc_ValueError, "columns of different sizes");
+        is_read = 0;
+    }
+    if (is_read) {
+        publishes.numbers = columns[0].values;
+        publishes.begins = columns[1].values;
+        publishes.ends = columns[2].values;
+        made = publishes_of(state_of(module), &publishes);
+    }
+    for (size_t i = 0; i < 3; i++) close_column(columns + i);
+    release(&memory);
+    return made;
+}
+
+/* --- nsq_finishes(data, position) */
+
+static PyObject *nsq_finishes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Octets data;
+    size_t position;
+    if (!has_arguments(count, 2)) return NULL;
+    if (!read_octets(args[0], &data) || !read_position(args[1], data, &position)) return NULL;
+    PyObject *ranges = PyList_New(0);
+    while (ranges != NULL) {
+        uint64_t first, last;
+        const size_t end = read_finishes(data, position, &first, &last);
+        if (end == position) break;
+        PyObject *range = range_of(first, last);
+        if (range == NULL || PyList_Append(ranges, range) < 0) Py_CLEAR(ranges);
+        Py_XDECREF(range);
+        position = end;
+    }
+    PyObject *items[2] = {ranges, PyLong_FromSize_t(position)};
+    return tuple_of(items, 2);
+}
+
+/* --- nsq_messages(wire, headers, ends, indexes, first_id, attempts, timestamp) */
+
+static PyObject *messages_of(const Sent *sent) {
+    const size_t bytes = sent_bytes(sent);
+    PyObject *frames = NULL;
+    if (bytes <= (size_t)PY_SSIZE_T_MAX) {
+        frames = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+        if (frames == NULL) return NULL;
+        Room room = {(uint8_t *)PyBytes_AsString(frames), bytes};
+        if (!put_sent(&room, sent)) Py_CLEAR(frames);
+    }
+    if (frames == NULL) PyErr_SetString(PyExc_ValueError, "contents that are no row of frames");
+    return frames;
+}
+
+static PyObject *nsq_messages(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Sent sent;
+    uint64_t attempts;
+    Column headers, ends;
+    Indexes indexes;
+    PyObject *frames = NULL;
+    if (!has_arguments(count, 7) || !read_octets(args[0], &sent.wire)) return NULL;
+    if (!read_number(args[4], UINT64_MAX, &sent.first_id)) return NULL;
+    if (!read_number(args[5], UINT16_MAX, &attempts)) return NULL;
+    if (!read_number(args[6], UINT64_MAX, &sent.timestamp_ns)) return NULL;
+    sent.attempts = (uint16_t)attempts;
+    ends.view.obj = NULL;
+    if (open_column(args[1], &headers) && open_column(args[2], &ends)) {
+        if (open_indexes(args[3], &indexes)) {
+            sent.headers = headers.values;
+            sent.ends = ends.values;
+            sent.places_count = headers.count < ends.count ? headers.count : ends.count;
+            sent.indexes = indexes.values;
+            sent.count = indexes.count;
+            frames = messages_of(&sent);
+        }
+        close_indexes(&indexes);
+    }
+    close_column(&headers);
+    close_column(&ends);
+    return frames;
+}
+
 /* --- The module */
 
 static PyMethodDef METHODS[] = {
@@ -960,6 +1160,10 @@ static PyMethodDef METHODS[] = {
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, NULL},
     {"divide", (PyCFunction)(void (*)(void))divide, METH_FASTCALL, NULL},
     {"ranges", (PyCFunction)(void (*)(void))ranges, METH_FASTCALL, NULL},
+    {"nsq_bodies", (PyCFunction)(void (*)(void))nsq_bodies, METH_FASTCALL, NULL},
+    {"nsq_publishes", (PyCFunction)(void (*)(void))nsq_publishes, METH_FASTCALL, NULL},
+    {"nsq_finishes", (PyCFunction)(void (*)(void))nsq_finishes, METH_FASTCALL, NULL},
+    {"nsq_messages", (PyCFunction)(void (*)(void))nsq_messages, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* An array of one 0; its items must have so many bytes. */

@@ -85,3 +85,35 @@ def split(
 ) -> tuple[_Column, _Column, _Column]: ...
 def divide(indexes: Sequence[int], chosen: Sequence[int], /) -> tuple[_Column, _Column]: ...
 def ranges(indexes: Sequence[int], first_number: int, /) -> list[tuple[int, int]]: ...
+
+# The end of a run of such commands, topics, keys, begins, ends, counts and delays: decode_run in
+# nsq_frames/publishes.py.
+def nsq_bodies(
+    data: bytes,
+    position: int,
+    command: bytes,
+    message_bytes_max: int,
+    body_bytes_max: int,
+    delay_ms_max: int,
+    /,
+) -> tuple[int, list[bytes], _Column, _Column, _Column, _Column, _Column]: ...
+
+# Wire, starts, headers, ends, persistent and the largest frame's bytes: encode_publishes.
+def nsq_publishes(
+    data: bytes, topics: list[bytes], keys: _Column, begins: _Column, ends: _Column, /
+) -> tuple[bytes, _Column, _Column, _Column, bytearray, int]: ...
+
+# decode_finishes in nsq_frames/finishes.py.
+def nsq_finishes(data: bytes, position: int, /) -> tuple[list[tuple[int, int]], int]: ...
+
+# encode_messages in nsq_frames/deliveries.py.
+def nsq_messages(
+    wire: bytes,
+    headers: Sequence[int],
+    ends: Sequence[int],
+    indexes: Sequence[int],
+    first_entry_id: int,
+    attempts: int,
+    timestamp_ns: int,
+    /,
+) -> bytes: ...

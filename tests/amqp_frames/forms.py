@@ -19,6 +19,9 @@ from leveret.amqp_frames.decoder import ChannelInput, Event
 from leveret.amqp_frames.messages import deliveries, indexes, merging, publishes, stored
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.methods import BasicQos, encode_method
+from leveret.nsq_frames import deliveries as nsq_deliveries
+from leveret.nsq_frames import finishes as nsq_finishes
+from leveret.nsq_frames import publishes as nsq_publishes
 
 try:
     from leveret.amqp_frames.compiled import _codec as compiled
@@ -29,7 +32,17 @@ except ImportError:
     compiled = None  # type: ignore[assignment]
 
 # Each has the form that it calls under this name.
-_CALLERS = (decoding_module, deliveries, indexes, merging, publishes, stored)
+_CALLERS = (
+    decoding_module,
+    deliveries,
+    indexes,
+    merging,
+    publishes,
+    stored,
+    nsq_deliveries,
+    nsq_finishes,
+    nsq_publishes,
+)
 NO_LIMIT = 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-/* Fuzzes every function of amqp_frames/compiled/frames.h, under sanitizers: `make fuzz TARGETS=compiled`.
+/* Fuzzes every function of amqp_frames/compiled/frames.h and nsq.h, under sanitizers: `make fuzz TARGETS=compiled`.
 
    compiled_program.py compiles and calls it: SEEDS RUNS SECONDS SEED, where SEEDS is a file of
    streams, each behind its length of four octets. An input is a stream, or the ends of two, with
@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "frames.h"
+#include "nsq.h"
 
 enum { STREAMS_MAX = 4096, INPUT_BYTES_MAX = 4096, PROGRESS = 1000000 };
 
@@ -110,7 +111,7 @@ static size_t make_input(uint8_t *octets) {
 /* --- What is called with them */
 
 typedef struct {
-    uint64_t inputs, publishes, flagged, waiting, acks, written, refused, merged;
+    uint64_t inputs, publishes, flagged, waiting, acks, written, refused, merged, bodies, finishes, sent;
 } Tally;
 
 static Tally tally;
@@ -254,6 +255,27 @@ static void fuzz_divided(const Run *run) {
     free(indexes); free(chosen); free(bits);
 }
 
+/* The messages of places as a consumer of NSQ gets them. */
+static void fuzz_sent(Octets wire, const uint32_t *sound_headers, const uint32_t *sound_ends, size_t count) {
+    const int has_lies = one_in(2);
+    uint32_t *headers = copy_of(sound_headers, count, has_lies), *ends = copy_of(sound_ends, count, has_lies);
+    uint32_t *indexes = exactly(count * sizeof(uint32_t));
+    for (size_t i = 0; i < count; i++) indexes[i] = (uint32_t)(has_lies && one_in(8) ? below(2 * count) : i);
+    const Sent sent = {wire, headers, ends, count, indexes, count, random_number(), random_number(), 7};
+    size_t bytes = sent_bytes(&sent);
+    check(has_lies || bytes != SIZE_MAX, "sound messages take up room");
+    /* Even if nobody asks how much there will be. */
+    if (bytes > 1 << 20) bytes = 64;
+    if (bytes && one_in(8)) bytes -= one_in(2) ? 1 : below(bytes);
+    uint8_t *octets = exactly(bytes);
+    Room room = {octets, bytes};
+    const int is_written = put_sent(&room, &sent);
+    check(!is_written || room.left == 0, "what is written fills its room");
+    check(has_lies || is_written || bytes < sent_bytes(&sent), "it is written");
+    if (is_written) tally.sent++;
+    free(headers); free(ends); free(indexes); free(octets);
+}
+
 static void check_run(const Run *run, size_t position, size_t end) {
     size_t before = position, flagged = 0;
     check(end <= run->wire.left && end >= position, "a run ends within the octets");
@@ -313,6 +335,7 @@ static void fuzz_run(Octets wire, size_t position) {
         fuzz_merged(&run);
         fuzz_rows(&run);
         fuzz_divided(&run);
+        fuzz_sent(wire, run.headers, run.ends, run.count);
     }
     for (size_t i = 0; i < 5; i++) free(*columns[i]);
     free(run.keys.octets); free(run.keys.slots); free(run.persistent);
@@ -332,6 +355,104 @@ static void fuzz_acks(Octets data, size_t position) {
     read_acks(data, position, more, tags, multiples);
     free(tags); free(multiples);
     tally.acks += count;
+}
+
+/* Bodies as publishes, and those as messages. */
+static void fuzz_bodies(const Bodies *run) {
+    const size_t count = run->count;
+    const int has_lies = one_in(2);
+    uint32_t *columns[3] = {copy_of(run->numbers, count, has_lies), copy_of(run->begins, count, has_lies),
+                            copy_of(run->ends, count, has_lies)};
+    uint32_t *made[3];
+    for (size_t i = 0; i < 3; i++) made[i] = exactly(count * sizeof(uint32_t));
+    const Publishes publishes = {run->data, count, columns[0], columns[1], columns[2], run->topics.octets,
+                                 run->topics.count};
+    const PublishPlaces places = {made[0], made[1], made[2]};
+    const size_t wanted = publishes_bytes(&publishes);
+    check(has_lies || wanted != SIZE_MAX, "sound bodies take up room");
+    size_t bytes = wanted > 1 << 20 ? 64 : wanted, largest;
+    if (bytes && one_in(8)) bytes -= one_in(2) ? 1 : below(bytes);
+    uint8_t *octets = exactly(bytes);
+    Room room = {octets, bytes};
+    const int is_written = put_publishes(&room, &publishes, places, &largest);
+    check(!is_written || room.left == 0, "what is written fills its room");
+    check(has_lies || is_written || bytes < wanted, "it is written");
+    if (is_written) {
+        const Octets wire = {octets, bytes};
+        fuzz_sent(wire, places.headers, places.ends, count);
+    }
+    for (size_t i = 0; i < 3; i++) { free(columns[i]); free(made[i]); }
+    free(octets);
+}
+
+static void fuzz_commands(Octets data, size_t position) {
+    static const char *const NAMES[] = {"PUB", "MPUB", "DPUB"};
+    Bodies run;
+    size_t slots = 4, before = position, messages = 0;
+    memset(&run, 0, sizeof run);
+    run.data = data;
+    size_t kind = below(3);
+    for (size_t i = 0; i < 3; i++) {
+        const Octets begin = part(data, position, strlen(NAMES[i]));
+        if (begin.at != NULL && !memcmp(begin.at, NAMES[i], begin.left) && !one_in(16)) kind = i;
+    }
+    run.command.at = (const uint8_t *)NAMES[kind];
+    run.command.left = strlen(NAMES[kind]);
+    run.has_many = kind == 1;
+    run.is_delayed = kind == 2;
+    run.message_bytes_max = one_in(4) ? 30 : one_in(8) ? UINT64_MAX : 1 << 20;
+    run.body_bytes_max = one_in(4) ? below(80) : one_in(8) ? UINT64_MAX : 5 << 20;
+    run.delay_ms_max = one_in(4) ? 1000 : 3600000;
+    const size_t left = data.left - position;
+    /* Less than the octets could hold, now and then: a run ends there, too. */
+    run.room = one_in(8) ? below(4) : left / (run.has_many ? MESSAGE_BYTES_MIN : PUB_BYTES_MIN) + 1;
+    run.commands_room = one_in(8) ? below(4) : left / (run.has_many ? MPUB_BYTES_MIN : PUB_BYTES_MIN) + 1;
+    while (slots < 2 * run.commands_room) slots *= 2;
+    run.topics.octets = exactly(run.commands_room * sizeof(Octets));
+    run.topics.slots = calloc(slots, sizeof(uint32_t));
+    run.topics.slot_mask = slots - 1;
+    run.topics.seed.k0 = random_number();
+    run.topics.seed.k1 = random_number();
+    run.counts = exactly(run.commands_room * sizeof(uint32_t));
+    uint32_t **columns[4] = {&run.begins, &run.ends, &run.numbers, &run.delays_ms};
+    for (size_t i = 0; i < 4; i++) *columns[i] = exactly(run.room * sizeof(uint32_t));
+    check(run.topics.slots != NULL, "no memory");
+    const size_t end = scan_bodies(&run, position);
+    check(end <= data.left && end >= position, "a run ends within the octets");
+    check(run.count <= run.room && run.commands <= run.commands_room, "a run has room");
+    for (size_t i = 0; i < run.commands; i++) messages += run.counts[i];
+    check(messages == run.count, "each message is of a command");
+    for (size_t i = 0; i < run.count; i++) {
+        check(run.begins[i] >= before + 4 && run.begins[i] < run.ends[i], "places ascend");
+        check(run.numbers[i] < run.topics.count, "topics are numbered");
+        check(!run.is_delayed || run.delays_ms[i] <= run.delay_ms_max, "a delay has its limit");
+        before = run.ends[i];
+    }
+    check(before == end, "a run ends with its last message");
+    for (size_t i = 0; i < run.topics.count; i++) check(is_valid_name(run.topics.octets[i]), "names are valid");
+    tally.bodies += run.count;
+    if (run.count) fuzz_bodies(&run);
+    for (size_t i = 0; i < 4; i++) free(*columns[i]);
+    free(run.topics.octets); free(run.topics.slots); free(run.counts);
+}
+
+static void fuzz_finishes(Octets data, size_t position) {
+    uint64_t first, last;
+    for (size_t end; (end = read_finishes(data, position, &first, &last)) != position; position = end) {
+        check(end <= data.left && last - first + 1 == (end - position) / FINISH_BYTES, "a range is of its FINs");
+        tally.finishes += last - first + 1;
+    }
+}
+
+/* Wherever a command of NSQ seems to begin. */
+static void fuzz_nsq(Octets data) {
+    for (size_t at = 0; at + 3 <= data.left; at++) {
+        if (!memcmp(data.at + at, "FIN", 3)) fuzz_finishes(data, at);
+        const int is_publish = !memcmp(data.at + at, "PUB", 3);
+        const size_t ahead = is_publish && at && (data.at[at - 1] == 'M' || data.at[at - 1] == 'D') ? 1 : 0;
+        if (is_publish && (!at || one_in(3))) fuzz_commands(data, at - ahead);
+    }
+    fuzz_commands(data, below(data.left + 1));
 }
 
 static void fuzz_answers(void) {
@@ -366,6 +487,7 @@ static void fuzz_once(uint8_t *octets) {
     }
     fuzz_acks(wire, below(bytes + 1));
     if (one_in(16)) fuzz_answers();
+    fuzz_nsq(wire);
     free(exact);
     tally.inputs++;
 }
@@ -388,11 +510,13 @@ int main(int count, char **arguments) {
     }
     const double elapsed = (double)(time(NULL) - began);
     printf("fuzz compiled (sanitizers): %llu inputs in %.0f s, %.0f a second, seed %s; %llu publishes, "
-           "%llu flagged, %llu waiting, %llu acks, %llu written, %llu refused, %llu merged\n",
+           "%llu flagged, %llu waiting, %llu acks, %llu written, %llu refused, %llu merged, %llu bodies, "
+           "%llu finishes, %llu sent\n",
            (unsigned long long)tally.inputs, elapsed, (double)tally.inputs / (elapsed > 1 ? elapsed : 1),
            arguments[4], (unsigned long long)tally.publishes, (unsigned long long)tally.flagged,
            (unsigned long long)tally.waiting, (unsigned long long)tally.acks,
            (unsigned long long)tally.written, (unsigned long long)tally.refused,
-           (unsigned long long)tally.merged);
+           (unsigned long long)tally.merged, (unsigned long long)tally.bodies,
+           (unsigned long long)tally.finishes, (unsigned long long)tally.sent);
     return 0;
 }

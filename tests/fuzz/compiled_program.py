@@ -1,7 +1,7 @@
-"""The target `compiled`: amqp_frames/compiled/frames.h in a C program of its own, under sanitizers.
+"""The target `compiled`: amqp_frames/compiled in a C program of its own, under sanitizers.
 
 It needs a compiler with AddressSanitizer and UndefinedBehaviorSanitizer, and no libFuzzer. The
-inputs are random sessions of the codec's tests with octets changed; the program's line says from
+inputs are random sessions of the codecs's tests with octets changed; the program's line says from
 which seed, so that `--seed` repeats a run.
 """
 
@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 from forms import random_session
+from nsq_streams import random_wire
 
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parents[1] / "amqp_frames" / "compiled"
@@ -44,7 +45,8 @@ def write_streams(path: Path) -> None:
     """The streams that inputs are made of, each behind its length."""
     with path.open("wb") as file:
         for number in range(STREAMS):
-            wire = random_session(random.Random(f"{_STREAMS_SEED} {number}"))
+            rng = random.Random(f"{_STREAMS_SEED} {number}")
+            wire = random_wire(rng) if number % 3 == 0 else random_session(rng)
             file.write(len(wire).to_bytes(4, "big") + wire)
 
 

@@ -20,9 +20,16 @@ from inputs import inputs
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "data" / "fuzz"
-TARGETS = ("decoder", "reader", "records", "indexes", "recovery")
+TARGETS = ("decoder", "nsq", "reader", "records", "indexes", "recovery")
 # Inputs of each target, by how long one takes.
-EXAMPLES = {"decoder": 500, "reader": 200, "records": 2000, "indexes": 500, "recovery": 200}
+EXAMPLES = {
+    "decoder": 500,
+    "nsq": 500,
+    "reader": 200,
+    "records": 2000,
+    "indexes": 500,
+    "recovery": 200,
+}
 COMPILED_INPUTS = 50_000
 
 
@@ -88,6 +95,10 @@ def test_no_input_of_the_compiled_loops_is_a_fault_of_memory(
         pytest.skip("there is no compiler with sanitizers")
     printed = capfd.readouterr()
     assert status == 0, printed.err
-    counted = re.search(r"(\d+) publishes, .* (\d+) acks, (\d+) written", printed.out)
+    counted = re.search(
+        r"(\d+) publishes, .* (\d+) acks, (\d+) written, .* "
+        r"(\d+) bodies, (\d+) finishes, (\d+) sent",
+        printed.out,
+    )
     assert counted is not None, printed.out
     assert all(int(count) > COMPILED_INPUTS // 200 for count in counted.groups())
