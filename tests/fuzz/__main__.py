@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "live")]
 
 import conftest  # noqa: E402, F401 - the folders that targets import from
 
-TARGETS = ("decoder", "nsq", "reader", "records", "indexes", "recovery")
+TARGETS = ("decoder", "nsq", "reader", "nsq_reader", "records", "indexes", "recovery")
 COMPILED = "compiled"
 ALL = (*TARGETS, COMPILED)
 KEPT = ROOT / "tests" / "data" / "fuzz"

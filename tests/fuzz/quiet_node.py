@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from hand_scheduler import HandScheduler
 from leveret.actors.connection.listener import Listener
+from leveret.actors.connection.transport import ReadableTransport
 from leveret.actors.dead_letters.publisher import DeadLetterPublisher
 from leveret.actors.disk.left_publishes import LeftPublishes
 from leveret.actors.messages import (
@@ -27,17 +28,31 @@ from leveret.actors.messages import (
     Ref,
     SettleSynced,
 )
+from leveret.actors.node_context import NodeContext
+from leveret.actors.nsq.connection import NsqConnection
+from leveret.actors.nsq.settings import NsqSettings
 from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
 from leveret.actors.topology.broker import BrokerActor
 from leveret.configuration import Configuration
+from leveret.core.connection.peer import Peer
 from leveret.core.exchanges.table import TopologyLimits
+from leveret.core.nsq.session import SessionLimits
 from leveret.core.topology.topology import Vhosts
 from leveret.core.users.accounts import Accounts, Permission, User, VhostMetadata
 from leveret.core.users.login_results import LoginResult
 from leveret.node import Node
+from leveret.nsq_frames.publishes import PublishLimits
 
 # More rounds than this and the actors chase each other.
 ROUNDS_MAX = 20_000
+_NSQ = NsqSettings(
+    "/",
+    "guest",
+    SessionLimits(2500, 60_000, 900_000, 3_600_000, 30_000, 60_000, 6),
+    PublishLimits(1 << 20, 5 << 20, 3_600_000),
+    lambda: None,
+    bytes,
+)
 
 
 class Journal(LoopActor):
@@ -173,6 +188,24 @@ class QuietNode:
         reader = self._listener.connection_made(transport)  # type: ignore[arg-type]
         assert reader is not None
         return transport, reader
+
+    def connect_nsq(self) -> tuple[Transport, Ref]:
+        """The same of a client of NSQ."""
+        transport = Transport()
+        made = self._listener.connection_made
+        connection = made(transport, self._start_nsq)  # type: ignore[arg-type]
+        assert connection is not None
+        return transport, connection
+
+    @staticmethod
+    def _start_nsq(
+        runtime: Runtime,
+        context: NodeContext,
+        transport: ReadableTransport,
+        peer: Peer,
+        listener: Ref,
+    ) -> Ref:
+        return NsqConnection.start_on(runtime, context, _NSQ, transport, peer, listener)
 
     def feed(self, reader: Ref, data: bytes) -> None:
         """One read."""

@@ -20,12 +20,13 @@ from inputs import inputs
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "data" / "fuzz"
-TARGETS = ("decoder", "nsq", "reader", "records", "indexes", "recovery")
+TARGETS = ("decoder", "nsq", "reader", "nsq_reader", "records", "indexes", "recovery")
 # Inputs of each target, by how long one takes.
 EXAMPLES = {
     "decoder": 500,
     "nsq": 500,
     "reader": 200,
+    "nsq_reader": 200,
     "records": 2000,
     "indexes": 500,
     "recovery": 200,
