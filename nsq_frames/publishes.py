@@ -12,6 +12,8 @@ from here on nobody needs to know of NSQ.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -121,8 +123,18 @@ def decode_run(
 def run_of(data: bytes, command: bytes, bodies: Bodies) -> PublishRun:
     """The run that these bodies are."""
     batch = encode_publishes(data, bodies.topics, bodies.keys, bodies.begins, bodies.ends)
-    counts = bodies.counts if command == MPUB else None
+    counts = None
+    if command == MPUB:
+        counts = bodies.counts
+        batch.wholes = _wholes(counts)
     return PublishRun(command, batch, counts, bodies.delays_ms if command == DPUB else None)
+
+
+def _wholes(counts: Sequence[int]) -> list[tuple[int, int]] | None:
+    """First index and end of the messages of each command that has several."""
+    ends = list(accumulate(counts))
+    wholes = [(end - count, end) for count, end in zip(counts, ends, strict=True) if count > 1]
+    return wholes or None
 
 
 def _scan_single(

@@ -30,6 +30,7 @@ from typing import Final
 
 from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
+from ...nsq_frames.names import is_valid_name
 from ..definitions import (
     HIDDEN_PREFIX,
     TO_QUEUE,
@@ -443,12 +444,10 @@ class _Topic:
 
 
 def _is_channel_of(topic: str, queue_name: str) -> bool:
-    prefix = topic + CHANNEL_DIVIDER
-    return queue_name.startswith(prefix) and _is_channel_name(queue_name[len(prefix) :])
-
-
-def _is_channel_name(name: str) -> bool:
-    return bool(name) and CHANNEL_DIVIDER not in name
+    if not queue_name.startswith(topic + CHANNEL_DIVIDER):
+        return False
+    channel = queue_name[len(topic) + len(CHANNEL_DIVIDER) :]
+    return is_valid_name(channel.encode("utf-8", "surrogateescape"))
 
 
 def _fault_of(exchange: ExchangeDefinition) -> str:

@@ -42,7 +42,7 @@ class BrokerProcess:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=subprocess.PIPE, stderr=log
             )
-        self.port = 0
+        self.port = self.nsq_port = 0
         self.start_seconds = 0.0
 
     def listening(self) -> BrokerProcess:
@@ -53,6 +53,8 @@ class BrokerProcess:
         found = re.search(r"listening on [0-9.]+:(\d+)", line)
         assert found, f"{line!r}\n{self.log()}"
         self.port = int(found[1])
+        nsq = re.search(r"NSQ on [0-9.]+:(\d+)", line)
+        self.nsq_port = int(nsq[1]) if nsq else 0
         return self
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from client_frames import publish
 from gated_files import GatedFiles
+from leveret.amqp_frames.values.field_table import table_of
 from nsq_wire import NsqClient, dpub, mpub, pub
 from wire import Client
 
@@ -98,3 +99,22 @@ def test_a_large_message_comes_whole(nsq: Nsq) -> None:
     client = nsq().subscribe("t", "c", 1)
     nsq().send(pub("t", body)).ok()
     assert client.message().body == body
+
+
+def test_a_channel_takes_an_mpub_as_a_whole_or_refuses_it(
+    nsq: Nsq, connect: Callable[..., Client]
+) -> None:
+    amqp = connect()
+    amqp.open_channel(1)
+    limits = table_of({"x-max-length": 5, "x-overflow": "reject-publish"})
+    amqp.declare("t:c", durable=True, arguments=limits)
+    nsq().subscribe("t", "c", 0)
+    client = nsq()
+    # All in one read: the first is taken, the second refused, and then one more has room.
+    client.send(mpub("t", b"1", b"2", b"3"), mpub("t", b"4", b"5", b"6"), pub("t", b"7"))
+    client.ok()
+    assert client.error() == b"E_MPUB_FAILED MPUB failed the queue is full"
+    bodies = []
+    while (got := amqp.get("t:c", no_ack=True)) is not None:
+        bodies.append(got.body)
+    assert bodies in ([b"1", b"2", b"3"], [b"1", b"2", b"3", b"7"])

@@ -245,7 +245,9 @@ def test_nobody_finds_a_hidden_queue_by_its_name(topics, refused):
 
 def test_a_deleted_topic_goes_with_its_channels(topics):
     topics.ensure("c", "d")
+    # No channels: no name of NSQ's has a colon or a space.
     topics.commands.declare_queue("t:c:d", durable=True)
+    topics.commands.declare_queue("t:of us", durable=True)
     assert set(topics.plan("DELETE_TOPIC").needed) == {
         ("configure", "exchange", "t"),
         ("configure", "queue", "t:c"),
@@ -253,8 +255,7 @@ def test_a_deleted_topic_goes_with_its_channels(topics):
     }
     topics.do("DELETE_TOPIC")
     assert topics.table.find_exchange("t") is None
-    # No channel: a colon is in no name of NSQ's.
-    assert topics.queues() == ["t:c:d"]
+    assert topics.queues() == ["t:c:d", "t:of us"]
 
 
 def test_a_deleted_topic_goes_with_its_hidden_queue(topics):
