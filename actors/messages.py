@@ -411,10 +411,11 @@ class Sent(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Channel -> Queue: acked."""
+    """Channel -> Queue: acked; or for another reason, which is for the trace."""
 
     channel: Ref
     parts: Sequence[Part]
+    reason: str = "acked"
 
 
 class Requeue(NamedTuple):
@@ -823,6 +824,12 @@ class SetPaused(NamedTuple):
     """Broker -> Queue: deliver nothing from now on, or deliver again."""
 
     is_paused: bool
+
+
+class Renamed(NamedTuple):
+    """Broker -> Queue: the definition has another name from now on; for the trace."""
+
+    name_before: str
 
 
 class SetArguments(NamedTuple):

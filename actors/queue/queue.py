@@ -69,6 +69,7 @@ from ..messages import (
     Ref,
     Refused,
     RemoveConsumer,
+    Renamed,
     RenewLease,
     ReportStatus,
     Requeue,
@@ -279,7 +280,7 @@ class Queue(LoopActor):
             for settle in settles:
                 settled = messages.settle(settle.channel, settle.parts, effects)
                 if is_traced:
-                    self._tracing.settled(settled, "acked")
+                    self._tracing.settled(settled, settle.reason)
         finally:
             # Should one fail, those before it count all the same: what they acked must not come
             # back, and handed-over deliveries take up room of their channel and its connection.
@@ -564,6 +565,8 @@ class Queue(LoopActor):
                 messages.pause()
             else:
                 messages.resume(effects)
+        elif isinstance(message, Renamed):
+            self._tracing.renamed(messages, message.name_before)
         elif isinstance(message, SetArguments):
             self._set_arguments(message.arguments, effects)
         elif isinstance(message, PageOut):

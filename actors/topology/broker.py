@@ -86,6 +86,7 @@ from ..messages import (
     RecordDeliveries,
     Ref,
     Refused,
+    Renamed,
     RenewLease,
     ReportStatus,
     ReportsTo,
@@ -575,6 +576,9 @@ class BrokerActor(LoopActor):
                 self._context.counts.churned("queue_created")
                 if self._context.trace.is_on:
                     queue_declared(self._context.trace, change.queue)
+            elif isinstance(change, RenameQueue):
+                # It looks at this when the definition has the new name, before new arguments.
+                tell(self._handle(change.queue), Renamed(change.queue.name))
         topology.apply(plan)
         for change in plan.changes:
             if isinstance(change, RemoveQueue):

@@ -219,7 +219,7 @@ class TopicMover(LoopActor):
             parts.append((delivery, start, start + len(each.span)))
         count = sum(len(each.span) for each in done)
         self._consumer.channel_credit.release(count)
-        self._tell_hidden(Settle(self.actor_ref, parts))
+        self._tell_hidden(Settle(self.actor_ref, parts, "moved on to the channels"))
         if self._consumer.sent(sum(each.wire_bytes for each in done)):
             self._tell_hidden(Sent(self._consumer))
         self._ask_whether_empty()

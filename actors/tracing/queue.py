@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -185,6 +186,18 @@ class QueueTracing:
         """A request pauses or resumes the queue."""
         if self._trace.is_on:
             self._event("queue.paused" if is_paused else "queue.resumed", messages)
+
+    def renamed(self, messages: MessageQueue, name_before: str) -> None:
+        """The queue has another name: its messages have left the one before, and are here."""
+        if self._trace.is_on:
+            before = replace(self._queue, name=name_before)
+            queue_declared(self._trace, self._queue)
+            for span in messages.waiting():
+                reason = f"its queue is '{self._queue.name}' now"
+                about = (before, span.batch, span.indexes)
+                queue_step(self._trace, "message.settled", *about, reason=reason)
+                self.step("message.recovered", span.batch, span.indexes, attempt=span.attempts)
+            recovered_deferrals(self._trace, self._queue, messages)
 
     def ended(self, messages: MessageQueue, is_deleted: bool) -> None:
         """The queue is about to go: deleted, or by a fault of ours."""

@@ -450,6 +450,8 @@ EVENTS: Final[dict[str, TraceEvent]] = {
         "dead-letter exchange when its dead letter is safe",
     ),
     "message.recovered": TraceEvent(
-        "queue", (*_QUEUE, *_MESSAGES, "attempt"), "the journal gave it back at the start"
+        "queue",
+        (*_QUEUE, *_MESSAGES, "attempt"),
+        "the journal gave it back at the start, or a topic's first channel has taken its queue",
     ),
 } | LIFECYCLE
