@@ -432,6 +432,8 @@ class Touch(NamedTuple):
 
     channel: Ref
     parts: Sequence[Part]
+    # How far behind the delivery it ends at the latest; None: the setting touched_timeout_ms_max.
+    timeout_ms_max: int | None = None
 
 
 class Discard(NamedTuple):
@@ -911,6 +913,20 @@ class Evict(NamedTuple):
 
 class CloseTransport(NamedTuple):
     """Reader -> Writer: write the rest, then close the socket."""
+
+
+class Flush(NamedTuple):
+    """NSQ connection -> Writer: write what you have; answered with Flushed."""
+
+
+class Flushed(NamedTuple):
+    """Writer -> NSQ connection: all that it was told before is with the transport."""
+
+
+class Upgraded(NamedTuple):
+    """A task of the event loop -> NSQ connection: TLS's handshake is over; None: it has failed."""
+
+    transport: object
 
 
 class StartHeartbeats(NamedTuple):

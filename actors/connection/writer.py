@@ -15,6 +15,8 @@ from ...core.statistics.traffic import Traffic
 from ..messages import (
     CloseTransport,
     Down,
+    Flush,
+    Flushed,
     Ref,
     Sent,
     StartHeartbeats,
@@ -44,6 +46,7 @@ class Writer(LoopActor):
         self._unsent: list[WriteDeliveries] = []
         self._is_full = False
         self._is_closing = False
+        self._is_flush_asked = False
         self._heartbeat_seconds = 0.0
         self._has_written = False
         self._traffic = traffic
@@ -62,6 +65,8 @@ class Writer(LoopActor):
             self._heartbeat(message)
         elif isinstance(message, CloseTransport):
             self._is_closing = True
+        elif isinstance(message, Flush):
+            self._is_flush_asked = True
         elif isinstance(message, StartHeartbeats):
             self._heartbeat_seconds = message.interval_seconds
             if message.interval_seconds > 0:
@@ -83,6 +88,9 @@ class Writer(LoopActor):
             self._frames = []
             self._traffic.sent_count += 1
             self._has_written = True
+        if self._is_flush_asked:
+            self._is_flush_asked = False
+            tell(self._reader, Flushed())
         if self._unsent and not self._is_full:
             self._open_windows()
         if self._is_closing:

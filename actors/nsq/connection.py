@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from ...amqp_frames.errors import AmqpError
 from ...core.connection.outlet import Outlet
@@ -27,6 +27,7 @@ from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
 from ...core.nsq.session import (
     Features,
+    Negotiated,
     Session,
     auth_first,
     unauthorised,
@@ -57,6 +58,15 @@ from ...nsq_frames.commands import (
     Finishes,
     Scanner,
 )
+from ...nsq_frames.compression import (
+    HAS_SNAPPY,
+    Decompressor,
+    DeflateCompressor,
+    DeflateDecompressor,
+    SnappyCompressor,
+    SnappyDecompressor,
+    StreamError,
+)
 from ...nsq_frames.errors import NsqError
 from ...nsq_frames.publishes import CHANNEL_NUMBER, PublishRun
 from ...nsq_frames.responses import BAD_PROTOCOL, CLOSE_WAIT, OK, error_frame, json_response
@@ -78,6 +88,8 @@ from ..messages import (
     Deliver,
     Down,
     Evict,
+    Flush,
+    Flushed,
     LogIn,
     LoginAnswer,
     Ref,
@@ -90,6 +102,7 @@ from ..messages import (
     TimedOut,
     TopicAnswer,
     TopicCommand,
+    Upgraded,
     WakeAt,
     Woken,
     WriteBuffer,
@@ -103,6 +116,7 @@ from .heartbeats import TOKEN as HEARTBEAT_TOKEN
 from .heartbeats import Heartbeats
 from .publishing import Publishing, failed
 from .settings import NsqSettings
+from .upgrades import TlsUpgrade, UpgradableTransport
 
 
 class Waiting(Enum):
@@ -114,6 +128,7 @@ class Waiting(Enum):
     SUBSCRIPTION = "the channel's queue"
     LOGIN = "the login"
     ROUTING = "routing"
+    UPGRADE = "TLS or compression to begin"
 
 
 _NOTHING: Final = Waiting.NOTHING
@@ -133,7 +148,7 @@ class NsqConnection(LoopActor):
         super().__init__()
         self._context = context
         self._settings = settings
-        self._transport = transport
+        self._transport = UpgradableTransport(transport)
         self._peer = peer
         self._parent = parent
         self._identity = NsqIdentity(peer)
@@ -151,11 +166,17 @@ class NsqConnection(LoopActor):
             context.publish_window_bytes_max, context.node_window, self.actor_ref
         )
         self._outlet = Outlet(context.delivery_window_bytes_max, context.node_outlet)
-        self._gate = ReadingGate(transport, self._window, context.read_rounds)
+        self._gate = ReadingGate(self._transport, self._window, context.read_rounds)
         self._reading = ReadingTime()
         self._traffic = Traffic()
         self._heartbeats = Heartbeats(context, self._traffic, self.actor_ref)
         self._answers = Answers(self._refusal)
+        # What IDENTIFY has agreed on and has not begun yet, and what comes in once it has.
+        self._upgrade: Negotiated | None = None
+        # From the question to the writer until TLS, if that is agreed on, has begun.
+        self._is_flushing = False
+        self._tls: TlsUpgrade | None = None
+        self._decompressor: Decompressor | None = None
         # Once it is known who the client is.
         self._vhost_user: VhostUser | None = None
         self._counts: ChannelCounts | None = None
@@ -197,6 +218,10 @@ class NsqConnection(LoopActor):
             self._woken(message.token)
         elif isinstance(message, (TopicAnswer, LoginAnswer, ConsumerAdded, Refused)):
             self._answered(message)
+        elif isinstance(message, Flushed):
+            self._begin_upgrade()
+        elif isinstance(message, Upgraded):
+            self._upgraded(message)
         elif isinstance(message, ReportChannel):
             tell(message.reply_to, ChannelReport(self.actor_ref, self._report()))
         else:
@@ -216,6 +241,9 @@ class NsqConnection(LoopActor):
             tell(self._writer, frames)
         if is_refused:
             self._stop_input()
+        if self._upgrade is not None and not self._is_flushing and not len(self._answers):
+            self._is_flushing = True
+            tell(self._writer, Flush())
         if self._is_ending and not len(self._answers) and not self._is_routing():
             self._end("its client broke the protocol")
 
@@ -235,8 +263,11 @@ class NsqConnection(LoopActor):
             data = self._read_magic(data)
             if not data:
                 return
-        events = self._scanner.feed(data)
-        self._input += events
+        if self._decompressor is not None:
+            self._decompressor.feed(data)
+            self._handle_input()
+            return
+        self._input += self._scanner.feed(data)
         self._handle_input()
 
     def _read_magic(self, data: bytes) -> bytes:
@@ -250,6 +281,28 @@ class NsqConnection(LoopActor):
         return data[missing:]
 
     def _handle_input(self) -> None:
+        self._handle_events()
+        if self._decompressor is not None:
+            self._handle_compressed(self._decompressor)
+        self._balance()
+
+    def _handle_compressed(self, decompressor: Decompressor) -> None:
+        """Decode piece by piece: the next one only when this one's commands are handled."""
+        while not (
+            self._input or self._waiting is not _NOTHING or self._is_ending or self._gate.reason()
+        ):
+            try:
+                piece = decompressor.next()
+            except StreamError as error:
+                self._log.warning("connection.error", error=f"compressed stream: {error}")
+                self._stop_input()
+                return
+            if not piece:
+                return
+            self._input += self._scanner.feed(piece)
+            self._handle_events()
+
+    def _handle_events(self) -> None:
         waiting_input = self._input
         while waiting_input and self._waiting is _NOTHING and not self._is_ending:
             event = waiting_input.popleft()
@@ -266,7 +319,6 @@ class NsqConnection(LoopActor):
                     self._fault(event)
             except NsqError as error:
                 self._fail(error)
-        self._balance()
 
     # --- Commands
 
@@ -337,11 +389,77 @@ class NsqConnection(LoopActor):
     def _identify(self, body: bytes) -> None:
         session = self._session
         needs_auth = not self._may_enter() and not session.is_authorised
-        negotiated = session.identify(body, Features(deflate=False), auth_required=needs_auth)
+        # IDENTIFY may come again, but nothing begins twice.
+        may_compress = self._decompressor is None
+        may_encrypt = may_compress and not self._peer.tls_protocol
+        has_tls = may_encrypt and self._settings.tls() is not None
+        features = Features(has_tls, may_compress, may_compress and HAS_SNAPPY)
+        negotiated = session.identify(body, features, auth_required=needs_auth)
         self._identity.identified(session.client_names, session.heartbeat_ms)
         self._heartbeats.start(session.heartbeat_ms)
         fields = negotiated.fields
         self._answers.put(OK if fields is None else json_response(fields))
+        if negotiated.tls or negotiated.deflate_level or negotiated.snappy:
+            # As in nsqd nothing counts that the client has sent ahead: it was not asked for.
+            self._upgrade = negotiated
+            self._waiting = Waiting.UPGRADE
+            self._input.clear()
+            self._scanner.clear()
+
+    def _begin_upgrade(self) -> None:
+        """The answer to IDENTIFY is written, as the last octets of its kind."""
+        asked, self._upgrade = self._upgrade, None
+        if asked is None or self._is_ending:
+            return
+        context = self._settings.tls() if asked.tls else None
+        if context is None:
+            self._is_flushing = False
+            self._compress(asked)
+            return
+        self._upgrade = asked._replace(tls=False)
+        self._tls = TlsUpgrade(
+            self._transport.transport,
+            context,
+            self._context.handshake_timeout_seconds,
+            self._context.write_buffer_bytes_max,
+            self.actor_ref,
+        )
+        self._tls.start()
+
+    def _upgraded(self, message: Upgraded) -> None:
+        self._tls = None
+        self._is_flushing = False
+        if message.transport is None:
+            self._abort("TLS handshake failed")
+            return
+        transport = cast("ReadableTransport", message.transport)
+        self._transport.transport = transport
+        handshake = transport.get_extra_info("ssl_object")
+        cipher = handshake.cipher() or ("",)
+        version = handshake.version() or ""
+        self._peer = self._peer._replace(tls_protocol=version, tls_cipher=cipher[0])
+        asked, self._upgrade = self._upgrade, None
+        tell(self._writer, OK)
+        if asked is not None and (asked.deflate_level or asked.snappy):
+            # Behind this OK.
+            self._upgrade = asked
+        else:
+            self._go_on()
+
+    def _compress(self, asked: Negotiated) -> None:
+        if asked.snappy:
+            self._transport.compressor = SnappyCompressor()
+            self._decompressor = SnappyDecompressor()
+        elif asked.deflate_level:
+            self._transport.compressor = DeflateCompressor(asked.deflate_level)
+            self._decompressor = DeflateDecompressor()
+        tell(self._writer, OK)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting is Waiting.UPGRADE:
+            self._waiting = _NOTHING
+        self._handle_input()
 
     def _subscribe(self, params: list[bytes]) -> None:
         topic, channel = self._session.check_subscription(params)
@@ -406,6 +524,7 @@ class NsqConnection(LoopActor):
             tracing,
             tap,
             self._writer,
+            self._settings.random_bytes,
         )
         context.open_connections[self.actor_ref] = OpenConnection(
             self._peer,
@@ -629,6 +748,8 @@ class NsqConnection(LoopActor):
         self.stop()
 
     def _release(self, reason: str) -> None:
+        if self._tls is not None:
+            self._tls.cancel()
         self._is_ending = self._is_ended = True
         self._scanner.close()
         self._input.clear()

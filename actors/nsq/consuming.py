@@ -7,6 +7,7 @@ comes later is E_FIN_FAILED.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from ...amqp_frames.errors import AmqpError
@@ -16,8 +17,10 @@ from ...core.connection.outlet import OutletShare
 from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
 from ...core.nsq.in_flight import InFlightIds
+from ...core.nsq.sampling import OCTETS, sampled
 from ...core.nsq.session import Session, entry_id_of, not_in_flight
 from ...core.queue.consumers import NOTHING, Consumer
+from ...core.queue.in_flight import Delivery
 from ...core.statistics.channel_counts import ChannelCounts
 from ...nsq_frames.commands import FIN, REQ, TOUCH, Finishes
 from ...nsq_frames.deliveries import encode_messages, message_id
@@ -58,6 +61,7 @@ class Consuming:
         tracing: ChannelTracing,
         tap: FirehoseTap,
         writer: Ref,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
         self._context = context
         self._connection = connection
@@ -67,6 +71,7 @@ class Consuming:
         self._tracing = tracing
         self._tap = tap
         self._writer = writer
+        self._random_bytes = random_bytes
         self._queue: QueueDefinition | None = None
         self._consumer: Consumer | None = None
         self._in_flight = InFlightIds()
@@ -111,6 +116,7 @@ class Consuming:
         """Encode messages and remember them until they are answered."""
         queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
         frames: list[bytes] = []
+        unsampled: list[Part] = []
         window_bytes = count = redelivered = 0
         is_tapped = self._tap.topology.is_traced
         timeout_ms = self._session.message_timeout_ms
@@ -125,23 +131,41 @@ class Consuming:
                 self._tracing.delivered(queue, span, span.first_entry_id, CONSUMER_TAG, timeout_ms)
             if is_tapped:
                 self._tap.delivered(queue.name, span)
-            frames.append(
-                encode_messages(
-                    batch.wire,
-                    batch.headers,
-                    batch.ends,
-                    span.indexes,
-                    span.first_entry_id,
-                    delivery.attempts,
-                    batch.arrived_ns or self._context.runtime.wall_clock.now_ns(),
+            arrived_ns = batch.arrived_ns or self._context.runtime.wall_clock.now_ns()
+            passed: Sequence[tuple[int, int]] = ((0, len(span)),)
+            if self._session.sample_rate:
+                passed, dropped = self._sampled(delivery)
+                unsampled += dropped
+            for low, high in passed:
+                frames.append(
+                    encode_messages(
+                        batch.wire,
+                        batch.headers,
+                        batch.ends,
+                        span.indexes[low:high],
+                        span.first_entry_id + low,
+                        delivery.attempts,
+                        arrived_ns,
+                    )
                 )
-            )
         self._counts.delivered(queue, count, redelivered, False)
         written = self._credit.outlet.wrote(window_bytes)
         tell(
             self._writer,
             WriteDeliveries(frames, written, window_bytes, queue.handle, message.consumer),
         )
+        # A loss that the client has asked for: these are done without it.
+        self._settle(unsampled)
+
+    def _sampled(self, delivery: Delivery) -> tuple[Sequence[tuple[int, int]], list[Part]]:
+        """The positions that the client gets, and the parts that are dropped for it."""
+        count = len(delivery.span)
+        passed, dropped = sampled(self._random_bytes(OCTETS * count), self._session.sample_rate)
+        parts: list[Part] = []
+        first_id = delivery.span.first_entry_id
+        for low, high in dropped:
+            parts += self._in_flight.remove(first_id + low, first_id + high - 1)[0]
+        return passed, parts
 
     def time_out(self, message: TimedOut) -> None:
         """The queue has taken messages back: they are in flight no longer, and their credit free.
@@ -191,7 +215,8 @@ class Consuming:
         if part is None:
             raise not_in_flight(TOUCH, named)
         assert self._queue is not None
-        tell(self._queue.handle, Touch(self._connection, (part,)))
+        timeout_ms_max = self._session.limits.message_timeout_ms_max
+        tell(self._queue.handle, Touch(self._connection, (part,), timeout_ms_max))
 
     def _removed(self, command: bytes, named: bytes) -> Part:
         entry_id = entry_id_of(named)

@@ -309,7 +309,9 @@ class Queue(LoopActor):
         elif isinstance(message, SetReadyCount):
             messages.set_ready_count(message.consumer, message.ready_count, effects)
         elif isinstance(message, Touch):
-            touched_ms_max = self._context.touched_timeout_ms_max
+            touched_ms_max = message.timeout_ms_max
+            if touched_ms_max is None:
+                touched_ms_max = self._context.touched_timeout_ms_max
             touched = messages.touch(message.channel, message.parts, touched_ms_max)
             if self._context.trace.is_on:
                 self._tracing.touched(touched, messages.uptime_ms)

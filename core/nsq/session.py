@@ -112,10 +112,10 @@ class Session:
 
     __slots__ = (
         "_is_identified",
-        "_limits",
         "client_names",
         "heartbeat_ms",
         "is_authorised",
+        "limits",
         "message_timeout_ms",
         "output_buffer_bytes",
         "output_buffer_timeout_ms",
@@ -124,7 +124,7 @@ class Session:
     )
 
     def __init__(self, limits: SessionLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.state = State.INIT
         # Has an AUTH named the user?
         self.is_authorised = False
@@ -169,20 +169,20 @@ class Session:
         level = DEFLATE_LEVEL
         if deflate and asked.get("deflate_level", 0) > 0:
             level = asked["deflate_level"]
-        level = min(level, self._limits.deflate_level_max)
+        level = min(level, self.limits.deflate_level_max)
         if deflate and snappy:
             text = "cannot enable both deflate and snappy compression"
             raise NsqError("E_IDENTIFY_FAILED", text)
         tls = features.tls and asked.get("tls_v1", False)
         fields = {
-            "max_rdy_count": self._limits.ready_count_max,
+            "max_rdy_count": self.limits.ready_count_max,
             "version": NSQD_VERSION,
-            "max_msg_timeout": self._limits.message_timeout_ms_max,
+            "max_msg_timeout": self.limits.message_timeout_ms_max,
             "msg_timeout": self.message_timeout_ms,
             "tls_v1": tls,
             "deflate": deflate,
             "deflate_level": level,
-            "max_deflate_level": self._limits.deflate_level_max,
+            "max_deflate_level": self.limits.deflate_level_max,
             "snappy": snappy,
             "sample_rate": self.sample_rate,
             "auth_required": auth_required,
@@ -192,7 +192,7 @@ class Session:
         return Negotiated(fields, tls, level if deflate else 0, snappy)
 
     def _negotiate(self, asked: Mapping[str, Any]) -> None:
-        limits = self._limits
+        limits = self.limits
         interval = asked.get("heartbeat_interval", 0)
         if interval == -1:
             self.heartbeat_ms = 0
@@ -262,8 +262,8 @@ class Session:
                 raise NsqError("E_INVALID", b"RDY could not parse count " + params[1])
             # As Go's int64.
             count = number - 2**64 if number >= 2**63 else number
-        if not 0 <= count <= self._limits.ready_count_max:
-            text = f"RDY count {count} out of range 0-{self._limits.ready_count_max}"
+        if not 0 <= count <= self.limits.ready_count_max:
+            text = f"RDY count {count} out of range 0-{self.limits.ready_count_max}"
             raise NsqError("E_INVALID", text)
         return count
 
@@ -282,7 +282,7 @@ class Session:
         delay_ms = base10(params[2])
         if delay_ms is None:
             raise NsqError("E_INVALID", b"REQ could not parse timeout " + params[2])
-        return Requeueing(message_id, min(delay_ms, self._limits.requeue_delay_ms_max))
+        return Requeueing(message_id, min(delay_ms, self.limits.requeue_delay_ms_max))
 
     def close(self) -> None:
         """CLS: nothing is delivered any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from timeouts import TIMEOUT_SECONDS
@@ -96,6 +97,12 @@ class NsqClient:
 
     def messages(self, count: int) -> list[Message]:
         return [self.message() for _ in range(count)]
+
+    def upgrade(self, wrapped: Callable[[Any, bytes], Any]) -> Self:
+        """Go on with another kind of octets, of which some may be here already."""
+        received, self._received = self._received, b""
+        self.socket = wrapped(self.socket, received)
+        return self
 
     def ok(self, count: int = 1) -> Self:
         for _ in range(count):

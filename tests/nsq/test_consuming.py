@@ -227,3 +227,18 @@ def test_messages_that_the_topic_kept_come_to_its_first_channel(nsq: Nsq) -> Non
     nsq().send(mpub("t", *bodies(5)), dpub("t", 0, b"5")).ok(2)
     got = nsq().subscribe("t", "c", 10).messages(6)
     assert [each.body for each in got] == bodies(6)
+
+
+def test_sample_rate_drops_for_good_and_keeps_credit(nsq: Nsq, broker: leveret.Broker) -> None:
+    publish(nsq, *bodies(1000))
+    client = nsq()
+    client.send(identify(sample_rate=30)).ok()
+    client.subscribe("t", "c", 2500)
+    wait_until(lambda: 150 < in_flight_count(broker, "t:c") < 500)
+    held = in_flight_count(broker, "t:c")
+    got = client.messages(held)
+    assert all(int(each.id, 16) == int(each.body) + 1 for each in got)
+    client.socket.close()
+    # Dropped ones do not come back.
+    again = nsq().subscribe("t", "c", 2500).messages(held)
+    assert [each.id for each in again] == [each.id for each in got]

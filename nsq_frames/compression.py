@@ -1,0 +1,151 @@
+"""The streams that IDENTIFY can agree on: deflate, and snappy where its library is installed.
+
+Both ways of a connection are one stream each, in which every write ends so that the client can
+decode all of it. `Decompressor.next` gives so much at a time, because few octets may stand for
+many.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final, Protocol
+
+snappy: Any = None
+try:
+    import cramjam
+
+    snappy = cramjam.snappy
+except ImportError:
+    # The extra `nsq` brings it; without it nobody is offered snappy.
+    pass
+
+HAS_SNAPPY: Final = snappy is not None
+# So many octets come out of a stream at once.
+PIECE_BYTES_MAX: Final = 262_144
+# Deflate without zlib's header.
+_RAW: Final = -15
+
+_STREAM_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
+# A chunk's kind, and its size in three octets.
+_CHUNK_HEADER_BYTES: Final = 4
+# Of 65,536 octets that cannot be made smaller, with their checksum: as Go's library.
+_CHUNK_BYTES_MAX: Final = 76_494
+
+
+class StreamError(Exception):
+    """The octets are not those of the stream; nothing can be read behind them."""
+
+
+class Compressor(Protocol):
+    """The outgoing stream."""
+
+    def compress(self, data: bytes) -> bytes:
+        """The octets after which a client can decode all of this."""
+
+
+class Decompressor(Protocol):
+    """The incoming stream."""
+
+    def feed(self, data: bytes) -> None:
+        """More of it has come."""
+
+    def next(self) -> bytes:
+        """The next octets, about PIECE_BYTES_MAX at most; none until more has come.
+
+        StreamError if what has come cannot be decoded.
+        """
+
+
+class DeflateCompressor:
+    """Deflate at this level, 1 to 9."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, level: int) -> None:
+        self._stream = zlib.compressobj(level, zlib.DEFLATED, _RAW)
+
+    def compress(self, data: bytes) -> bytes:
+        """As Compressor."""
+        return self._stream.compress(data) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+
+
+class DeflateDecompressor:
+    """Its other end."""
+
+    __slots__ = ("_pending", "_stream")
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(_RAW)
+        self._pending = b""
+
+    def feed(self, data: bytes) -> None:
+        """As Decompressor."""
+        self._pending = self._pending + data if self._pending else data
+
+    def next(self) -> bytes:
+        """As Decompressor."""
+        if self._stream.eof:
+            raise StreamError("the stream has ended")
+        try:
+            piece = self._stream.decompress(self._pending, PIECE_BYTES_MAX)
+        except zlib.error as error:
+            raise StreamError(str(error)) from None
+        self._pending = self._stream.unconsumed_tail
+        return piece
+
+
+class SnappyCompressor:
+    """Snappy in its framing format."""
+
+    __slots__ = ("_has_begun",)
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    def compress(self, data: bytes) -> bytes:
+        """As Compressor."""
+        framed = bytes(snappy.compress(data))
+        if self._has_begun:
+            return framed.removeprefix(_STREAM_HEADER)
+        self._has_begun = True
+        return framed
+
+
+class SnappyDecompressor:
+    """Its other end."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, data: bytes) -> None:
+        """As Decompressor."""
+        self._pending += data
+
+    def next(self) -> bytes:
+        """As Decompressor."""
+        pending = self._pending
+        while True:
+            at = end = 0
+            while at + _CHUNK_HEADER_BYTES <= len(pending):
+                end = at + _CHUNK_HEADER_BYTES
+                end += int.from_bytes(pending[at + 1 : at + _CHUNK_HEADER_BYTES], "little")
+                if end - at > _CHUNK_BYTES_MAX + _CHUNK_HEADER_BYTES:
+                    raise StreamError("a chunk is too large")
+                # Four chunks make a piece at most, but for small ones.
+                if end > len(pending) or (at and end > _CHUNK_BYTES_MAX):
+                    break
+                at = end
+            if not at:
+                return b""
+            chunks, self._pending = pending[:at], pending[at:]
+            try:
+                piece = bytes(snappy.decompress(_STREAM_HEADER + chunks))
+            except Exception as error:
+                # The library has an exception of its own for what cannot be decoded.
+                raise StreamError(str(error)) from None
+            if piece:
+                return piece
+            # Nothing but a header, or padding.
+            pending = self._pending
