@@ -30,6 +30,7 @@ from ...core.nsq.session import (
     Negotiated,
     Session,
     auth_first,
+    reason_of,
     unauthorised,
     unknown_command,
 )
@@ -496,7 +497,7 @@ class NsqConnection(LoopActor):
                 raise NsqError("E_UNAUTHORIZED", text)
             context.accounts.check_open(user, vhost)
         except AmqpError as error:
-            raise NsqError("E_UNAUTHORIZED", error.reply_text) from None
+            raise NsqError("E_UNAUTHORIZED", reason_of(error)) from None
         vhost_user = self._vhost_user = context.vhost_users.enter(user, context.vhosts[vhost])
         topology = vhost_user.access.topology
         identity = self._identity
@@ -604,9 +605,9 @@ class NsqConnection(LoopActor):
             if isinstance(error, AccessRefusedError):
                 raise unauthorised(self._command, self._topic, self._channel)
             if isinstance(error, TopicUnusableError):
-                text = self._command + b" " + error.reply_text.encode()
+                text = self._command + b" " + reason_of(error).encode()
                 raise NsqError("E_BAD_TOPIC", text)
-            raise failed(self._command, error.reply_text)
+            raise failed(self._command, reason_of(error))
         if waited is Waiting.CHANNEL:
             assert self._consuming is not None
             if answer.queue is not None and self._consuming.subscribe(answer.queue):

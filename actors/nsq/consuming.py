@@ -18,7 +18,7 @@ from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
 from ...core.nsq.in_flight import InFlightIds
 from ...core.nsq.sampling import OCTETS, sampled
-from ...core.nsq.session import Session, entry_id_of, not_in_flight
+from ...core.nsq.session import Session, entry_id_of, not_in_flight, reason_of
 from ...core.queue.consumers import NOTHING, Consumer
 from ...core.queue.in_flight import Delivery
 from ...core.statistics.channel_counts import ChannelCounts
@@ -103,7 +103,7 @@ class Consuming:
     def refused(self, error: AmqpError) -> NsqError:
         """The queue does not take the consumer."""
         self._queue = self._consumer = None
-        return NsqError("E_SUB_FAILED", f"SUB failed {error.reply_text}")
+        return NsqError("E_SUB_FAILED", f"SUB failed {reason_of(error)}")
 
     def set_ready_count(self, count: int) -> None:
         """So many messages may be in flight from now on."""

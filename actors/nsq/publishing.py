@@ -12,7 +12,7 @@ from ...amqp_frames.messages.batch import Batch
 from ...core.connection.publish_window import WindowShare
 from ...core.exchanges.exchange import Steps
 from ...core.nsq.answers import Answers, PublishedRun
-from ...core.nsq.session import unauthorised
+from ...core.nsq.session import reason_of, unauthorised
 from ...core.nsq.topics import is_ready
 from ...core.publishing.publisher import Publisher, Routed
 from ...core.publishing.vhost_users import VhostUser
@@ -170,7 +170,7 @@ class Publishing:
             key = batch.distinct[batch.keys[routed.message_count]]
             if isinstance(error, AccessRefusedError):
                 raise unauthorised(run.command, key[1:-2].decode())
-            raise failed(run.command, error.reply_text)
+            raise failed(run.command, reason_of(error))
 
     def answered(self, message: Confirm | Reject) -> None:
         """A queue has these messages, or refuses them."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from ...amqp_frames.errors import AmqpError
 from ...nsq_frames.commands import (
     AUTH,
     CLS,
@@ -310,6 +311,11 @@ def unauthorised(command: bytes, topic: str, channel: str = "") -> NsqError:
     """The user's permissions do not allow it."""
     names = quoted(topic.encode()) + b" " + quoted(channel.encode())
     return NsqError("E_UNAUTHORIZED", b"AUTH failed for " + command + b" on " + names)
+
+
+def reason_of(error: AmqpError) -> str:
+    """Why something could not be done, without AMQP's name of the code."""
+    return error.reply_text.partition(" - ")[2]
 
 
 def entry_id_of(message_id: bytes) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import leveret
 import pytest
-from insides import context_of
-from leveret.core.users.accounts import Permission
+from insides import context_of, on_loop
+from leveret.core.users.accounts import Permission, PutPermission
 from nsq_wire import NsqClient, auth, dpub, identify, mpub, pub
 
 Nsq = Callable[[], NsqClient]
@@ -70,7 +70,38 @@ class TestAsAnother:
         by_guest.json()
         by_guest.ok()
         accounts = context_of(broker).accounts
-        accounts.apply([Permission("nobody", "/", "^$", "^$", "^$")])
+        permission = PutPermission(Permission("nobody", "/", "^$", "^$", "^$"))
+        on_loop(broker, lambda: accounts.apply([permission]))
         client = nsq().send(command)
         assert client.error() == text
         assert client.receive() is None
+
+
+class TestFromAfar:
+    """A client that is not on this machine, as far as the broker knows."""
+
+    @pytest.fixture
+    def settings(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+        monkeypatch.setattr("leveret.actors.nsq.connection.is_loopback", lambda _host: False)
+        return {"nsq_port": 0}
+
+    @pytest.mark.parametrize(
+        ("command", "name"),
+        [
+            (pub("t", b"x"), b"PUB"),
+            (mpub("t", b"x"), b"MPUB"),
+            (dpub("t", 0, b"x"), b"DPUB"),
+            (b"SUB t c\n", b"SUB"),
+        ],
+    )
+    def test_auth_comes_first(self, nsq: Nsq, command: bytes, name: bytes) -> None:
+        client = nsq().send(identify(feature_negotiation=True))
+        assert client.json()["auth_required"] is True
+        client.send(b"NOP\n", command)
+        assert client.error() == b"E_AUTH_FIRST AUTH required before " + name
+        assert client.receive() is None
+
+    def test_with_auth_all_goes_as_ever(self, nsq: Nsq) -> None:
+        client = nsq().send(auth(b"guest:guest"))
+        client.json()
+        client.send(pub("t", b"x")).ok()
