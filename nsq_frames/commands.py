@@ -95,7 +95,7 @@ class _IncompleteError(Exception):
 class Scanner:
     """The incoming half of one connection."""
 
-    __slots__ = ("_bodies", "_bodies_end", "_is_closed", "_limits", "_needed", "_pending", "_size")
+    __slots__ = ("_growing", "_is_closed", "_limits", "_needed", "_pending", "_size")
 
     def __init__(self, limits: PublishLimits) -> None:
         self._limits = limits
@@ -103,10 +103,8 @@ class Scanner:
         self._pending: list[bytes] = []
         self._size = 0
         self._needed = 0
-        # Of an MPUB that is not whole: its messages so far, and where they end in it. To look at
-        # them again with each read would take the square of their number.
-        self._bodies: Bodies | None = None
-        self._bodies_end = 0
+        # If that is an MPUB, here.
+        self._growing: _GrowingMpub | None = None
         self._is_closed = False
 
     def close(self) -> None:
@@ -118,20 +116,22 @@ class Scanner:
         """Forget an incomplete command: it came before the connection changed to TLS, say."""
         self._pending.clear()
         self._size = self._needed = 0
-        self._bodies = None
+        self._growing = None
 
     def feed(self, data: bytes) -> list[Event]:
         """The commands that these bytes complete."""
         if self._is_closed:
             return []
-        if self._pending:
+        events: list[Event] = []
+        if self._growing is not None:
+            data = self._grow(self._growing, data, events)
+        elif self._pending:
             self._pending.append(data)
             self._size += len(data)
             if self._size < self._needed:
                 return []
             data = b"".join(self._pending)
             self._pending.clear()
-        events: list[Event] = []
         position = 0
         try:
             while position < len(data):
@@ -147,19 +147,18 @@ class Scanner:
 
     def _next(self, data: bytes, position: int, events: list[Event]) -> int:
         """Note the run or the command at `position`; return where it ends."""
-        if self._bodies is None:
-            if data.startswith(FIN, position):
-                ranges, end = decode_finishes(data, position)
-                if ranges:
-                    events.append(Finishes(ranges))
-                    return end
-            else:
-                for name in _PUBLISHES:
-                    if data.startswith(name, position):
-                        run, end = decode_run(data, position, name, self._limits)
-                        if run is not None:
-                            events.append(run)
-                            return end
+        if data.startswith(FIN, position):
+            ranges, end = decode_finishes(data, position)
+            if ranges:
+                events.append(Finishes(ranges))
+                return end
+        else:
+            for name in _PUBLISHES:
+                if data.startswith(name, position):
+                    run, end = decode_run(data, position, name, self._limits)
+                    if run is not None:
+                        events.append(run)
+                        return end
         return self._command(data, position, events)
 
     def _command(self, data: bytes, position: int, events: list[Event]) -> int:
@@ -236,46 +235,89 @@ class Scanner:
     def _publish_many(
         self, data: bytes, position: int, at: int, topic: bytes, events: list[Event]
     ) -> int:
-        """The messages of an MPUB. As in nsqd their count says where it ends, not its size."""
         count = _read_size(data, position, at)
         if not 0 < count <= message_count_max(self._limits):
             raise NsqError("E_BAD_BODY", f"MPUB invalid message count {count}")
-        bodies = self._bodies
-        if bodies is None:
-            bodies = self._bodies = Bodies()
-            self._bodies_end = at + 4 - position
+        growing = _GrowingMpub(topic, count, self._limits)
+        run, rest = growing.add(data[at + 4 :])
+        if run is None:
+            self._growing = growing
+        else:
+            events.append(run)
+        return len(data) - len(rest)
+
+    def _grow(self, growing: _GrowingMpub, data: bytes, events: list[Event]) -> bytes:
+        """More of an MPUB; return what lies behind it."""
+        try:
+            run, rest = growing.add(data)
+        except NsqError as error:
+            events.append(Fault(MPUB, error.with_traceback(None)))
+            return b""
+        if run is not None:
+            self._growing = None
+            events.append(run)
+        return rest
+
+
+class _GrowingMpub:
+    """An MPUB that is not whole. As in nsqd its count of messages says where it ends, not its size.
+
+    Its octets are one piece that grows, and are looked at once: with each read to join them, or to
+    look at all again, would take the square of their number.
+    """
+
+    __slots__ = ("_bodies", "_count", "_end", "_limits", "_needed", "_octets")
+
+    def __init__(self, topic: bytes, count: int, limits: PublishLimits) -> None:
+        self._limits = limits
+        self._count = count
+        # Behind the count, and where the messages end that were found in it.
+        self._octets = bytearray()
+        self._end = 0
+        # Another look is worthwhile with so many.
+        self._needed = 0
+        self._bodies = Bodies()
+        self._bodies.topics.append(topic)
+
+    def add(self, data: bytes) -> tuple[PublishRun | None, bytes]:
+        """Add what was read; return the run and what lies behind it, once the MPUB is whole.
+
+        NsqError: a message in it breaks the protocol.
+        """
+        octets, bodies, limits = self._octets, self._bodies, self._limits
+        octets += data
         begins, ends = bodies.begins, bodies.ends
-        # nsqd goes on for as long as messages come, which would fill the memory.
-        end_max = at + self._limits.body_bytes_max
-        # Offsets count from the command's first octet, where the waiting bytes begin.
-        at = self._bodies_end + position
-        size = len(data)
-        while len(begins) < count:
-            if at + 4 > size:
-                raise _IncompleteError(at + 4 - position)
-            message_bytes = _size(data, at)[0]
+        size = len(octets)
+        if size < self._needed:
+            return None, b""
+        # The count is part of the body. nsqd goes on for as long as messages come, which would fill
+        # the memory.
+        end_max = limits.body_bytes_max - 4
+        end = self._end
+        while len(begins) < self._count:
+            at = end + 4
+            if at > size:
+                self._end, self._needed = end, at
+                return None, b""
+            message_bytes = _size(octets, end)[0]
             if message_bytes <= 0:
                 text = f"MPUB invalid message({len(begins)}) body size {message_bytes}"
                 raise NsqError("E_BAD_MESSAGE", text)
-            if message_bytes > self._limits.message_bytes_max:
-                raise _too_big("MPUB", message_bytes, self._limits)
-            end = at + 4 + message_bytes
-            if end > end_max:
-                bytes_max = self._limits.body_bytes_max
-                text = f"MPUB body too big {end - end_max + bytes_max} > {bytes_max}"
+            if message_bytes > limits.message_bytes_max:
+                raise _too_big("MPUB", message_bytes, limits)
+            if at + message_bytes > end_max:
+                text = f"MPUB body too big {at + message_bytes + 4} > {limits.body_bytes_max}"
                 raise NsqError("E_BAD_BODY", text)
-            if end > size:
-                raise _IncompleteError(end - position)
-            begins.append(at + 4 - position)
-            ends.append(end - position)
-            at = end
-            self._bodies_end = end - position
-        self._bodies = None
-        bodies.topics.append(topic)
-        bodies.keys.extend([0] * count)
-        bodies.counts.append(count)
-        events.append(run_of(data[position:at], MPUB, bodies))
-        return at
+            if at + message_bytes > size:
+                self._end, self._needed = end, at + message_bytes
+                return None, b""
+            end = at + message_bytes
+            begins.append(at)
+            ends.append(end)
+        bodies.keys.extend([0] * self._count)
+        bodies.counts.append(self._count)
+        whole = memoryview(octets)
+        return run_of(bytes(whole[:end]), MPUB, bodies), bytes(whole[end:])
 
 
 def _read_size(data: bytes, position: int, at: int) -> int:

@@ -16,7 +16,7 @@ from nsq_streams import LIMITS, Stream, batches_of, commands_of, compared, event
 from octets import Octets
 
 NAME = "nsq"
-INPUT_BYTES_MAX = 1024
+INPUT_BYTES_MAX = 512
 SEEDS = 40
 _READ_BYTES = (1, 7, 20, 100)
 
