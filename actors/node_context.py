@@ -142,6 +142,9 @@ class NodeContext:
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.
     last_letters: set[Ref] = field(default_factory=set)
+    # Movers of messages of NSQ's topics that have published some and not settled them yet: a start
+    # would publish these again.
+    moving: set[Ref] = field(default_factory=set)
     # Of messages, connections, channels and queues; the event loop's alone.
     counts: NodeCounts = field(default_factory=NodeCounts)
     # The journal's thread writes them.

@@ -548,7 +548,7 @@ class Node:
                 self.context.is_stopping = True
             await clock.wait(
                 self._is_drained,
-                lambda: "dead letters that are not on the disk yet",
+                lambda: "dead letters, or messages of topics, that are not on the disk yet",
             )
         is_closed = await self._close_files(clock)
         self._log.info(BROKER_STOPPED)
@@ -557,7 +557,8 @@ class Node:
     def _is_drained(self) -> bool:
         assert self.context is not None
         assert self._dead_letters is not None
-        if self.context.routing_turns.waiting or self.context.last_letters:
+        context = self.context
+        if context.routing_turns.waiting or context.last_letters or context.moving:
             return False
         return self._runtime.is_idle() and self._dead_letters.is_drained()
 

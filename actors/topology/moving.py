@@ -6,8 +6,8 @@ topic's queues, like a client of both: a message is settled when every queue has
 crash may leave it in both places, and never in none. The node's next start goes on with it. When
 the hidden queue is empty, the broker deletes it.
 
-Each round is one commit of the journal. A message that expires keeps the rest of its time; its
-attempts begin at none, because no client has had it.
+Each round is one commit of the journal, and a stop of the node waits for it. A message that expires
+keeps the rest of its time; its attempts begin at none, because no client has had it.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ class TopicMover(LoopActor):
             self._begin_round()
 
     def _begin_round(self) -> None:
+        if self._context.is_stopping:
+            return
         queues = () if self._context.alarms.reason else self._queues()
         if self._hidden in queues:
             # The topic keeps its messages again.
@@ -172,6 +174,7 @@ class TopicMover(LoopActor):
     def _publish(
         self, queue: QueueDefinition, batch: Batch, indexes: Indexes, *, is_shared: bool
     ) -> None:
+        self._context.moving.add(self.actor_ref)
         place = queue, batch
         self._owed[place] = self._owed.get(place, 0) + len(indexes)
         publish = Publish(self.actor_ref, batch, indexes, is_shared=is_shared)
@@ -191,7 +194,7 @@ class TopicMover(LoopActor):
             return
         if not self._round:
             self._ask_whether_empty()
-        elif not self._context.alarms.reason:
+        elif not (self._context.alarms.reason or self._context.is_stopping):
             refused, self._refused = self._refused, []
             for queue, batch, indexes in refused:
                 # A deleted queue has lost its messages anyhow.
@@ -220,6 +223,7 @@ class TopicMover(LoopActor):
         count = sum(len(each.span) for each in done)
         self._consumer.channel_credit.release(count)
         self._tell_hidden(Settle(self.actor_ref, parts, "moved on to the channels"))
+        self._context.moving.discard(self.actor_ref)
         if self._consumer.sent(sum(each.wire_bytes for each in done)):
             self._tell_hidden(Sent(self._consumer))
         self._ask_whether_empty()
@@ -230,12 +234,14 @@ class TopicMover(LoopActor):
             self._tell_hidden(ReportStatus(self.actor_ref))
 
     def _wait(self) -> None:
+        self._context.moving.discard(self.actor_ref)
         when = self.runtime.scheduler.time() + RETRY_SECONDS
         tell(self._context.ticker, WakeAt(when, self.actor_ref, _RETRY))
 
     def _end(self) -> None:
         """Move nothing more; unsettled messages are the hidden queue's again."""
         self._has_ended = True
+        self._context.moving.discard(self.actor_ref)
         self._tell_hidden(ChannelDown(self.actor_ref))
         self.stop()
 
@@ -244,4 +250,5 @@ class TopicMover(LoopActor):
 
     def on_failure(self, *_exception: Any) -> None:
         """The messages stay where they are until the next start, or the next change."""
+        self._context.moving.discard(self.actor_ref)
         self._tell_hidden(ChannelDown(self.actor_ref))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import leveret
 import pytest
+from gated_files import GatedFiles
 from insides import context_of, wait_until
 from leveret.amqp_frames.methods import (
     BasicCancel,
@@ -19,6 +21,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.commands.control_client import ask_broker
 from leveret.core.users.access import AccessRefusedError
 from leveret.open_accounts import new_password_hash
+from timeouts import TIMEOUT_SECONDS
 from topic_commands import TopicCommands
 from wire import PERSISTENT, Client, publish
 
@@ -340,6 +343,33 @@ def test_what_has_not_moved_moves_on_behind_a_restart(tmp_path: Path) -> None:
         # At least once: the round was not over, so the first may come again.
         assert bodies[0] == b"1"
         wait_until(lambda: bool(bodies_of(client, "t:c")) or kept_count(broker) == -1)
+
+
+def test_a_stop_waits_until_what_moves_is_settled(tmp_path: Path) -> None:
+    files = GatedFiles()
+    broker = leveret.Broker(
+        data_dir=tmp_path / "data", port=0, log_level="error", password_hash_cost=10, files=files
+    )
+    with broker:
+        with connected(broker) as client:
+            topic = TopicCommands(broker)
+            topic.do("ENSURE_CHANNEL", "c")
+            topic.do("PAUSE_TOPIC")
+            publish_to(client, "t", b"1", b"2", b"3")
+        files.hold()
+        topic.do("RESUME_TOPIC")
+        files.wait_until_syncing()
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        wait_until(lambda: context_of(broker).is_stopping)
+        # The stop looks at this.
+        assert context_of(broker).moving
+        files.release()
+        stopping.join(TIMEOUT_SECONDS)
+        assert not stopping.is_alive()
+    with started(tmp_path) as broker, connected(broker) as client:
+        wait_until(lambda: kept_count(broker) == -1)
+        assert bodies_of(client, "t:c") == [b"1", b"2", b"3"]
 
 
 def test_a_channel_that_took_over_the_hidden_queue_is_there_behind_a_restart(
