@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from leveret.nsq_frames.commands import Command, Event, Fault, Finishes, Scanner, base10
@@ -241,3 +242,19 @@ def test_nothing_is_read_behind_a_fault() -> None:
     [fault] = scanner.feed(b"PUB\nNOP\n")
     assert isinstance(fault, Fault)
     assert scanner.feed(b"NOP\n") == []
+
+
+def test_an_mpub_in_many_small_reads_costs_little_more_than_in_a_few_large_ones() -> None:
+    """To look at all that has come with each read would cost a hundred times as much."""
+    data = mpub("t", *[b"x" * 200] * 100_000)
+    limits = LIMITS._replace(body_bytes_max=len(data))
+
+    def cost(read_bytes: int) -> float:
+        reads = [data[at : at + read_bytes] for at in range(0, len(data), read_bytes)]
+        scanner = Scanner(limits)
+        began = time.process_time()
+        events = [event for read in reads for event in scanner.feed(read)]
+        assert len(events) == 1
+        return time.process_time() - began
+
+    assert cost(1400) < 25 * cost(262_144)
