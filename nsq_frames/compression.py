@@ -52,7 +52,7 @@ class Decompressor(Protocol):
     def next(self) -> bytes:
         """The next octets, about PIECE_BYTES_MAX at most; none until more has come.
 
-        StreamError if what has come cannot be decoded.
+        StreamError if the octets cannot be decoded.
         """
 
 

@@ -172,7 +172,7 @@ class NsqConnection(LoopActor):
         self._traffic = Traffic()
         self._heartbeats = Heartbeats(context, self._traffic, self.actor_ref)
         self._answers = Answers(self._refusal)
-        # What IDENTIFY has agreed on and has not begun yet, and what comes in once it has.
+        # The streams that IDENTIFY has agreed on and that have not begun; then the incoming one.
         self._upgrade: Negotiated | None = None
         # From the question to the writer until TLS, if that is agreed on, has begun.
         self._is_flushing = False

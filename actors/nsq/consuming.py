@@ -114,7 +114,10 @@ class Consuming:
 
     def deliver(self, message: Deliver) -> None:
         """Encode messages and remember them until they are answered."""
-        queue: QueueDefinition = message.deliveries[0].queue  # type: ignore[assignment]
+        queue = self._queue
+        if queue is None:
+            # The connection ends: its queue has them back by now.
+            return
         frames: list[bytes] = []
         unsampled: list[Part] = []
         window_bytes = count = redelivered = 0

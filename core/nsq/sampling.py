@@ -17,7 +17,7 @@ Positions = tuple[int, int]
 
 
 def sampled(octets: bytes, rate: int) -> tuple[list[Positions], list[Positions]]:
-    """The messages that pass, and those that are dropped, by their positions."""
+    """The positions of messages that pass, and of dropped ones."""
     passed: list[Positions] = []
     dropped: list[Positions] = []
     for at, number in enumerate(array("I", octets)):

@@ -300,7 +300,7 @@ def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[R
                     "channel_details": details,
                     "consumer_tag": tag_of(consumer),
                     "exclusive": consumer.exclusive,
-                    "prefetch_count": consumer.prefetch,
+                    "prefetch_count": max(consumer.prefetch, 0),
                     "queue": {"name": queue.name, "vhost": queue.vhost},
                 }
             )

@@ -1,0 +1,82 @@
+"""Who publishes too much is not read, who does not read gets no more, and alarms stop publishes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import leveret
+import pytest
+from gated_files import GatedFiles
+from insides import context_of, in_flight_count, wait_until
+from nsq_wire import NsqClient, mpub, pub
+
+Nsq = Callable[[], NsqClient]
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def settings() -> dict[str, object]:
+    return {
+        "nsq_port": 0,
+        "disk_check_interval_ms": 10,
+        "publish_window_bytes_max": 65_536,
+        "delivery_window_bytes_max": 65_536,
+        "write_buffer_bytes_max": 65_536,
+    }
+
+
+def test_an_alarm_holds_back_publishes_and_lets_consumers_go_on(
+    nsq: Nsq, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    nsq().send(mpub("t", b"1", b"2")).ok()
+    consumer = nsq().subscribe("t", "c", 1)
+    first = consumer.message()
+    publisher = nsq()
+    publisher.send(pub("t", b"before")).ok()
+    files.free = 0
+    wait_until(lambda: bool(context_of(broker).alarms.reason))
+    publisher.send(pub("t", b"3"), b"BOGUS\n")
+    consumer.send(b"FIN " + first.id + b"\n")
+    second = consumer.message()
+    consumer.send(b"RDY 10\n")
+    assert consumer.message().body == b"before"
+    consumer.send(b"FIN " + second.id + b"\n").nothing()
+    files.free = None
+    publisher.ok()
+    assert publisher.error() == b"E_INVALID invalid command BOGUS"
+    assert consumer.message().body == b"3"
+
+
+def test_a_publisher_that_outruns_the_disk_is_not_read(
+    nsq: Nsq, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    publisher = nsq()
+    publisher.send(pub("t", b"first")).ok()
+    files.hold()
+    data = pub("t", bytes(1_000)) * 32_000
+    sender = threading.Thread(target=publisher.send, args=(data,))
+    sender.start()
+    files.wait_until_syncing()
+    context = context_of(broker)
+    wait_until(lambda: context.node_window.used_bytes > 65_536)
+    # All that sockets hold on the way, and one read, is less than it wants to send.
+    assert context.node_window.used_bytes < 8 * MIB
+    assert sender.is_alive()
+    files.release()
+    publisher.ok(32_000)
+    sender.join()
+    wait_until(lambda: context.node_window.used_bytes == 0)
+
+
+def test_a_consumer_that_does_not_read_gets_no_more(nsq: Nsq, broker: leveret.Broker) -> None:
+    publisher = nsq()
+    for _ in range(60):
+        publisher.send(pub("t", bytes(MIB))).ok()
+    consumer = nsq().subscribe("t", "c", 100)
+    wait_until(lambda: in_flight_count(broker, "t:c") > 0)
+    # Another connection's questions are answered behind all that could be written.
+    publisher.send(pub("u", b"x")).ok()
+    assert in_flight_count(broker, "t:c") < 60
+    assert all(len(each.body) == MIB for each in consumer.messages(60))
+    wait_until(lambda: context_of(broker).node_outlet.used_bytes == 0)
