@@ -114,7 +114,7 @@ static size_t note_bodies(Bodies *run, size_t at, uint32_t *count) {
     size_t end = at + 8;
     for (size_t i = 0; end && i < *count; i++) end = note_body(run, run->count + i, end);
     /* The size of the body may be a lie. */
-    return end <= at + 4 + run->body_bytes_max ? end : 0;
+    return end && end - at - 4 <= run->body_bytes_max ? end : 0;
 }
 
 /* Fills the columns from `position` on; returns where the run ends. */
