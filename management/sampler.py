@@ -1,19 +1,52 @@
-"""Samples the node's counts at regular times, for the rates and histories of the API."""
+"""Samples the node's counts at regular times, for the rates and histories of the API.
+
+Imports nothing that is slow: samples are made from a node's start on, the API is imported later.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Generator
+from typing import Final
 
 from ..actors.messages import WakeAt
 from ..actors.node_context import NodeContext
 from ..actors.runtime.runtime import LoopActor, tell
 from ..core.histogram import Histogram
 from ..core.statistics.sampling import Sampling
+from .about import SamplingLimits
 from .pace import Pace
 
+# In seconds: from a loop that has little to do to one whose clients wait.
+LOOP_LAG_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TICK = "tick"
+
+
+class Samples:
+    """A node's samples, made from now on until `stop`, whether or not anybody asks for them.
+
+    `pace` is that of all long work of the API. `lag_seconds`: how much later than it was due each
+    tick came.
+    """
+
+    def __init__(self, context: NodeContext, limits: SamplingLimits, data_dir: str) -> None:
+        self.pace = Pace()
+        self.sampling = Sampling(context.counts, *limits)
+        self.lag_seconds = Histogram(LOOP_LAG_BOUNDS)
+        self._sampler = Sampler.start_on(
+            context.runtime,
+            context,
+            self.sampling,
+            limits.interval_ms,
+            data_dir,
+            self.pace,
+            self.lag_seconds,
+        )
+
+    def stop(self) -> None:
+        """Make no samples any more."""
+        self._sampler.stop(block=False)
 
 
 class Sampler(LoopActor):

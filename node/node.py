@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -116,18 +115,14 @@ class Node:
         *,
         drops_unmatched: bool = False,
         on_reading: OnProgress | None = None,
-        on_listening: Callable[[Node], None] | None = None,
     ) -> None:
         """`machine` is all that it runs on; None is the machine at hand.
 
         `stop_hint` says how to end a stop that takes long, where a person may want to know.
         `drops_unmatched`: start also where catalog and journal do not belong together.
         `on_reading` shows how far the journal is read; without it a long reading is logged.
-        `on_listening` is called once AMQP clients are served; HTTP clients are, too, when the start
-        has ended, because what answers them takes some tenths of a second to import.
         """
         self._on_reading = on_reading
-        self._on_listening = on_listening
         self._stop_hint = stop_hint
         self._drops_unmatched = drops_unmatched
         self._configuration = configuration
@@ -329,9 +324,7 @@ class Node:
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about
         )
-        if self._on_listening is not None:
-            self._on_listening(self)
-        await self.http.open(context, self._about(listening, directory))
+        self.http.open(context, self._about(listening, directory))
 
     def _about(self, listening: Listening, directory: DataDirectory) -> About:
         configuration = self._configuration
