@@ -209,6 +209,10 @@ class Statistics:
         """How far histories reach back, unless too many objects change."""
         return self._sampling.retained_ms // 1000
 
+    def forget_samples(self) -> None:
+        """Have histories begin with the last sample."""
+        self._sampling.begin_anew()
+
     def churn(self, wanted: Range | None = None) -> Numbers:
         """How many connections, channels and queues came and went."""
         counts = self._context.counts

@@ -7,7 +7,8 @@ leaves the password of a user that is there, and a user that is not can log in o
 has set a password.
 
 A file for RabbitMQ has nothing that RabbitMQ refuses or would not understand: no names that begin
-with `amq.leveret.`, no arguments and policy keys of Leveret's own, and no such list.
+with `amq.leveret.`, no arguments and policy keys of Leveret's own, no such list, and not
+Leveret's version.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ..users.password_hash import rabbitmq_hash
 from .document import SECTIONS
 
 OWN_PREFIX: Final = "amq.leveret."
+OWN_VERSION: Final = "leveret_version"
 WITHOUT_HASH: Final = "users_without_password_hash"
 _PREDECLARED: Final = frozenset(name for name, _ in PREDECLARED)
 
@@ -59,12 +61,16 @@ class DefinitionsWriter:
         self.sections = SECTIONS if vhost is None else _OF_ONE_VHOST
 
     def head(self, server_version: str, product: str, version: str) -> Row:
-        """What stands before the sections."""
+        """What stands before the sections.
+
+        Product and its version are those that clients are told, as in the API's overview.
+        """
         found: Row = {"rabbit_version": server_version}
         if self._vhost is None:
             found["rabbitmq_version"] = server_version
-            found["product_name"], found["product_version"] = product, version
+            found["product_name"], found["product_version"] = product, server_version
             if not self._for_rabbitmq:
+                found[OWN_VERSION] = version
                 found[WITHOUT_HASH] = self.users_without_hash()
         return found
 

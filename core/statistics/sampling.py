@@ -79,6 +79,10 @@ class Sampling:
         count = self._bytes_max // (_ROW_BYTES * max(len(self._alive), 1))
         return min(max(count, SAMPLES_MIN), self._samples_max)
 
+    def begin_anew(self) -> None:
+        """Have histories begin with the last tick."""
+        self._first_tick = self._tick
+
     def stop(self) -> None:
         """Nobody wants samples any more."""
         self._node.is_sampled = False
@@ -94,7 +98,7 @@ class Sampling:
         node = self._node
         yield from node.collecting()
         self._first_tick = self._first_tick or tick
-        first_kept = tick - self.samples_kept
+        first_kept = max(tick - self.samples_kept, self._first_tick)
         for octets in traffic:
             self._record(octets, OCTETS, octets.octets(), tick, first_kept)
             octets.count()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from prometheus_client import Metric, ProcessCollector
 
 from ...core.alarms import Resource
+from ..cluster_name import cluster_name
 from .asked import Asked, Form, Source
 from .families import gauge, untyped
 
@@ -69,7 +70,7 @@ def _identity(source: Source, asked: Asked) -> list[Metric]:
             "Names of the node, and the identity of its data directory",
             {
                 "rabbitmq_node": about.node_name,
-                "rabbitmq_cluster": about.node_name,
+                "rabbitmq_cluster": cluster_name(source.context.accounts, about),
                 "rabbitmq_cluster_permanent_id": about.directory_id,
                 "rabbitmq_endpoint": asked.form.value,
             },

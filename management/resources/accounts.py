@@ -327,6 +327,7 @@ _VHOST: Final = "/api/vhosts/{vhost}"
 _USER: Final = "/api/users/{user}"
 _PERMISSION: Final = "/api/permissions/{vhost}/{user}"
 _TOPICS: Final = "/api/topic-permissions/{vhost}/{user}"
+_TOPIC: Final = f"{_TOPICS}/{{exchange}}"
 _ADMIN: Final = Tag.ADMINISTRATOR
 _ANY: Final = VhostRule.ANY
 _NEW_VHOST: Final = object_with(
@@ -401,4 +402,8 @@ ACTIONS: Final = (
     Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN),
     Action("PUT", _TOPICS, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPICS, "topic permissions clear", _delete_topic_permissions, _ADMIN),
+    # As in RabbitMQ, the exchange in the path chooses what is deleted, and nothing else.
+    Action("GET", _TOPIC, "topic permissions", _one_users_topic_permissions, _ADMIN),
+    Action("PUT", _TOPIC, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
+    Action("DELETE", _TOPIC, "topic permissions clear", _delete_topic_permissions, _ADMIN),
 )

@@ -124,6 +124,37 @@ async def _close(request: Request) -> Answer:
     return Answer(204)
 
 
+def _of_user(request: Request) -> list[tuple[Ref, OpenConnection]]:
+    """Connections of the path's user; 401 if the user that asks may not see them."""
+    name = request.names["username"]
+    if not request.is_monitor() and name != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    opened = request.context.open_connections.items()
+    return [(reader, each) for reader, each in opened if each.access.user == name]
+
+
+async def _connections_of_user(request: Request) -> Answer:
+    """With what RabbitMQ has of them without asking their processes."""
+    rows: list[Row] = [
+        {
+            "name": connection_name(request.about, each),
+            "node": request.about.node_name,
+            "user": each.access.user,
+            "vhost": each.access.topology.vhost,
+        }
+        for _, each in _of_user(request)
+    ]
+    return await listed(request, rows)
+
+
+async def _close_all_of_user(request: Request) -> Answer:
+    if not request.has_tag(Tag.ADMINISTRATOR) and request.names["username"] != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    for reader, _ in _of_user(request):
+        tell(reader, Shutdown(request.reason or _CLOSED))
+    return Answer(204)
+
+
 # --- Channels
 
 
@@ -321,9 +352,12 @@ async def _consumers(request: Request) -> Answer:
 
 
 _CONNECTION: Final = "/api/connections/{connection}"
+_OF_USER: Final = "/api/connections/username/{username}"
 
 ACTIONS: Final = (
     Action("GET", "/api/connections", "connections", _connections, query=LISTED),
+    Action("GET", _OF_USER, "connections", _connections_of_user, query=LISTED),
+    Action("DELETE", _OF_USER, "connections close", _close_all_of_user, query=("x-reason",)),
     Action("GET", _CONNECTION, "connection", _one_connection, query=SHOWN),
     Action("DELETE", _CONNECTION, "connection close", _close, query=("x-reason",)),
     Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection, query=LISTED),

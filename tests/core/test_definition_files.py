@@ -78,6 +78,24 @@ def test_what_is_imported_is_written_as_it_came(name: str) -> None:
             assert _shown(row, item) == _expected(item)
 
 
+def test_a_file_names_the_version_that_clients_are_told() -> None:
+    """Leveret's own is in files of its own only, which RabbitMQ does not read."""
+    told = {
+        "rabbit_version": "3.13.0",
+        "rabbitmq_version": "3.13.0",
+        "product_name": "Leveret",
+        "product_version": "3.13.0",
+    }
+    catalog = Catalog()
+    heads = [
+        DefinitionsWriter(catalog.accounts, catalog.vhosts, for_rabbitmq=each).head(
+            "3.13.0", "Leveret", "0.1"
+        )
+        for each in (True, False)
+    ]
+    assert heads == [told, told | {"leveret_version": "0.1", WITHOUT_HASH: ["guest"]}]
+
+
 def _key(row: Json) -> str:
     names = ("name", "component", "user", "vhost", "source", "destination", "routing_key")
     return repr([row.get(name) for name in names])

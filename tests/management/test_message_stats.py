@@ -113,6 +113,31 @@ def test_counts_rates_and_samples_are_as_in_rabbitmq(
     client.drop()
 
 
+def test_a_reset_forgets_samples_and_keeps_counts(broker: leveret.Broker) -> None:
+    """As RabbitMQ does."""
+    message = {"routing_key": "q", "payload": "x", "payload_encoding": "string", "properties": {}}
+    assert asked(broker, "PUT", "/api/queues/%2F/q", {}).status == 201
+    sample(broker, 1_000_000)
+    for tick in range(1_000_001, 1_000_003):
+        asked(broker, "POST", "/api/exchanges/%2F/amq.default/publish", message)
+        sample(broker, tick)
+
+    def samples() -> list[int]:
+        stats = get(broker, f"/api/queues/%2F/q?{RANGES}")["message_stats"]
+        assert stats["publish"] == 2
+        return [each["sample"] for each in stats["publish_details"]["samples"]]
+
+    assert samples() == [2, 1, 0]
+    node = get(broker, "/api/overview")["node"]
+    assert asked(broker, "DELETE", "/api/reset/elsewhere").status == 404
+    assert samples() == [2, 1, 0]
+    for path in ("/api/reset", f"/api/reset/{node}"):
+        assert asked(broker, "DELETE", path)[:2] == (204, None)
+        assert samples() == [2]
+    sample(broker, 1_000_003)
+    assert samples() == [2, 2]
+
+
 def test_pages_break_messages_down_as_in_rabbitmq(broker: leveret.Broker, connect: Connect) -> None:
     client = worked(connect)
     sample(broker, 1_000_000)

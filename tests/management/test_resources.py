@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 import leveret
@@ -260,6 +261,35 @@ def test_connections_channels_and_consumers_are_shown_and_closed(
         320,
         "CONNECTION_FORCED - Closed via management plugin",
     )
+
+
+def test_all_connections_of_a_user_are_shown_and_closed(
+    broker: leveret.Broker, connect: Callable[..., Client]
+) -> None:
+    """RabbitMQ shows and closes them for monitors and administrators; others get a fault of it."""
+    clients = [connect(), connect()]
+    path = "/api/connections/username/guest"
+    rows = call(broker, f"GET {path}").content
+    all_rows = call(broker, "GET /api/connections").content
+    names = ("name", "vhost", "user", "node")
+    assert rows == [{name: row[name] for name in names} for row in all_rows]
+    assert len(rows) == 2
+    for tag in ("management", "monitoring"):
+        add_user(broker, tag, tag)
+    assert call(broker, f"GET {path}", None, "monitoring").content == rows
+    assert call(broker, f"GET {path}", None, "management").status == 401
+    for user in ("management", "monitoring"):
+        assert call(broker, f"DELETE {path}", None, user).status == 401
+        own = f"/api/connections/username/{user}"
+        assert call(broker, f"GET {own}", None, user).content == []
+        assert call(broker, f"DELETE {own}", None, user).status == 204
+    assert call(broker, "GET /api/connections/username/none").content == []
+    assert call(broker, "DELETE /api/connections/username/none").status == 204
+    answer = asked(broker, "DELETE", path, headers={"x-reason": "tidying up"})
+    assert answer.status == 204
+    for client in clients:
+        close = client.expect_type(0, ConnectionClose)
+        assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - tidying up")
 
 
 # --- Accounts
