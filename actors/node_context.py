@@ -22,6 +22,7 @@ from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
 from ..core.queue.memory_budget import MemoryBudget
 from ..core.statistics.channel_counts import ChannelCounts
+from ..core.statistics.confirm_latency import ConfirmLatency
 from ..core.statistics.journal_figures import JournalFigures
 from ..core.statistics.node_counts import NodeCounts
 from ..core.statistics.traffic import Traffic
@@ -144,6 +145,8 @@ class NodeContext:
     last_letters: set[Ref] = field(default_factory=set)
     # Of messages, connections, channels and queues; the event loop's alone.
     counts: NodeCounts = field(default_factory=NodeCounts)
+    # Channels tell it of confirms.
+    confirm_latency: ConfirmLatency = field(default_factory=ConfirmLatency)
     # The journal's thread writes them.
     journal_figures: JournalFigures = field(default_factory=JournalFigures)
     # Of all listeners.

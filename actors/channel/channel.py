@@ -253,21 +253,26 @@ class Channel(LoopActor):
 
     def _count_answers(self, message: Confirm | Reject) -> None:
         unconfirmed = self._publisher.unconfirmed
-        count = unconfirmed.confirm
-        if isinstance(message, Reject):
-            count = unconfirmed.reject
-            if message.is_for_now and self._tx_mode is not None:
-                self._tx_mode.why_refused = message.reason
-        queue = message.queue
         if not self._context.trace.is_on:
-            for batch, indexes in message.items:
-                count(queue, batch, indexes)
+            self._release_answered(message)
             return
         answers = self.tracing.answers
         before = answers.counts_before(message, unconfirmed)
-        for batch, indexes in message.items:
-            count(queue, batch, indexes)
+        self._release_answered(message)
         answers.received(before, unconfirmed)
+
+    def _release_answered(self, message: Confirm | Reject) -> None:
+        unconfirmed, queue = self._publisher.unconfirmed, message.queue
+        if isinstance(message, Reject):
+            if message.is_for_now and self._tx_mode is not None:
+                self._tx_mode.why_refused = message.reason
+            for batch, indexes in message.items:
+                unconfirmed.reject(queue, batch, indexes)
+            return
+        confirm = unconfirmed.confirm
+        for batch, indexes in message.items:
+            if confirm(queue, batch, indexes) and self._publisher.confirm_mode:
+                self._context.confirm_latency.confirmed(batch, self._context.trace.now_ns())
 
     def _answer(self) -> None:
         if self.tracing.answers.open:

@@ -115,8 +115,7 @@ class ConnectionChannels:
             if open_channel is not None:
                 batch = event.batch
                 if batch is not None:
-                    if self._context.trace.is_on:
-                        batch.received_ns = self._context.trace.now_ns()
+                    batch.received_ns = self._context.trace.now_ns()
                     self._shares[number].add(batch.wire_bytes)
                     if self.window.node.is_closed and not has_only_commands(batch):
                         self.window.published()

@@ -10,7 +10,7 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
     number, durable   the publisher that routes it; recovery for a batch that the journal kept
     ttls_ms           the publisher, before that
     journal_place     the journal
-    received_ns       the reader, while the trace is on
+    received_ns       the reader
     traced            the trace
 
 `tests/broker/test_batches_stay.py` watches every assignment in a running broker.
@@ -95,7 +95,7 @@ class Batch:
         self.journal_place: object | None = None
         # Indexes of the messages whose hops are traced; None: of none.
         self.traced: Indexes | None = None
-        # When the reader got the bytes, by the trace's clock; 0 while the trace is off.
+        # When the reader got the bytes, by the trace's clock; 0 if they came from no reader.
         self.received_ns = 0
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from ...amqp_frames.compiled import FORM
 from ...core.statistics.journal_figures import JournalFigures
 from .asked import Asked, Form, Source
-from .families import counter, gauge, gauges, histogram, info
+from .families import counter, gauge, gauges, histogram, histograms, info
 
 
 def metrics(source: Source, asked: Asked) -> list[Metric]:
@@ -22,7 +22,7 @@ def metrics(source: Source, asked: Asked) -> list[Metric]:
         source.lag_seconds,
     )
     journal = _journal(source.context.journal_figures)
-    return [_build(source), _memory(source), lag, *journal]
+    return [_build(source), _memory(source), lag, _confirms(source), *journal]
 
 
 def _build(source: Source) -> Metric:
@@ -32,6 +32,16 @@ def _build(source: Source) -> Metric:
         "codec": FORM,
     }
     return info("leveret_build_info", "Versions of Leveret and Python, form of the codec", labels)
+
+
+def _confirms(source: Source) -> Metric:
+    latency = source.context.confirm_latency
+    return histograms(
+        "leveret_confirm_seconds",
+        "Time from the read of publishes to their confirm, one value for each batch",
+        ("kind",),
+        [(("persistent",), latency.persistent), (("transient",), latency.transient)],
+    )
 
 
 def _memory(source: Source) -> Metric:

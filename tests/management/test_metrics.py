@@ -13,14 +13,14 @@ import pytest
 from asking_http import HARE
 from insides import context_of, on_loop, wait_until
 from leveret.amqp_frames.compiled import FORM
-from leveret.amqp_frames.methods import BasicDeliver
+from leveret.amqp_frames.methods import BasicDeliver, TxCommit, TxSelect
 from leveret.commands.control_client import ask_broker
 from leveret.configuration import Configuration
 from leveret.core.alarms import Resource
 from leveret.listening.http import METRICS_PORTS_ABOVE, port_of
 from leveret.management.prometheus.asked import DETAILED, RABBITMQ
 from scraping import scraped
-from wire import PERSISTENT, Client
+from wire import PERSISTENT, Client, publish
 
 PATHS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_metrics")
 
@@ -346,3 +346,45 @@ def test_bytes_of_the_journal_are_dead_once_their_messages_are_acknowledged(
         scrape = scraped(broker)
     assert scrape.value("leveret_journal_segments") == 1
     assert scrape.value("leveret_journal_compactions_total") == 0
+
+
+# --- Confirms
+
+
+def test_confirms_are_timed_by_whether_they_wait_for_the_disk(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        syncs = scraped(broker).value("leveret_journal_sync_seconds_sum")
+        begin = time.monotonic()
+        client.publish_all("a", b"1", properties=PERSISTENT)
+        client.publish_all("a", b"2", properties=PERSISTENT)
+        client.publish_all("a", b"transient")
+        # No queue gets it: nobody is waited for.
+        client.publish_all("nowhere", b"3")
+        took_seconds = time.monotonic() - begin
+        scrape = scraped(broker)
+    assert scrape.types["leveret_confirm_seconds"] == "histogram"
+    counted = {("persistent",): 2, ("transient",): 1}
+    assert scrape.samples("leveret_confirm_seconds_count") == counted
+    seconds = scrape.samples("leveret_confirm_seconds_sum")
+    assert 0 < sum(seconds.values()) <= took_seconds
+    # Each of the persistent ones waited for its sync.
+    sync_seconds = scrape.value("leveret_journal_sync_seconds_sum") - syncs
+    assert seconds[("persistent",)] >= sync_seconds
+
+
+def test_publishes_without_confirms_and_transactions_are_not_timed(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel()
+        client.declare("a")
+        client.send(publish("a", b"unconfirmed"))
+        client.open_channel(2)
+        client.ask(2, TxSelect())
+        client.send(publish("a", b"in a transaction", channel=2))
+        client.ask(2, TxCommit())
+        client.wait_for_counts("a", (2, 0))
+        scrape = scraped(broker)
+    assert scrape.value("leveret_confirm_seconds_count") == 0
