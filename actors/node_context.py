@@ -17,6 +17,7 @@ from ..core.connection.handshake import Handshake, Limits, ServerNames
 from ..core.connection.outlet import NodeOutlet
 from ..core.connection.peer import Peer, Subject
 from ..core.connection.publish_window import NodeWindow
+from ..core.connection.reading_time import ReadingTime
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
@@ -51,6 +52,8 @@ class OpenConnection:
     traffic: Traffic = field(default_factory=Traffic)
     # Of its channels that are open, by number.
     channel_counts: dict[int, ChannelCounts] = field(default_factory=dict)
+    # Its reader's: is the socket read?
+    reading: ReadingTime = field(default_factory=ReadingTime)
     opened_seconds: float = field(default_factory=time.time)
 
 

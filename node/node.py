@@ -252,7 +252,7 @@ class Node:
                 machine.thread_time,
             ),
             partial(disk.reserve.release_step, Purpose.COMPACTION),
-            self._checks(stores, scheduler, context.ticker),
+            self._checks(stores, scheduler, context),
             self._log,
             self._on_fatal,
         )
@@ -290,11 +290,14 @@ class Node:
         disk.watch(context, self._listener)
         return listener
 
-    def _checks(self, stores: Stores, scheduler: Scheduler, ticker: Ref) -> SegmentChecks | None:
+    def _checks(
+        self, stores: Stores, scheduler: Scheduler, context: NodeContext
+    ) -> SegmentChecks | None:
         if not self._uses_indexes:
             return None
         check = stores.background_check(self._machine.other_files())
-        return SegmentChecks(check, ticker, scheduler.time)
+        figures, wall_clock = context.journal_figures.check, context.runtime.wall_clock
+        return SegmentChecks(check, context.ticker, scheduler.time, figures, wall_clock)
 
     @property
     def _uses_indexes(self) -> bool:

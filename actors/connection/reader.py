@@ -34,7 +34,6 @@ from ...core.connection.outlet import Outlet
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow, WindowShare
-from ...core.connection.reading_time import ReadingTime
 from ...core.publishing.delivery_commands import has_only_commands
 from ...core.publishing.properties import PUBLISH
 from ...core.statistics.channel_counts import ChannelCounts
@@ -95,8 +94,6 @@ class ConnectionChannels:
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
         self._outlet = Outlet(context.delivery_window_bytes_max, context.node_outlet)
-        # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
-        self.reading = ReadingTime()
         self._transaction_memory = TransactionMemory(context.transaction_bytes_max)
         self._reader = reader
         self._channels = opening.channels
@@ -167,7 +164,7 @@ class ConnectionChannels:
             vhost_user,
             share,
             self._outlet.share(),
-            self.reading,
+            self._opening.reading,
             self._transaction_memory,
             counts,
             self._reader,
@@ -263,7 +260,7 @@ class Reader(LoopActor):
             self._phase,
             self._opening,
             self._log,
-            self._channels.reading,
+            self._opening.reading,
             self.actor_ref,
         )
         self._clock = ConnectionClock(context, self.actor_ref)

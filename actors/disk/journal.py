@@ -302,6 +302,7 @@ class JournalActor(ThreadActor):
             elif isinstance(each, WatchedBy):
                 self._watch = each.watch
             elif isinstance(each, SegmentDamaged):
+                self._look_at_usage()
                 is_busy = bool(self._sought)
                 self._sought.extend(journal.entries_in(each.segment))
                 if not is_busy:
@@ -357,8 +358,10 @@ class JournalActor(ThreadActor):
 
     def _look_at_usage(self) -> None:
         """Now and then: it takes some microseconds for each segment."""
-        figures = self._timed.figures
-        figures.segments, figures.live_bytes, figures.dead_bytes = self._journal.usage()
+        figures, usage = self._timed.figures, self._journal.usage()
+        figures.segments = usage.segments
+        figures.live_bytes, figures.dead_bytes = usage.live_bytes, usage.dead_bytes
+        figures.damaged_segments = usage.damaged_segments
 
     def _commit(self, disk_thread_bytes_min: float) -> None:
         if self._journal.is_short:

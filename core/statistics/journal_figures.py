@@ -1,4 +1,4 @@
-"""Figures of the journal's work: the journal's thread writes them, a scrape of metrics reads them.
+"""Figures of the journal's work: one thread writes each of them, a scrape of metrics reads them.
 
 There is no lock: each figure is one number, or a histogram.
 """
@@ -17,12 +17,28 @@ SYNC_SECONDS_BOUNDS: Final = (
 COMMIT_MESSAGES_BOUNDS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
+class CheckFigures:
+    """How far the background check of closed segments is; the thread of maintenance writes it."""
+
+    __slots__ = ("checked_bytes", "finished_seconds", "left_bytes")
+
+    def __init__(self) -> None:
+        # Since the node's start.
+        self.checked_bytes = 0
+        # Of the segments that it knows to be left.
+        self.left_bytes = 0
+        # Since the epoch: when it had nothing left the last time; 0: not yet.
+        self.finished_seconds = 0.0
+
+
 class JournalFigures:
     """Since the node's start. A commit may run on another thread, but one runs at a time."""
 
     __slots__ = (
+        "check",
         "commit_messages",
         "compactions",
+        "damaged_segments",
         "dead_bytes",
         "live_bytes",
         "segments",
@@ -37,6 +53,9 @@ class JournalFigures:
         self.segments = 0
         self.live_bytes = 0
         self.dead_bytes = 0
+        # In which the start or a check has found damage.
+        self.damaged_segments = 0
+        self.check = CheckFigures()
         # Segments that were rewritten without their dead entries.
         self.compactions = 0
 

@@ -293,6 +293,8 @@ class JournalUsage(NamedTuple):
     segments: int
     live_bytes: int
     dead_bytes: int
+    # In which damage was found.
+    damaged_segments: int
 
 
 class _Refusal(NamedTuple):
@@ -600,7 +602,8 @@ class Journal:
             all_bytes += size_bytes
             # Entries of a later segment may need a body in this one.
             live_bytes += size_bytes * live // max(live, ledger.appended[number], 1)
-        return JournalUsage(len(ledger.live), live_bytes, all_bytes - live_bytes)
+        dead_bytes = all_bytes - live_bytes
+        return JournalUsage(len(ledger.live), live_bytes, dead_bytes, len(self._damaged))
 
     # --- Reading back
 

@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import leveret
 import pytest
 from asking_http import HARE
-from insides import context_of, on_loop, wait_until
+from gated_files import GatedFiles
+from insides import context_of, listener_of, on_loop, wait_until
+from leveret.actors.messages import AlarmCleared
+from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.methods import BasicDeliver, TxCommit, TxSelect
 from leveret.commands.control_client import ask_broker
@@ -346,6 +350,99 @@ def test_bytes_of_the_journal_are_dead_once_their_messages_are_acknowledged(
         scrape = scraped(broker)
     assert scrape.value("leveret_journal_segments") == 1
     assert scrape.value("leveret_journal_compactions_total") == 0
+
+
+@has(segment_bytes_max=1024 * 1024)
+def test_the_background_check_says_how_far_it_is(broker: leveret.Broker) -> None:
+    def check(name: str) -> float:
+        return scraped(broker).value(f"leveret_journal_check_{name}")
+
+    assert (check("bytes"), check("finished_timestamp_seconds")) == (0, 0)
+    begin = time.time()
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        client.publish_all("a", *[bytes(600_000)] * 3, properties=PERSISTENT)
+        # A segment is looked for once a second, and gets its index.
+        wait_until(lambda: check("finished_timestamp_seconds") > 0)
+        scrape = scraped(broker)
+    assert begin - 1 < scrape.value("leveret_journal_check_finished_timestamp_seconds")
+    counted = scrape.samples("leveret_journal_check_bytes")
+    assert counted[("checked",)] > 600_000
+    assert counted[("left",)] == 0
+    assert scrape.value("leveret_journal_damaged_segments") == 0
+
+
+def test_damage_that_the_start_finds_is_counted(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data_dir": tmp_path / "data", "port": 0, "http_port": 0}
+    with leveret.Broker(**settings, http_listener="on") as broker:
+        assert scraped(broker).value("leveret_journal_damaged_segments") == 0
+        with Client(broker.host, broker.port) as client:
+            client.log_in()
+            client.open_channel(confirms=True)
+            client.declare("a", durable=True)
+            client.publish_all("a", *[b"body" * 100] * 3, properties=PERSISTENT)
+    [segment] = (tmp_path / "data").rglob("*.journal")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"body") + 50] ^= 1
+    segment.write_bytes(data)
+    with leveret.Broker(**settings, http_listener="on") as broker:
+        assert scraped(broker).value("leveret_journal_damaged_segments") == 1
+
+
+# --- Connections
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"publish_window_bytes_max": 65_536}, "publish_window"),
+        ({"node_publish_window_bytes_max": 65_536}, "node_window"),
+    ],
+    indirect=["settings"],
+)
+def test_connections_that_are_not_read_are_counted_by_the_reason(
+    reason: str, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    def paused() -> dict[str, float]:
+        samples = scraped(broker).samples("leveret_connections_paused")
+        return {name: count for (name,), count in samples.items() if count}
+
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        assert paused() == {}
+        files.hold()
+        with client.sending(publish("a", bytes(10_000), PERSISTENT) * 100):
+            files.wait_until_syncing()
+            wait_until(lambda: paused() == {reason: 1})
+            files.release()
+        client.expect_acks(range(1, 101))
+        wait_until(lambda: paused() == {})
+
+
+def test_a_publisher_that_waits_for_the_end_of_an_alarm_is_counted(broker: leveret.Broker) -> None:
+    def paused() -> float:
+        return scraped(broker).samples("leveret_connections_paused")[("alarm",)]
+
+    def alarm(is_low: bool) -> None:
+        context_of(broker).alarms.change(Resource.MEMORY, is_low=is_low)
+        if not is_low:
+            tell(listener_of(broker), AlarmCleared())
+
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a")
+        on_loop(broker, partial(alarm, is_low=True))
+        assert paused() == 0
+        client.send(publish("a", b"1"))
+        wait_until(lambda: paused() == 1)
+        on_loop(broker, partial(alarm, is_low=False))
+        client.expect_acks(range(1, 2))
+        assert paused() == 0
 
 
 # --- Confirms
