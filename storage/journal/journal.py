@@ -776,7 +776,7 @@ class Journal:
         self._anchors[number] = [rewritten.anchor]
         # Its own settles are of earlier segments, of those that the ledger has for it.
         settles = self._ledger.speaks_of[number].settles if rewritten.keeps_settles else set()
-        spoken = Spoken(settles, set(rewritten.notes))
+        spoken = Spoken(settles, dict.fromkeys(rewritten.notes))
         self._ledger.rewritten(number, spoken, rewritten.anchor.entries)
         self._ledger.move(rewritten.moved)
         self._rewriting = 0
@@ -835,7 +835,7 @@ class Journal:
             # Their segment is not removed after all, so the identities are still where they were.
             shortage.runs.clear()
         shortage.spoken.add(self._ledger.speaks_of[number])
-        shortage.spoken.forget_above(number)
+        shortage.spoken.keep(range(number + 1))
         self._writer.roll_back(mark)
         self._entries = mark.entries
         self._named_change = mark.catalog_change
