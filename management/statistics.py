@@ -7,7 +7,7 @@ place. All is read on the event loop, where the actors that own it run, too.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..actors.node_context import NodeContext, OpenConnection
 from ..core.definitions import ExchangeDefinition, QueueDefinition
@@ -26,12 +26,15 @@ from ..core.statistics.sampling import (
     QUEUE,
     VHOST,
     Sampling,
-    lengths_of,
+    numbers_of,
 )
 from ..core.topology.topology import Topology
 from .pace import Pace
 
 Numbers = dict[str, Any]
+
+# Of the numbers of queues.
+SUMMED: Final = ("consumers", "messages", "messages_ready", "messages_unacknowledged")
 
 
 class Ranges(NamedTuple):
@@ -60,20 +63,12 @@ class Statistics:
     # --- Queues
 
     def of_queue(self, queue: QueueDefinition, ranges: Ranges = NO_RANGES) -> Numbers:
-        """How many messages it has, and had. Deferred messages count as unacknowledged: they are
-        not ready, and come back."""
+        """How many messages it has, and had."""
         if queue.rules is None:
             return {}
-        ready, unacked = lengths_of(queue)
         counts = self._context.counts.of_queue(queue)
-        numbers = {
-            "consumers": len(queue.rules.consumers),
-            "memory": queue.rules.held_bytes,
-            "messages": ready + unacked,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-            **self._lengths([counts.history], QUEUE, ranges.lengths),
-        }
+        numbers: Numbers = numbers_of(queue)
+        numbers |= self._lengths([counts.history], QUEUE, ranges.lengths)
         names = (*PUBLISH, *DELIVERIES)
         return numbers | self._messages(counts, QUEUE, names, ranges.messages)
 
@@ -99,20 +94,14 @@ class Statistics:
 
     def of_queues(self, queues: Iterable[QueueDefinition]) -> Generator[None, None, Numbers]:
         """The sums of several, in short steps; `queues` are not to change meanwhile."""
-        ready = unacked = consumers = 0
+        sums = dict.fromkeys(SUMMED, 0)
         for queue in queues:
             yield
-            if queue.rules is not None:
-                counts = queue.rules.counts()
-                ready += counts[0]
-                consumers += counts[1]
-                unacked += counts[2] + queue.rules.deferred_count
-        return {
-            "consumers": consumers,
-            "messages": ready + unacked,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-        }
+            numbers = numbers_of(queue)
+            if numbers:
+                for name in SUMMED:
+                    sums[name] += numbers[name]
+        return sums
 
     def incoming_of_queue(self, queue: QueueDefinition, wanted: Range | None) -> list[Numbers]:
         """Its messages by the exchange that they came through."""

@@ -181,3 +181,20 @@ def lengths_of(queue: QueueDefinition) -> tuple[int, int]:
     """Its ready messages, and the others: in flight, or deferred."""
     ready, _, unacked = queue.rules.counts()
     return ready, unacked + queue.rules.deferred_count
+
+
+def numbers_of(queue: QueueDefinition) -> dict[str, int]:
+    """What a queue has now, by RabbitMQ's names; nothing of one that is not up.
+
+    Deferred messages count as unacknowledged: they are not ready, and come back.
+    """
+    if queue.rules is None:
+        return {}
+    ready, unacked = lengths_of(queue)
+    return {
+        "consumers": len(queue.rules.consumers),
+        "memory": queue.rules.held_bytes,
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }
