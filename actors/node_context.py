@@ -136,12 +136,12 @@ class NodeContext:
     memory_watch: Ref
     # Whether the queues' messages take too much, although they page.
     memory_level: MemoryLevel
-    # Where AMQP is listened for, as connections are named after it.
-    address: str = ""
     # Why publishers are not read, if they are not.
     alarms: Alarms = field(default_factory=Alarms)
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.
     is_disk_full: bool = False
+    # Of the data directory's disk, as the disk watch has seen it last, for all who show it.
+    disk_free_bytes: int = 0
     # The clients have gone: paged messages that are to be dead letters stay where they are.
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.

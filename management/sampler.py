@@ -30,7 +30,7 @@ class Samples:
     tick came.
     """
 
-    def __init__(self, context: NodeContext, limits: SamplingLimits, data_dir: str) -> None:
+    def __init__(self, context: NodeContext, limits: SamplingLimits) -> None:
         self.pace = Pace()
         self.sampling = Sampling(context.counts, *limits)
         self.lag_seconds = Histogram(LOOP_LAG_BOUNDS)
@@ -39,7 +39,6 @@ class Samples:
             context,
             self.sampling,
             limits.interval_ms,
-            data_dir,
             self.pace,
             self.lag_seconds,
         )
@@ -57,7 +56,6 @@ class Sampler(LoopActor):
         context: NodeContext,
         sampling: Sampling,
         interval_ms: int,
-        data_dir: str,
         pace: Pace,
         lag_seconds: Histogram,
     ) -> None:
@@ -69,7 +67,6 @@ class Sampler(LoopActor):
         self._context = context
         self._sampling = sampling
         self._interval_ms = interval_ms
-        self._data_dir = data_dir
         self._pace = pace
         self._task: asyncio.Task[None] | None = None
 
@@ -96,7 +93,7 @@ class Sampler(LoopActor):
         tick = max(now, self._sampling.moment.tick + 1)
         opened = tuple(self._context.open_connections.values())
         return self._sampling.sample(
-            tick, [each.traffic for each in opened], lambda: gauges(self._context, self._data_dir)
+            tick, [each.traffic for each in opened], lambda: gauges(self._context)
         )
 
     def _wake(self) -> None:
@@ -111,15 +108,14 @@ class Sampler(LoopActor):
             self._task.cancel()
 
 
-def gauges(context: NodeContext, data_dir: str) -> tuple[int, ...]:
+def gauges(context: NodeContext) -> tuple[int, ...]:
     """The node's GAUGES (core/statistics/sampling.py), in their order."""
-    disk = os.statvfs(data_dir)
     opened = context.open_connections.values()
     queue_count = sum(len(each.table.queues()) for each in context.vhosts)
     # A connection has a reader and a writer.
     actor_count = queue_count + sum(2 + len(each.channels) for each in opened)
     return (
-        disk.f_bavail * disk.f_frsize,
+        context.disk_free_bytes,
         _descriptors_used(),
         context.memory_budget.used_bytes,
         actor_count,

@@ -322,7 +322,6 @@ class Node:
         await self.http.bind()
         await listening.open(listener, tls, self.http.address)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
-        context.address = f"{listening.host}:{listening.port}"
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about

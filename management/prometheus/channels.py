@@ -61,7 +61,7 @@ def _names(source: Source) -> Generator[None, None, dict[Ref, str]]:
     names: dict[Ref, str] = {}
     for opened in tuple(source.context.open_connections.values()):
         for number, channel in open_channels(opened).items():
-            names[channel] = channel_name(source.about, opened, number)
+            names[channel] = channel_name(opened, number)
         yield
     return names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from importlib.metadata import version
@@ -20,11 +19,9 @@ _process = ProcessCollector(registry=None)
 
 
 class Process(NamedTuple):
-    """What the system says."""
+    """What the system says, under the names that all programs have."""
 
-    # Under the names that all programs have.
     metrics: list[Metric]
-    disk_free_bytes: int
 
     def value(self, name: str) -> float | None:
         """Of the only sample of a metric, if it is there."""
@@ -32,10 +29,9 @@ class Process(NamedTuple):
         return next(found, None)
 
 
-def of_process(data_dir: str) -> Process:
+def of_process() -> Process:
     """For any thread: it may take a while."""
-    disk = os.statvfs(data_dir)
-    return Process(list(_process.collect()), disk.f_bavail * disk.f_frsize)
+    return Process(list(_process.collect()))
 
 
 def metrics(source: Source, asked: Asked, process: Process) -> list[Metric]:
@@ -108,7 +104,7 @@ def _uses(source: Source, prefix: str, process: Process) -> list[Metric]:
         gauge(
             f"{prefix}disk_space_available_bytes",
             "Bytes that may still be written to the disk of the data directory",
-            process.disk_free_bytes,
+            context.disk_free_bytes,
         ),
     ]
 

@@ -48,7 +48,7 @@ class MetricTexts:
 
     async def _make(self, asked: Asked) -> Body:
         source = self._source
-        process = await asyncio.to_thread(node.of_process, source.about.data_dir)
+        process = await asyncio.to_thread(node.of_process)
         logins = await _logins(source)
         of_channels = await channels.reports(source, asked, self._pace)
 

@@ -16,7 +16,7 @@ from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.history import Range
 from ..about import About
 from ..asking import GoneError, ask
-from ..client_names import channel_name, connection_name, open_channels, own_end
+from ..client_names import channel_name, open_channels
 from ..listing import listed, shown
 from ..request import (
     LISTED,
@@ -36,10 +36,10 @@ from ..statistics import Statistics
 _CLOSED: Final = "Closed via management plugin"
 
 
-def _ends(about: About, opened: OpenConnection) -> Row:
+def _ends(opened: OpenConnection) -> Row:
     host, _, port = opened.peer.name.rpartition(":")
     return {
-        "name": connection_name(about, opened),
+        "name": opened.peer.connection_name,
         "peer_host": host,
         "peer_port": int(port),
     }
@@ -50,18 +50,17 @@ def connection_row(
 ) -> Row:
     """A connection."""
     handshake, peer = opened.handshake, opened.peer
-    host, port = own_end(about, opened)
     return {
-        **_ends(about, opened),
+        **_ends(opened),
         "auth_mechanism": handshake.mechanism,
         "channel_max": handshake.limits.channel_max,
         "channels": len(open_channels(opened)),
         "client_properties": plain_table(handshake.client_properties),
         "connected_at": int(opened.opened_seconds * 1000),
         "frame_max": handshake.limits.frame_max_bytes,
-        "host": host,
+        "host": peer.local_host,
         "node": about.node_name,
-        "port": port,
+        "port": peer.local_port,
         "protocol": "AMQP 0-9-1",
         "ssl": bool(peer.tls_protocol),
         "ssl_cipher": peer.tls_cipher or None,
@@ -92,7 +91,7 @@ def _seen(request: Request) -> list[OpenConnection]:
 def _find(request: Request) -> tuple[Ref, OpenConnection]:
     """The path's connection; 404, or 401 if it is another's."""
     for reader, opened in request.context.open_connections.items():
-        if connection_name(request.about, opened) == request.names["connection"]:
+        if opened.peer.connection_name == request.names["connection"]:
             if not _may_see(request, opened):
                 raise not_authorised("User not authorised to access object")
             return reader, opened
@@ -137,7 +136,7 @@ async def _connections_of_user(request: Request) -> Answer:
     """With what RabbitMQ has of them without asking their processes."""
     rows: list[Row] = [
         {
-            "name": connection_name(request.about, each),
+            "name": each.peer.connection_name,
             "node": request.about.node_name,
             "user": each.access.user,
             "vhost": each.access.topology.vhost,
@@ -170,13 +169,13 @@ async def _channel_row(
     assert isinstance(report, ChannelReport)
     counts: dict[str, Any] = report.counts
     row: Row = {
-        "connection_details": _ends(about, opened),
+        "connection_details": _ends(opened),
         "confirm": counts["mode"] == "confirm",
         "consumer_count": counts["consumers"],
         "global_prefetch_count": counts["global_prefetch"],
         "messages_unacknowledged": counts["unacked"],
         "messages_unconfirmed": counts["unconfirmed"],
-        "name": channel_name(about, opened, number),
+        "name": channel_name(opened, number),
         "node": about.node_name,
         "number": number,
         "prefetch_count": counts["prefetch"],
@@ -214,7 +213,7 @@ async def _one_channel(request: Request) -> Answer:
     name = request.names["channel"]
     for opened in request.context.open_connections.values():
         for number, channel in open_channels(opened).items():
-            if channel_name(request.about, opened, number) == name:
+            if channel_name(opened, number) == name:
                 if not _may_see(request, opened):
                     raise not_authorised("User not authorised to access object")
                 row = await _channel_row(request, opened, number, channel)
@@ -286,11 +285,11 @@ def publishes_to(request: Request, exchange: ExchangeDefinition, wanted: Range |
 
 
 def _channel_details(about: About, opened: OpenConnection, number: int) -> Row:
-    ends = _ends(about, opened)
+    ends = _ends(opened)
     return {
         **ends,
         "connection_name": ends["name"],
-        "name": channel_name(about, opened, number),
+        "name": channel_name(opened, number),
         "node": about.node_name,
         "number": number,
         "user": opened.access.user,

@@ -147,7 +147,7 @@ def _node_row(request: Request) -> Row:
         "rates_mode": "detailed",
         "running": True,
         "sockets_total": context.connections_max or fd_total,
-        **dict(zip(GAUGES, gauges(context, about.data_dir), strict=True)),
+        **dict(zip(GAUGES, gauges(context), strict=True)),
         **request.statistics.rates_of_node(),
         **request.statistics.churn(),
         "type": "disc",

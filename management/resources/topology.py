@@ -40,7 +40,6 @@ from ...core.definitions import (
 )
 from ...core.json_tables import plain_table
 from ...core.topology.topology import Topology
-from ..client_names import connection_name
 from ..direct import AmqpRefusedError, connect
 from ..listing import listed, listed_long, shown
 from ..pace import in_order
@@ -293,7 +292,7 @@ async def _one_queue(request: Request) -> Answer:
     row["consumer_details"] = consumer_rows(request, [queue])
     opened = request.context.open_connections.get(queue.owner)  # type: ignore[call-overload]
     if opened is not None:
-        row["owner_pid_details"] = {"name": connection_name(request.about, opened)}
+        row["owner_pid_details"] = {"name": opened.peer.connection_name}
     return Answer(200, shown(request, row))
 
 

@@ -86,7 +86,7 @@ class HttpListening:
             configuration.statistics_samples_max,
             configuration.statistics_bytes_max,
         )
-        samples = self._samples = Samples(context, sampling, about.data_dir)
+        samples = self._samples = Samples(context, sampling)
 
         async def listeners() -> Listeners:
             listeners_class = await asyncio.to_thread(load_listeners)

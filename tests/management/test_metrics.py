@@ -11,7 +11,7 @@ from typing import Any
 
 import leveret
 import pytest
-from asking_http import HARE
+from asking_http import HARE, asked
 from gated_files import GatedFiles
 from insides import context_of, listener_of, on_loop, wait_until
 from leveret.actors.messages import AlarmCleared
@@ -172,12 +172,16 @@ def test_detailed_metrics_are_those_of_the_families_and_vhosts_that_are_asked_fo
         client.open_channel()
         client.declare("a")
         nothing = scraped(broker, "/metrics/detailed")
+        unknown = scraped(broker, "/metrics/detailed?family=nosuch")
         coarse = scraped(broker, "/metrics/detailed?family=queue_coarse_metrics")
         two = scraped(broker, "/metrics/detailed?family=queue_consumer_count&family=node_metrics")
         elsewhere = scraped(
             broker, "/metrics/detailed?family=queue_coarse_metrics&vhost=other&vhost=none"
         )
-    assert set(nothing.types) == {"rabbitmq_build_info", "rabbitmq_identity_info"}
+    for each in (nothing, unknown):
+        # As in RabbitMQ.
+        assert each.status == 200
+        assert set(each.types) == {"rabbitmq_build_info", "rabbitmq_identity_info"}
     assert coarse.samples(f"{DETAILED}queue_messages") == {("a", "/"): 0}
     assert f"{DETAILED}queue_consumers" not in coarse.types
     assert two.samples(f"{DETAILED}queue_consumers") == {("a", "/"): 0}
@@ -228,6 +232,26 @@ def test_the_node_says_who_it_is_and_what_it_may_use(broker: leveret.Broker) -> 
     assert scrape.value("rabbitmq_erlang_uptime_seconds") >= 0
     for alarm in ("memory_used", "free_disk_space"):
         assert scrape.value(f"rabbitmq_alarms_{alarm}_watermark") == 0
+
+
+def test_free_bytes_of_the_disk_are_those_that_the_disk_watch_has_seen(tmp_path: Path) -> None:
+    free = [10**9 + 7]
+
+    class Disk(GatedFiles):
+        def free_bytes(self, path: str) -> int:
+            return free[0]
+
+    settings: dict[str, Any] = {"http_listener": "on", "http_port": 0, "disk_check_interval_ms": 10}
+    with leveret.Broker(data_dir=tmp_path / "data", port=0, files=Disk(), **settings) as broker:
+        for value in (free[0], 10**9 + 8):
+            free[0] = value
+
+            def is_shown(value: int = value) -> bool:
+                [node] = asked(broker, path="/api/nodes").content
+                metric = scraped(broker).value("rabbitmq_disk_space_available_bytes")
+                return node["disk_free"] == metric == value
+
+            wait_until(is_shown)
 
 
 def test_an_alarm_is_shown(broker: leveret.Broker) -> None:
