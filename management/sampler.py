@@ -114,9 +114,13 @@ def gauges(context: NodeContext) -> tuple[int, ...]:
     queue_count = sum(len(each.table.queues()) for each in context.vhosts)
     # A connection has a reader and a writer.
     actor_count = queue_count + sum(2 + len(each.channels) for each in opened)
+    journal = context.journal_figures
     return (
         context.disk_free_bytes,
         _descriptors_used(),
+        sum(journal.sync_seconds.counts),
+        journal.written_bytes,
+        journal.writes,
         context.memory_budget.used_bytes,
         actor_count,
         len(opened),

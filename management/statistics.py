@@ -7,9 +7,11 @@ place. All is read on the event loop, where the actors that own it run, too.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from ..actors.node_context import NodeContext, OpenConnection
+from ..core.connection.reading_time import Pause
 from ..core.definitions import ExchangeDefinition, QueueDefinition
 from ..core.statistics.channel_counts import ChannelCounts
 from ..core.statistics.history import History, Range, details
@@ -69,6 +71,7 @@ class Statistics:
         counts = self._context.counts.of_queue(queue)
         numbers: Numbers = numbers_of(queue)
         numbers |= self._lengths([counts.history], QUEUE, ranges.lengths)
+        numbers |= self._idle_since(counts.history)
         names = (*PUBLISH, *DELIVERIES)
         return numbers | self._messages(counts, QUEUE, names, ranges.messages)
 
@@ -154,7 +157,8 @@ class Statistics:
 
     def of_channel(self, counts: ChannelCounts, wanted: Range | None = None) -> Numbers:
         """All its messages, if there were any."""
-        return self._messages(counts, MESSAGES, MESSAGES, wanted)
+        numbers = self._idle_since(counts.history)
+        return numbers | self._messages(counts, MESSAGES, MESSAGES, wanted)
 
     def published(self, counted: Counted, wanted: Range | None = None) -> Numbers:
         """A channel's publishes to one exchange."""
@@ -163,6 +167,16 @@ class Statistics:
     def delivered(self, counted: Counted, wanted: Range | None = None) -> Numbers:
         """A channel's deliveries from one queue."""
         return self._stats([counted], DELIVERIES, DELIVERIES, wanted)
+
+    def connection_state(self, opened: OpenConnection) -> str:
+        """Whether it is read, in RabbitMQ's words."""
+        reason = opened.reading.reason
+        if reason is Pause.ALARM:
+            return "blocked"
+        if self._context.alarms.reason:
+            # With its next publish.
+            return "blocking"
+        return "flow" if reason in (Pause.WINDOW, Pause.NODE_WINDOW) else "running"
 
     def of_connection(self, opened: OpenConnection, wanted: Range | None = None) -> Numbers:
         """Its octets."""
@@ -212,6 +226,14 @@ class Statistics:
         return self._rates([self._context.counts.history], NODE, GAUGES, None)
 
     # --- Details
+
+    def _idle_since(self, history: History | None) -> Numbers:
+        """At which sample it had changed last; nothing if it had at the last one, or never."""
+        moment = self._sampling.moment
+        if history is None or history.last_tick in (-1, moment.tick):
+            return {}
+        since = datetime.fromtimestamp(history.last_tick * moment.interval_ms / 1000, UTC)
+        return {"idle_since": since.isoformat(timespec="milliseconds")}
 
     def _lengths(
         self, histories: Sequence[History | None], columns: Sequence[str], wanted: Range | None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...core.statistics.journal_figures import JournalFigures
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
-from ...storage.journal.journal import Commit, Journal
+from ...storage.journal.journal import Commit, CommitResult, Journal
 from ...storage.journal.ledger import EntryRange, ranges_without
 from ...storage.journal.log import Undropped
 from ...storage.reserve import Purpose, Reserve
@@ -109,10 +109,15 @@ class Room(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Where the journal's figures are kept, and the clock, in seconds, that times its syncs."""
+    """Where the journal's figures are kept, and the clock, in seconds, that times its commits."""
 
     figures: JournalFigures
     clock: Callable[[], float]
+
+    def note(self, message_count: int, result: CommitResult) -> None:
+        """A commit has been carried out, and brought so many messages."""
+        sync_seconds = result.sync_seconds if result.synced else None
+        self.figures.committed(message_count, result.bytes, result.write_seconds, sync_seconds)
 
 
 class _Work(NamedTuple):
@@ -131,7 +136,7 @@ class _Work(NamedTuple):
             result = self.commit.run(timed.clock)
         # Before anybody can know of the commit, and then ask for the figures.
         count = sum(len(each.entry_ids) for each in chain.from_iterable(self.appends.values()))
-        timed.figures.committed(count, result.sync_seconds if result.synced else None)
+        timed.note(count, result)
         for queue_ref, persisted in self.appends.items():
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))
@@ -460,7 +465,7 @@ class JournalActor(ThreadActor):
                 if room is None or not room.reserve.release_step(purpose):
                     return False
                 continue
-            self._timed.figures.committed(0, result.sync_seconds if result.synced else None)
+            self._timed.note(0, result)
             self._discard(commit)
             if commit.going or commit.replacing:
                 self._tell_watch(LookAtDisk())

@@ -43,12 +43,19 @@ class JournalFigures:
         "live_bytes",
         "segments",
         "sync_seconds",
+        "write_seconds",
+        "writes",
+        "written_bytes",
     )
 
     def __init__(self) -> None:
         self.sync_seconds = Histogram(SYNC_SECONDS_BOUNDS)
         # Of commits that brought messages: how many, one for each queue that has got it.
         self.commit_messages = Histogram(COMMIT_MESSAGES_BOUNDS)
+        # A commit is one write.
+        self.writes = 0
+        self.written_bytes = 0
+        self.write_seconds = 0.0
         # As they were at the last look.
         self.segments = 0
         self.live_bytes = 0
@@ -59,8 +66,17 @@ class JournalFigures:
         # Segments that were rewritten without their dead entries.
         self.compactions = 0
 
-    def committed(self, message_count: int, sync_seconds: float | None) -> None:
+    def committed(
+        self,
+        message_count: int,
+        written_bytes: int,
+        write_seconds: float,
+        sync_seconds: float | None,
+    ) -> None:
         """A commit is on the disk; None: it needed no sync."""
+        self.writes += 1
+        self.written_bytes += written_bytes
+        self.write_seconds += write_seconds
         if message_count:
             self.commit_messages.observe(message_count)
         if sync_seconds is not None:

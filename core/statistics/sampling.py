@@ -30,7 +30,16 @@ DELIVERIES: Final = (
 MESSAGES: Final = (*PUBLISHES, *DELIVERIES)
 PUBLISH: Final = ("publish",)
 PASSED_ON: Final = ("publish_in", "publish_out")
-GAUGES: Final = ("disk_free", "fd_used", "mem_used", "proc_used", "sockets_used")
+GAUGES: Final = (
+    "disk_free",
+    "fd_used",
+    "io_sync_count",
+    "io_write_bytes",
+    "io_write_count",
+    "mem_used",
+    "proc_used",
+    "sockets_used",
+)
 
 # Columns of the histories of each kind.
 QUEUE: Final = (*LENGTHS, *PUBLISH, *DELIVERIES)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from prometheus_client import Metric, ProcessCollector
 
 from ...core.alarms import Resource
+from ...core.statistics.journal_figures import JournalFigures
 from ..cluster_name import cluster_name
 from .asked import Asked, Form, Source
-from .families import gauge, untyped
+from .families import counter, gauge, untyped
 
 # The library's, which reads /proc: it has nothing to say where there is none.
 _process = ProcessCollector(registry=None)
@@ -44,6 +45,8 @@ def metrics(source: Source, asked: Asked, process: Process) -> list[Metric]:
         made += _uses(source, asked.prefix, process)
     if asked.wants("node_metrics"):
         made += _limits(source, asked.prefix, process)
+    if asked.wants("node_persister_metrics"):
+        made += _persister(source.context.journal_figures, asked.prefix)
     return made
 
 
@@ -133,6 +136,32 @@ def _limits(source: Source, prefix: str, process: Process) -> list[Metric]:
             f"{prefix}erlang_uptime_seconds",
             "Time since the node's start",
             time.time() - about.started_seconds,
+        ),
+    ]
+
+
+def _persister(journal: JournalFigures, prefix: str) -> list[Metric]:
+    return [
+        counter(f"{prefix}io_write_ops_total", "Commits that the journal wrote", journal.writes),
+        counter(
+            f"{prefix}io_write_bytes_total",
+            "Bytes that the journal wrote",
+            journal.written_bytes,
+        ),
+        counter(
+            f"{prefix}io_write_time_seconds_total",
+            "Time that writes of the journal took",
+            journal.write_seconds,
+        ),
+        counter(
+            f"{prefix}io_sync_ops_total",
+            "Syncs of the journal",
+            sum(journal.sync_seconds.counts),
+        ),
+        counter(
+            f"{prefix}io_sync_time_seconds_total",
+            "Time that syncs of the journal took",
+            journal.sync_seconds.total,
         ),
     ]
 

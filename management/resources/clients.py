@@ -65,7 +65,7 @@ def connection_row(
         "ssl": bool(peer.tls_protocol),
         "ssl_cipher": peer.tls_cipher or None,
         "ssl_protocol": peer.tls_protocol.lower() or None,
-        "state": "running",
+        "state": statistics.connection_state(opened),
         "timeout": handshake.limits.heartbeat_seconds,
         "type": "network",
         "user": opened.access.user,

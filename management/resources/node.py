@@ -9,6 +9,7 @@ from typing import Final
 
 from ...core.alarms import Resource
 from ...core.exchanges.table import TYPES
+from ...core.statistics.journal_figures import JournalFigures
 from ...core.statistics.sampling import GAUGES
 from ..cluster_name import CLUSTER_NAME, cluster_name
 from ..listing import listed, shown
@@ -122,6 +123,15 @@ async def _put_cluster_name(request: Request) -> Answer:
     return Answer(204)
 
 
+def _io_times(journal: JournalFigures) -> Row:
+    """The means since the start, in milliseconds; 0 of nothing."""
+    sync_count = sum(journal.sync_seconds.counts)
+    return {
+        "io_sync_avg_time": 1000 * journal.sync_seconds.total / max(sync_count, 1),
+        "io_write_avg_time": 1000 * journal.write_seconds / max(journal.writes, 1),
+    }
+
+
 def _node_row(request: Request) -> Row:
     about, context = request.about, request.context
     fd_total = limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0]
@@ -138,6 +148,7 @@ def _node_row(request: Request) -> Row:
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": _exchange_types(),
         "fd_total": fd_total,
+        **_io_times(context.journal_figures),
         "mem_alarm": context.alarms.is_low(Resource.MEMORY),
         "mem_limit": about.memory_alarm_bytes,
         "name": about.node_name,

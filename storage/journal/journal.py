@@ -162,7 +162,8 @@ class CommitResult(NamedTuple):
     synced: bool
     bytes: int
     records: int
-    # How long the sync took, by the clock of the caller, if it gave one.
+    # How long write and sync took, by the clock of the caller, if it gave one.
+    write_seconds: float = 0.0
     sync_seconds: float = 0.0
 
 
@@ -210,20 +211,22 @@ class Commit:
         self.size_bytes = writing.size_bytes()
 
     def run(self, clock: Callable[[], float] = _no_clock) -> CommitResult:
-        """Write, and sync if it must be; `clock`, in seconds, times the sync.
+        """Write, and sync if it must be; `clock`, in seconds, times both.
 
         NoSpaceError if the disk is full: `Journal.roll_back` is to be told. An OSError is fatal:
         nothing of it may be confirmed.
         """
         try:
-            written = self._writing.write(self._log)
             begin = clock()
+            written = self._writing.write(self._log)
+            middle = clock()
             if self._sync:
                 self._log.sync()
         except NoSpaceError as error:
             self.no_space = error
             raise
-        return CommitResult(self._sync, written, self._writing.records, clock() - begin)
+        records = self._writing.records
+        return CommitResult(self._sync, written, records, middle - begin, clock() - middle)
 
     @property
     def closes_segments(self) -> bool:

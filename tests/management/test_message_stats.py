@@ -208,6 +208,30 @@ def test_consumers_and_queues_name_who_is_active(broker: leveret.Broker, connect
     assert single["single_active_consumer_tag"] == "first"
 
 
+def test_queues_and_channels_are_idle_since_the_sample_of_their_last_change(
+    broker: leveret.Broker, connect: Connect
+) -> None:
+    def idle() -> list[str | None]:
+        [channel] = get(broker, "/api/channels")
+        return [each.get("idle_since") for each in (*get(broker, "/api/queues"), channel)]
+
+    client = connect()
+    client.open_channel(1, confirms=True)
+    client.declare("q")
+    assert idle() == [None, None]
+    client.publish_all("q", b"1")
+    tick = 1_800_000_000 // TICK_SECONDS
+    sample(broker, tick)
+    assert idle() == [None, None]
+    for later in (1, 2):
+        sample(broker, tick + later)
+        assert idle() == ["2027-01-15T00:00:00.000+00:00"] * 2
+    client.send(publish("q"))
+    client.expect_acks(range(2, 3))
+    sample(broker, tick + 3)
+    assert idle() == [None, None]
+
+
 def test_a_connection_names_its_mechanism_and_the_brokers_own_end(
     broker: leveret.Broker, client: Client
 ) -> None:

@@ -339,6 +339,21 @@ def test_syncs_and_messages_of_the_journal_s_commits_are_counted(broker: leveret
     # Each of them was synced; the transient message needed none.
     assert [count - syncs[0] for count in syncs] == commits
     assert seconds[0] < seconds[1] < seconds[2] == seconds[3]
+    # Under RabbitMQ's names, too. The declare's change is named in the journal as well.
+    for name in ("io_sync_ops", "io_write_ops"):
+        counts = [each.value(f"rabbitmq_{name}_total") for each in (before, one)]
+        assert counts[1] - counts[0] == 1
+    written = [each.value("rabbitmq_io_write_bytes_total") for each in (before, one)]
+    assert 50 < written[1] - written[0] < 5000
+    assert one.value("rabbitmq_io_sync_time_seconds_total") == seconds[1]
+    assert one.value("rabbitmq_io_write_time_seconds_total") > 0
+    [node] = asked(broker, path="/api/nodes").content
+    assert node["io_sync_count"] == transient.value("rabbitmq_io_sync_ops_total")
+    assert node["io_write_count"] == transient.value("rabbitmq_io_write_ops_total")
+    assert node["io_write_bytes"] == transient.value("rabbitmq_io_write_bytes_total")
+    mean_ms = 1000 * seconds[3] / node["io_sync_count"]
+    assert node["io_sync_avg_time"] == pytest.approx(mean_ms)
+    assert node["io_write_avg_time"] > 0
     buckets = more.samples("leveret_journal_commit_messages_bucket")
     assert (buckets[("1",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
     for name in ("commit_messages", "sync_seconds"):
@@ -442,6 +457,8 @@ def test_connections_that_are_not_read_are_counted_by_the_reason(
         with client.sending(publish("a", bytes(10_000), PERSISTENT) * 100):
             files.wait_until_syncing()
             wait_until(lambda: paused() == {reason: 1})
+            [connection] = asked(broker, path="/api/connections").content
+            assert connection["state"] == "flow"
             files.release()
         client.expect_acks(range(1, 101))
         wait_until(lambda: paused() == {})
@@ -450,6 +467,9 @@ def test_connections_that_are_not_read_are_counted_by_the_reason(
 def test_a_publisher_that_waits_for_the_end_of_an_alarm_is_counted(broker: leveret.Broker) -> None:
     def paused() -> float:
         return scraped(broker).samples("leveret_connections_paused")[("alarm",)]
+
+    def states() -> list[str]:
+        return [each["state"] for each in asked(broker, path="/api/connections").content]
 
     def alarm(is_low: bool) -> None:
         context_of(broker).alarms.change(Resource.MEMORY, is_low=is_low)
@@ -462,11 +482,14 @@ def test_a_publisher_that_waits_for_the_end_of_an_alarm_is_counted(broker: lever
         client.declare("a")
         on_loop(broker, partial(alarm, is_low=True))
         assert paused() == 0
+        assert states() == ["blocking"]
         client.send(publish("a", b"1"))
         wait_until(lambda: paused() == 1)
+        assert states() == ["blocked"]
         on_loop(broker, partial(alarm, is_low=False))
         client.expect_acks(range(1, 2))
         assert paused() == 0
+        assert states() == ["running"]
 
 
 # --- Confirms

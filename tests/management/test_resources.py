@@ -463,7 +463,11 @@ def test_a_long_list_is_as_a_short_one(
     monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 10_000)
     short = call(broker, f"GET /api/{kind}{query}")
     monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
-    assert call(broker, f"GET /api/{kind}{query}") == short
+    long = call(broker, f"GET /api/{kind}{query}")
+    for each in (short, long):
+        # It may be a second later.
+        del each.headers["date"]
+    assert long == short
     assert short.status == 200
 
 
