@@ -46,6 +46,13 @@ class SamplingLimits(NamedTuple):
     bytes_max: int
 
 
+class ListLimits(NamedTuple):
+    """How old long lists may be, and how many are kept in all their orders and choices."""
+
+    age_seconds: float
+    kept_max: int
+
+
 class HttpLimits(NamedTuple):
     """Settings of the listener."""
 

@@ -22,7 +22,7 @@ from ..core.users.accounts import User
 from ..core.users.login_attempts import HTTP
 from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
-from .about import About, OpenAccess
+from .about import About, ListLimits, OpenAccess
 from .asking import ask
 from .prometheus.asked import Form, Source
 from .prometheus.texts import MetricTexts
@@ -50,17 +50,23 @@ class Figures:
     """The node's state, and its samples, as all its listeners show them."""
 
     def __init__(
-        self, context: NodeContext, about: About, samples: Samples, *, per_object: bool
+        self,
+        context: NodeContext,
+        about: About,
+        samples: Samples,
+        lists: ListLimits,
+        *,
+        per_object: bool,
     ) -> None:
         """`per_object`: the setting `prometheus_per_object` is on."""
         self.context = context
         self.about = about
         self.pace = samples.pace
         self.statistics = Statistics(context, samples.sampling)
-        self.snapshots = Snapshots(self.pace)
+        self.snapshots = Snapshots(self.pace, lists)
         form = Form.PER_OBJECT if per_object else Form.AGGREGATED
         source = Source(context, about, self.statistics, samples.lag_seconds)
-        self.metrics = MetricTexts(source, self.pace, form)
+        self.metrics = MetricTexts(source, self.pace, form, lists.age_seconds)
 
 
 class Login(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..actors.node_context import NodeContext
-from .about import About, HttpLimits, OpenAccess
+from .about import About, HttpLimits, ListLimits, OpenAccess
 from .api import Api, Figures
 from .resources import metrics
 from .resources.table import ACTIONS
@@ -18,11 +18,17 @@ class Listeners:
     """Makes the servers of one node."""
 
     def __init__(
-        self, context: NodeContext, about: About, samples: Samples, *, per_object: bool
+        self,
+        context: NodeContext,
+        about: About,
+        samples: Samples,
+        lists: ListLimits,
+        *,
+        per_object: bool,
     ) -> None:
         """`per_object`: the setting `prometheus_per_object` is on."""
         self._context = context
-        self._figures = Figures(context, about, samples, per_object=per_object)
+        self._figures = Figures(context, about, samples, lists, per_object=per_object)
 
     def management(self, access: OpenAccess, limits: HttpLimits) -> HttpServer:
         """All resources."""

@@ -67,15 +67,30 @@ class Pace:
             return result
 
 
+# An item behind its key and its number among the items.
+Keyed = tuple[Any, int, Item]
+
+
 def in_order(
     items: Iterable[Item], key: Callable[[Item], Any]
 ) -> Generator[None, None, list[Item]]:
-    """The items sorted by their keys, in short steps; equal ones stay in the order before.
+    """The items sorted by their keys, in short steps; equal ones stay in the order before."""
+    found: list[Item] = []
+    for _, _, item in (yield from keyed_in_order(items, key)):
+        found.append(item)
+        yield
+    return found
+
+
+def keyed_in_order(
+    items: Iterable[Item], key: Callable[[Item], Any]
+) -> Generator[None, None, list[Keyed[Item]]]:
+    """As `in_order`; each item with its key and its number.
 
     Python sorts in one go, which takes some milliseconds for ten thousand items.
     """
-    runs: list[list[tuple[Any, int, Item]]] = []
-    run: list[tuple[Any, int, Item]] = []
+    runs: list[list[Keyed[Item]]] = []
+    run: list[Keyed[Item]] = []
     for number, item in enumerate(tuple(items)):
         run.append((key(item), number, item))
         if len(run) == _RUN_ITEMS:
@@ -85,8 +100,8 @@ def in_order(
         yield
     run.sort()
     runs.append(run)
-    merged: list[Item] = []
-    for _, _, item in heapq.merge(*runs):
-        merged.append(item)
+    merged: list[Keyed[Item]] = []
+    for each in heapq.merge(*runs):
+        merged.append(each)
         yield
     return merged

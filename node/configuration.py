@@ -82,6 +82,8 @@ class Configuration:
     statistics_interval_ms: int = 5_000
     statistics_samples_max: int = 121
     statistics_bytes_max: int = 16_777_216
+    list_age_ms: int = 1_000
+    lists_kept_max: int = 100
     prometheus_without_password: str = "loopback"
     prometheus_per_object: str = "off"
     prometheus_listener: str = "off"
@@ -250,6 +252,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "statistics_interval_ms": (100, 86_400_000),
     "statistics_samples_max": (3, 100_000),
     "statistics_bytes_max": (65_536, 1024 * MIB),
+    "list_age_ms": (0, 3_600_000),
+    "lists_kept_max": (1, 1_000_000),
     "control_connections_max": (1, 65_535),
     "control_idle_timeout_ms": (1, 3_600_000),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.

@@ -29,6 +29,8 @@ class Settings(TypedDict, total=False):
     statistics_interval_ms: int
     statistics_samples_max: int
     statistics_bytes_max: int
+    list_age_ms: int
+    lists_kept_max: int
     prometheus_without_password: str
     prometheus_per_object: str
     prometheus_listener: str

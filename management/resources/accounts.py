@@ -28,7 +28,7 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import Row
+from ..rows import Row
 from .topology import queue_totals
 
 

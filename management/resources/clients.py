@@ -29,7 +29,8 @@ from ..request import (
     not_authorised,
     not_found,
 )
-from ..snapshots import Row, rows_of
+from ..rows import Row
+from ..snapshots import rows_of
 from ..statistics import Statistics
 
 # RabbitMQ's.

@@ -20,7 +20,7 @@ from ...amqp_frames.methods import (
 )
 from ..direct import AmqpRefusedError, Content, DirectConnection, connect
 from ..request import Action, Answer, ApiError, Request, bad_request, not_found, object_with
-from ..snapshots import Row
+from ..rows import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
 

@@ -23,8 +23,8 @@ from ..request import (
     bad_request,
     object_with,
 )
+from ..rows import Row
 from ..sampler import gauges
-from ..snapshots import Row
 from .accounts import change
 from .topology import queue_totals
 

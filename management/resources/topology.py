@@ -57,9 +57,11 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
+from ..rows import Row
+from ..snapshots import SNAPSHOT_ROWS_MIN, rows_of
 from ..statistics import NO_RANGES, Ranges, Statistics
 from ..values import key_from_path, properties_key, table_from
+from ..watching import LongList
 from .clients import (
     consumer_rows,
     deliveries_from,
@@ -94,7 +96,7 @@ async def queue_totals(request: Request, seen: Sequence[Topology]) -> Row:
         return await make()
     key = "totals", *(each.vhost for each in seen)
     version = tuple((each, each.table.version) for each in seen)
-    return await snapshots.kept(key, version, make)
+    return await snapshots.recent(key, version, make)
 
 
 # --- Rows
@@ -163,11 +165,6 @@ def _queue_state(statistics: Statistics, queue: QueueDefinition) -> object:
     return is_alive, queue.is_paused, queue.policies, statistics.state_of_queue(queue)
 
 
-def _never_other(_source: object) -> object:
-    """The state of a row that does not change."""
-    return 0
-
-
 def _no_name(_source: object) -> str:
     return ""
 
@@ -225,7 +222,7 @@ def _long_list(
     seen: list[Topology],
     sources: Callable[[Topology], Generator[None, None, list[Source]]],
     row: Callable[[Source], Row],
-    state: Callable[[Source], object],
+    state: Callable[[Source], object] | None,
     name: Callable[[Source], str] = _name,
 ) -> LongList[Source]:
     """The list of a kind of things in these vhosts."""
@@ -325,7 +322,7 @@ def _bindings_of(topology: Topology) -> Generator[None, None, list[Bound]]:
 
 async def _bindings(request: Request) -> Answer:
     seen = _in_order(request)
-    wanted = _long_list("bindings", seen, _bindings_of, _bound_row, _never_other, _no_name)
+    wanted = _long_list("bindings", seen, _bindings_of, _bound_row, None, _no_name)
     return await listed_long(request, wanted)
 
 

@@ -17,7 +17,7 @@ from ..actors.runtime.out_of_memory import is_out_of_memory
 from ..configuration import Configuration
 from ..errors import PORT_MAX, StartError, listening_fault
 from ..logs.events import HTTP_UNAVAILABLE
-from ..management.about import About, HttpLimits, OpenAccess, SamplingLimits
+from ..management.about import About, HttpLimits, ListLimits, OpenAccess, SamplingLimits
 from ..management.sampler import Samples
 
 if TYPE_CHECKING:
@@ -86,13 +86,16 @@ class HttpListening:
             configuration.statistics_samples_max,
             configuration.statistics_bytes_max,
         )
+        lists = ListLimits(configuration.list_age_ms / 1000, configuration.lists_kept_max)
         samples = self._samples = Samples(context, sampling)
 
         async def listeners() -> Listeners:
             listeners_class = await asyncio.to_thread(load_listeners)
             if self._listeners is None:
                 per_object = configuration.prometheus_per_object == "on"
-                self._listeners = listeners_class(context, about, samples, per_object=per_object)
+                self._listeners = listeners_class(
+                    context, about, samples, lists, per_object=per_object
+                )
             return self._listeners
 
         async def management() -> HttpServer:

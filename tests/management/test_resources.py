@@ -471,35 +471,56 @@ def test_a_long_list_is_as_a_short_one(
     assert short.status == 200
 
 
-def test_a_long_list_shows_what_has_changed(
-    broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each change is one that the state of a row must have."""
-    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
-    monkeypatch.setattr("leveret.management.resources.topology.SNAPSHOT_ROWS_MIN", 0)
-    monkeypatch.setattr("leveret.management.snapshots.SNAPSHOT_SECONDS", 0.0)
-    sent = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
-    got = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
-    policy = {"pattern": "", "definition": {"max-length": 5}, "apply-to": "all"}
-    changes: list[tuple[str, object]] = [
-        (f"PUT {QUEUE}", {"durable": True}),
-        ("POST /api/exchanges/%2F/amq.default/publish", sent),
-        ("PUT /api/queues/%2F/q/pause", None),
-        ("PUT /api/queues/%2F/q/resume", None),
-        ("PUT /api/policies/%2F/p", policy),
-        ("DELETE /api/policies/%2F/p", None),
-        (f"POST {QUEUE}/get", got),
-        (f"DELETE {QUEUE}", None),
-        (f"PUT {QUEUE}", {"arguments": {"x-max-length": 3}}),
-    ]
-    before: object = None
-    for line, body in changes:
-        assert call(broker, line, body).status < 300, line
-        queues = call(broker, "GET /api/queues").content
-        totals = call(broker, "GET /api/overview").content["queue_totals"]
-        for row in queues:
-            one = call(broker, f"GET {QUEUE}").content
-            assert row == {name: one[name] for name in row}, line
-            assert totals["messages"] == row["messages"]
-        assert queues != before, line
-        before = queues
+class TestEachListAnew:
+    @pytest.fixture
+    def settings(self, settings: dict[str, object]) -> dict[str, object]:
+        return settings | {"list_age_ms": 0}
+
+    def test_a_long_list_shows_what_has_changed(
+        self, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each change is one that the state of a row must have."""
+        monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+        monkeypatch.setattr("leveret.management.resources.topology.SNAPSHOT_ROWS_MIN", 0)
+        sent = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        got = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+        policy = {"pattern": "", "definition": {"max-length": 5}, "apply-to": "all"}
+        changes: list[tuple[str, object]] = [
+            (f"PUT {QUEUE}", {"durable": True}),
+            ("POST /api/exchanges/%2F/amq.default/publish", sent),
+            ("PUT /api/queues/%2F/q/pause", None),
+            ("PUT /api/queues/%2F/q/resume", None),
+            ("PUT /api/policies/%2F/p", policy),
+            ("DELETE /api/policies/%2F/p", None),
+            (f"POST {QUEUE}/get", got),
+            (f"DELETE {QUEUE}", None),
+            (f"PUT {QUEUE}", {"arguments": {"x-max-length": 3}}),
+        ]
+        before: object = None
+        for line, body in changes:
+            assert call(broker, line, body).status < 300, line
+            queues = call(broker, "GET /api/queues").content
+            totals = call(broker, "GET /api/overview").content["queue_totals"]
+            for row in queues:
+                one = call(broker, f"GET {QUEUE}").content
+                assert row == {name: one[name] for name in row}, line
+                assert totals["messages"] == row["messages"]
+            assert queues != before, line
+            before = queues
+
+
+class TestOldLists:
+    @pytest.fixture
+    def settings(self, settings: dict[str, object]) -> dict[str, object]:
+        return settings | {"list_age_ms": 3_600_000}
+
+    def test_a_long_list_is_as_old_as_the_setting_allows_and_a_page_is_not(
+        self, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+        call(broker, f"PUT {QUEUE}", {"durable": True})
+        before = call(broker, "GET /api/queues").content
+        assert call(broker, "PUT /api/queues/%2F/q/pause").status == 204
+        assert call(broker, "GET /api/queues").content == before
+        page = call(broker, "GET /api/queues?page=1").content["items"]
+        assert [before[0]["state"], page[0]["state"]] == ["running", "paused"]
