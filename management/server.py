@@ -216,11 +216,12 @@ class HttpServer:
         self._waiting.is_served(one)
 
     async def _body(self, request: web.BaseRequest, found: Found) -> bytes:
-        bytes_max = self.limits.body_bytes_max
+        setting, bytes_max = "http_body_bytes_max", self.limits.body_bytes_max
         if found.action.is_definitions:
-            bytes_max = self.limits.definitions_bytes_max
+            setting, bytes_max = "definitions_bytes_max", self.limits.definitions_bytes_max
             request = request.clone(client_max_size=bytes_max)
-        too_large = ApiError(413, "bad_request", f"a request's body has at most {bytes_max} bytes")
+        text = f"a request's body has at most {bytes_max} bytes ({setting})"
+        too_large = ApiError(413, "bad_request", text)
         if (request.content_length or 0) > bytes_max:
             raise too_large
         if request.headers.get("expect", "").lower() == "100-continue":

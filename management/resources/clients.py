@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Generator, Iterable, Iterator
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from ...actors.messages import ChannelReport, Ref, ReportChannel, Shutdown
 from ...actors.node_context import OpenConnection
@@ -15,7 +16,7 @@ from ...core.queue.consumers import Consumer
 from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.history import Range
 from ..about import About
-from ..asking import GoneError, ask
+from ..asking import ask_all
 from ..client_names import channel_name, open_channels
 from ..listing import listed, shown
 from ..request import (
@@ -158,16 +159,33 @@ async def _close_all_of_user(request: Request) -> Answer:
 # --- Channels
 
 
-async def _channel_row(
-    request: Request, opened: OpenConnection, number: int, channel: Ref
-) -> Row | None:
-    """A channel; None if it has gone."""
-    context, about = request.context, request.about
-    try:
-        report = await ask(context.runtime, channel, ReportChannel)
-    except GoneError:
-        return None
-    assert isinstance(report, ChannelReport)
+class _Channel(NamedTuple):
+    opened: OpenConnection
+    number: int
+
+
+async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
+    """Rows of their channels: all are asked before any answer is awaited."""
+    channels = {
+        channel: _Channel(opened, number)
+        for opened in connections
+        for number, channel in open_channels(opened).items()
+    }
+    reports: list[ChannelReport] = await ask_all(
+        request.context.runtime, channels, ReportChannel, attrgetter("channel")
+    )
+    answered = {each.channel: each for each in reports}
+    # In the order of the connections.
+    found = [answered[channel] for channel in channels if channel in answered]
+
+    def row(report: ChannelReport) -> Row:
+        return _channel_row(request, channels[report.channel], report)
+
+    return await rows_of(request.snapshots.pace, found, row)
+
+
+def _channel_row(request: Request, channel: _Channel, report: ChannelReport) -> Row:
+    about, (opened, number) = request.about, channel
     counts: dict[str, Any] = report.counts
     row: Row = {
         "connection_details": _ends(opened),
@@ -192,16 +210,6 @@ async def _channel_row(
     return row
 
 
-async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
-    rows = []
-    for opened in connections:
-        for number, channel in open_channels(opened).items():
-            row = await _channel_row(request, opened, number, channel)
-            if row is not None:
-                rows.append(row)
-    return rows
-
-
 async def _channels(request: Request) -> Answer:
     return await listed(request, await _channel_rows(request, _seen(request)))
 
@@ -215,18 +223,24 @@ async def _one_channel(request: Request) -> Answer:
     for opened in request.context.open_connections.values():
         for number, channel in open_channels(opened).items():
             if channel_name(opened, number) == name:
-                if not _may_see(request, opened):
-                    raise not_authorised("User not authorised to access object")
-                row = await _channel_row(request, opened, number, channel)
-                if row is not None:
-                    row |= _breakdown(request, opened.channel_counts.get(number))
-                    row["consumer_details"] = [
-                        each
-                        for each in consumer_rows(request, request.context.vhosts.queues())
-                        if each["channel_details"]["name"] == name
-                    ]
-                    return Answer(200, shown(request, row))
+                return await _shown_channel(request, _Channel(opened, number), channel)
     raise not_found()
+
+
+async def _shown_channel(request: Request, channel: _Channel, asked: Ref) -> Answer:
+    if not _may_see(request, channel.opened):
+        raise not_authorised("User not authorised to access object")
+    reports = await ask_all(request.context.runtime, [asked], ReportChannel, attrgetter("channel"))
+    if not reports:
+        # It has gone.
+        raise not_found()
+    row = _channel_row(request, channel, reports[0])
+    row |= _breakdown(request, channel.opened.channel_counts.get(channel.number))
+    consumers = await consumer_rows(request, tuple(request.context.vhosts.queues()))
+    row["consumer_details"] = [
+        each for each in consumers if each["channel_details"].get("name") == row["name"]
+    ]
+    return Answer(200, shown(request, row))
 
 
 def _breakdown(request: Request, counted: ChannelCounts | None) -> Row:
@@ -305,37 +319,44 @@ def tag_of(consumer: Consumer) -> str:
     return consumer.consumer_tag[1:].decode("utf-8", "surrogateescape")
 
 
-def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
-    """The consumers of these queues."""
-    about = request.about
-    channels = {
-        channel: (opened, number)
-        for opened in request.context.open_connections.values()
-        for number, channel in open_channels(opened).items()
-    }
-    rows = []
-    for queue in queues:
-        for consumer in () if queue.rules is None else queue.rules.consumers.all():
-            opened, number = channels.get(consumer.channel, (None, 0))
-            details = {} if opened is None else _channel_details(about, opened, number)
-            single = queue.rules.consumers.single_active
-            status = "up" if single is None else "waiting"
-            if single is consumer:
-                status = "single_active"
-            rows.append(
-                {
-                    "ack_required": not consumer.no_ack,
-                    "active": status != "waiting",
-                    "activity_status": status,
-                    "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
-                    "channel_details": details,
-                    "consumer_tag": tag_of(consumer),
-                    "exclusive": consumer.exclusive,
-                    "prefetch_count": consumer.prefetch,
-                    "queue": {"name": queue.name, "vhost": queue.vhost},
-                }
-            )
+async def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
+    """The consumers of these queues, in slices; `queues` are not to change meanwhile."""
+    rows: list[Row] = []
+
+    def steps() -> Generator[None, None, None]:
+        channels: dict[Ref, _Channel] = {}
+        for opened in tuple(request.context.open_connections.values()):
+            for number, channel in open_channels(opened).items():
+                channels[channel] = _Channel(opened, number)
+            yield
+        for queue in queues:
+            for consumer in () if queue.rules is None else tuple(queue.rules.consumers.all()):
+                found = channels.get(consumer.channel)
+                details = {} if found is None else _channel_details(request.about, *found)
+                rows.append(_consumer_row(queue, consumer, details))
+                yield
+            yield
+
+    await request.snapshots.pace.carry_out(steps())
     return rows
+
+
+def _consumer_row(queue: QueueDefinition, consumer: Consumer, channel: Row) -> Row:
+    status = "up"
+    if queue.rules is not None and queue.rules.consumers.single_active is not None:
+        is_active = queue.rules.consumers.single_active is consumer
+        status = "single_active" if is_active else "waiting"
+    return {
+        "ack_required": not consumer.no_ack,
+        "active": status != "waiting",
+        "activity_status": status,
+        "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
+        "channel_details": channel,
+        "consumer_tag": tag_of(consumer),
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+    }
 
 
 async def _consumers(request: Request) -> Answer:
@@ -348,7 +369,7 @@ async def _consumers(request: Request) -> Answer:
         if (vhost is None or topology.vhost == vhost) and request.may_see(topology.vhost)
         for queue in topology.table.queues()
     ]
-    return await listed(request, consumer_rows(request, queues), ("consumer_tag",))
+    return await listed(request, await consumer_rows(request, queues), ("consumer_tag",))
 
 
 _CONNECTION: Final = "/api/connections/{connection}"

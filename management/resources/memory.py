@@ -13,7 +13,7 @@ from typing import Final
 
 from ..listing import shown
 from ..request import SHOWN, Action, Answer, Request, Tag
-from ..snapshots import Row
+from ..rows import Row
 
 # RabbitMQ's, in its order.
 _PARTS: Final = (

@@ -286,7 +286,7 @@ async def _one_queue(request: Request) -> Answer:
     row = queue_row(request.statistics, request.about.node_name, queue, ranges)
     row["deliveries"] = deliveries_from(request, queue, ranges.messages)
     row["incoming"] = request.statistics.incoming_of_queue(queue, ranges.messages)
-    row["consumer_details"] = consumer_rows(request, [queue])
+    row["consumer_details"] = await consumer_rows(request, [queue])
     opened = request.context.open_connections.get(queue.owner)  # type: ignore[call-overload]
     if opened is not None:
         row["owner_pid_details"] = {"name": opened.peer.connection_name}

@@ -194,5 +194,6 @@ class TestSizes:
         assert imported(broker, good).status == 204
         answer = imported(broker, bad)
         assert answer.status == 413
-        assert answer.content["reason"] == "a request's body has at most 200000 bytes"
+        reason = "a request's body has at most 200000 bytes (definitions_bytes_max)"
+        assert answer.content["reason"] == reason
         assert asked(broker, "PUT", "/api/queues/%2F/q", good).status == 413

@@ -48,7 +48,7 @@ def test_a_body_may_have_so_many_bytes(size: int, broker: leveret.Broker) -> Non
         assert answer.status == 413
         assert answer.content == {
             "error": "bad_request",
-            "reason": "a request's body has at most 65536 bytes",
+            "reason": "a request's body has at most 65536 bytes (http_body_bytes_max)",
         }
 
 
