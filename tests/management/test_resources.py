@@ -520,7 +520,8 @@ class TestOldLists:
         monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
         call(broker, f"PUT {QUEUE}", {"durable": True})
         before = call(broker, "GET /api/queues").content
-        assert call(broker, "PUT /api/queues/%2F/q/pause").status == 200
+        sent = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        assert call(broker, "POST /api/exchanges/%2F/amq.default/publish", sent).status == 200
         assert call(broker, "GET /api/queues").content == before
         page = call(broker, "GET /api/queues?page=1").content["items"]
-        assert [before[0]["state"], page[0]["state"]] == ["running", "paused"]
+        assert [before[0]["messages"], page[0]["messages"]] == [0, 1]
