@@ -398,6 +398,52 @@ CHANGES: list[tuple[str, str, object]] = [
 ]
 
 
+LIMITS = "parameters/vhost-limits/%2F/limits"
+# By a policymaker with permissions in the vhost "/", none in "m.v", and no vhost "none".
+LIMITED: list[tuple[str, str, object]] = [
+    ("PUT", LIMITS, {"value": {"max-queues": 500}}),
+    ("PUT", LIMITS, {"name": "x", "vhost": "m.v", "value": {"max-connections": 500}}),
+    ("GET", LIMITS, None),
+    ("GET", "vhost-limits", None),
+    ("GET", "parameters/vhost-limits", None),
+    ("PUT", LIMITS, {"value": {"nope": 5}}),
+    ("PUT", LIMITS, {"value": {"max-queues": "x"}}),
+    ("PUT", LIMITS, {"value": 5}),
+    ("PUT", LIMITS, {}),
+    ("PUT", LIMITS, {"value": {}}),
+    ("GET", LIMITS, None),
+    ("GET", "vhost-limits/%2F", None),
+    ("PUT", "vhost-limits/%2F/max-queues", {"value": 9}),
+    ("DELETE", "vhost-limits/%2F/max-queues", None),
+    ("DELETE", LIMITS, None),
+    ("DELETE", LIMITS, None),
+    ("GET", "vhost-limits", None),
+    *(
+        (method, f"parameters/vhost-limits/{vhost}/limits", {"value": {"max-queues": 5}})
+        for vhost in ("m.v", "none")
+        for method in ("PUT", "GET", "DELETE")
+    ),
+]
+
+
+def test_a_policymaker_sets_limits_of_its_vhosts_as_parameters(
+    managed: tuple[Managed, Managed], tagged: None
+) -> None:
+    """It needs an administrator to set them as limits; as parameters it does not, as there."""
+    permission = {"configure": "", "write": "", "read": ""}
+
+    def answers(one: Managed) -> list[Answer]:
+        ask(one.port, "PUT", "vhosts/m.v", {})
+        ask(one.port, "PUT", "permissions/%2F/m.policymaker", permission)
+        found = [ask(one.port, *each, user="m.policymaker") for each in LIMITED]
+        ask(one.port, "DELETE", "permissions/%2F/m.policymaker")
+        ask(one.port, "DELETE", "vhosts/m.v")
+        return found
+
+    for call, theirs, ours in zip(LIMITED, *map(answers, managed), strict=True):
+        assert ours == theirs, call
+
+
 def test_changes_and_refusals_are_answered_the_same(managed: tuple[Managed, Managed]) -> None:
     def answers(one: Managed) -> list[Answer]:
         return [ask(one.port, method, path, body) for method, path, body in CHANGES]
