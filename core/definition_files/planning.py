@@ -97,6 +97,9 @@ class ImportPlan:
     topology: dict[str, list[Change]] = field(default_factory=dict)
     # Bindings that lack an end.
     passed_over: list[BindingDefinition] = field(default_factory=list)
+    # What the dedup windows of its queues may remember. Whether the node has room for that depends
+    # on what the file's policies change for other queues, too: the caller checks both together.
+    dedup_identities: int = 0
 
 
 def plan_import(
@@ -145,9 +148,6 @@ class _Tables:
     def queue_count(self) -> int:
         there = 0 if self._table is None else len(self._table.queues())
         return there + len(self._queues)
-
-    def added_dedup_identities(self) -> int:
-        return sum(queue.dedup_window for queue in self._queues.values())
 
     def find_exchange(self, name: str) -> Exchange | None:
         found = None if self._table is None else self._table.find_exchange(name)
@@ -233,8 +233,7 @@ class _Planner:
         self.plan.accounts += changes
 
     def check_totals(self) -> None:
-        """DocumentError if the queues are more than the limits of vhosts and node have it."""
-        identities = 0
+        """DocumentError if the queues are more than the limits of vhosts have it."""
         for vhost, tables in self._tables.items():
             limit = vhost_limits(self._accounts.parameters, vhost).queues_max
             count = tables.queue_count()
@@ -242,13 +241,6 @@ class _Planner:
                 raise DocumentError(
                     f"vhost '{vhost}' would have {count} queues, and its limit is {limit}"
                 )
-            identities += tables.added_dedup_identities()
-        left = self._vhosts.dedup_identities_left()
-        if identities > left:
-            raise DocumentError(
-                "the dedup windows of all queues together would have "
-                f"{identities - left} more identities than dedup_identities_max"
-            )
 
     # --- Accounts
 
@@ -409,6 +401,7 @@ class _Planner:
         check_queue_properties(queue)
         queue.put_in_effect(*self._policies_of(vhost).queue_arguments(queue))
         tables.add_queue(queue)
+        self.plan.dedup_identities += queue.dedup_window
         self._add(vhost, AddQueue(queue))
 
     def _add_binding(self, item: Item) -> None:
