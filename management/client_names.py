@@ -1,4 +1,4 @@
-"""What channels are called, as RabbitMQ calls them; and those that are open."""
+"""The names of channels, as in RabbitMQ, and the channels that are open."""
 
 from __future__ import annotations
 

@@ -117,6 +117,9 @@ class Channel(LoopActor):
             access.may_impersonate,
         )
         self._counts = counts
+        # Of the reads, whose batches it times.
+        self._now_ns = context.trace.now_ns
+        self._latency = context.confirm_latency
         self.tracing = ChannelTracing(context.trace, number, handshake)
         self._tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
         self._client = ClientSide(number, writer)
@@ -252,27 +255,21 @@ class Channel(LoopActor):
             self._fail(error)
 
     def _count_answers(self, message: Confirm | Reject) -> None:
-        unconfirmed = self._publisher.unconfirmed
-        if not self._context.trace.is_on:
-            self._release_answered(message)
-            return
-        answers = self.tracing.answers
-        before = answers.counts_before(message, unconfirmed)
-        self._release_answered(message)
-        answers.received(before, unconfirmed)
-
-    def _release_answered(self, message: Confirm | Reject) -> None:
         unconfirmed, queue = self._publisher.unconfirmed, message.queue
-        if isinstance(message, Reject):
+        answers = self.tracing.answers if self._context.trace.is_on else None
+        before = None if answers is None else answers.counts_before(message, unconfirmed)
+        if isinstance(message, Confirm):
+            confirm = unconfirmed.confirm
+            for batch, indexes in message.items:
+                if confirm(queue, batch, indexes) and self._tx_mode is None:
+                    self._latency.confirmed(batch, self._now_ns())
+        else:
             if message.is_for_now and self._tx_mode is not None:
                 self._tx_mode.why_refused = message.reason
             for batch, indexes in message.items:
                 unconfirmed.reject(queue, batch, indexes)
-            return
-        confirm = unconfirmed.confirm
-        for batch, indexes in message.items:
-            if confirm(queue, batch, indexes) and self._publisher.confirm_mode:
-                self._context.confirm_latency.confirmed(batch, self._context.trace.now_ns())
+        if answers is not None and before is not None:
+            answers.received(before, unconfirmed)
 
     def _answer(self) -> None:
         if self.tracing.answers.open:

@@ -90,6 +90,7 @@ class ConnectionChannels:
         self, context: NodeContext, opening: Opening, decoder: Decoder, reader: Ref
     ) -> None:
         self._context = context
+        self._now_ns = context.trace.now_ns
         self._opening = opening
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
@@ -112,7 +113,7 @@ class ConnectionChannels:
             if open_channel is not None:
                 batch = event.batch
                 if batch is not None:
-                    batch.received_ns = self._context.trace.now_ns()
+                    batch.received_ns = self._now_ns()
                     self._shares[number].add(batch.wire_bytes)
                     if self.window.node.is_closed and not has_only_commands(batch):
                         self.window.published()

@@ -6,6 +6,7 @@ the batch has confirmed it; a nack that comes last, and a transaction, count now
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 from ...amqp_frames.messages.batch import Batch
@@ -32,5 +33,8 @@ class ConfirmLatency:
         """All that queues owed of the batch is confirmed; `now_ns` by the clock of its read."""
         durable = batch.durable
         # None: all of it went to the journal.
-        kind = self.persistent if durable is None or len(durable) else self.transient
-        kind.observe((now_ns - batch.received_ns) * 1e-9)
+        kind = self.persistent if durable is None or durable else self.transient
+        seconds = (now_ns - batch.received_ns) * 1e-9
+        # As `Histogram.observe`: a call more would be a third of what this costs each lone publish.
+        kind.counts[bisect_left(kind.bounds, seconds)] += 1
+        kind.total += seconds

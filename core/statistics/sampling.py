@@ -193,7 +193,7 @@ def lengths_of(queue: QueueDefinition) -> tuple[int, int]:
 
 
 def numbers_of(queue: QueueDefinition) -> dict[str, int]:
-    """What a queue has now, by RabbitMQ's names; nothing of one that is not up.
+    """The counts of a queue now, by RabbitMQ's names; none of a queue that is not up.
 
     Deferred messages count as unacknowledged: they are not ready, and come back.
     """
