@@ -72,6 +72,7 @@ from ..users.accounts import (
     Permission,
     TopicPermission,
     VhostMetadata,
+    tags_from,
 )
 from ..users.password_hash import (
     IMPORTED_SALT_BYTES,
@@ -262,7 +263,7 @@ class _Planner:
         name, accounts = _text(item, "name"), self._accounts
         if "tags" not in item:
             raise ValueError("it has no tags")
-        tags = _tags(item["tags"])
+        tags = tags_from(item["tags"])
         known = accounts.users.get(name)
         password_hash = self._password_hash(item)
         if known is None:
@@ -474,15 +475,6 @@ def _arguments(item: Item) -> Table:
     return table
 
 
-def _tags(given: object) -> list[str]:
-    """As a list, or with commas, as RabbitMQ before 3.9 has them."""
-    if isinstance(given, str):
-        given = [each.strip() for each in given.split(",") if each.strip()]
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise ValueError("'tags' must be strings")
-    return given
-
-
 def _metadata(item: Item, before: VhostMetadata) -> VhostMetadata:
     """As it was before, but for what the item names; from RabbitMQ 3.11 on it is an object."""
     inner = item.get("metadata")
@@ -491,7 +483,7 @@ def _metadata(item: Item, before: VhostMetadata) -> VhostMetadata:
     if given.get("description") is not None:
         changed["description"] = _text(given, "description")
     if given.get("tags") is not None:
-        changed["tags"] = tuple(_tags(given["tags"]))
+        changed["tags"] = tuple(tags_from(given["tags"]))
     if given.get("default_queue_type") is not None:
         queue_type = _text(given, "default_queue_type")
         changed["default_queue_type"] = "" if queue_type == "undefined" else queue_type

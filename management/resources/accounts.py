@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from ...actors.messages import AccountRequest, ControlAnswer
-from ...core.users.accounts import Permission, TopicPermission, User
+from ...core.users.accounts import Permission, TopicPermission, User, tags_from
 from ...core.users.password_hash import SALT_BYTES, hash_password, imported_hash
 from ..asking import ask
 from ..listing import listed, shown
@@ -173,12 +173,10 @@ def _given_hash(given: Mapping[str, object]) -> str | None:
 
 
 def _tags(given: object) -> list[str]:
-    """Tags as a list, or as RabbitMQ's older clients send them, with commas; 400."""
-    if isinstance(given, str):
-        given = [each.strip() for each in given.split(",") if each.strip()]
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise bad_request("tags must be strings")
-    return list(given)
+    try:
+        return tags_from(given)
+    except ValueError as fault:
+        raise bad_request(str(fault)) from None
 
 
 async def _put_user(request: Request) -> Answer:

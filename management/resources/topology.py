@@ -478,7 +478,10 @@ async def _queue_action(request: Request) -> Answer:
 
 async def _bind(kind: str, request: Request) -> Answer:
     given = request.json()
-    key = given.get("routing_key", "")
+    key = given.get("routing_key")
+    if key is None:
+        # Clients whose caller names no key send null.
+        key = ""
     if not isinstance(key, str):
         raise bad_request("routing_key must be a string")
     arguments = table_from(given.get("arguments"))

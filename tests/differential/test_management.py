@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
@@ -14,6 +13,7 @@ from urllib.parse import quote
 import pika
 import pytest
 from insides import wait_until
+from management_calls import Answer, ask, login
 from standing_management import ANSWERS, METHODS, REFUSED, SOMETIMES, STANDING, UNLISTED
 from timeouts import TIMEOUT_SECONDS
 
@@ -88,27 +88,6 @@ VALUES = {
     "page": ("items", "page", "page_count", "page_size", "item_count"),
     "check": ("status",),
 }
-
-
-class Answer(NamedTuple):
-    status: int
-    content: Any
-
-
-def login(user: str) -> dict[str, str]:
-    password = "guest" if user == "guest" else "secret"
-    return {"authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
-
-
-def ask(port: int, method: str, path: str, body: object = None, user: str = "guest") -> Answer:
-    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
-    headers = login(user) | {"content-type": "application/json"}
-    data = None if body is None else json.dumps(body).encode()
-    connection.request(method, f"/api/{path}", data, headers)
-    response = connection.getresponse()
-    text = response.read()
-    connection.close()
-    return Answer(response.status, json.loads(text) if text else None)
 
 
 class Managed(NamedTuple):

@@ -231,6 +231,6 @@ def test_an_import_with_a_name_that_is_no_text_is_refused(broker: leveret.Broker
 
 
 def test_a_user_whose_tags_are_refused_keeps_its_password(broker: leveret.Broker) -> None:
-    body = {"password": "other", "tags": ["a b"]}
+    body = {"password": "other", "tags": ["a,b"]}
     assert asked(broker, "PUT", "/api/users/guest", body).status == 400
     assert asked(broker, "GET", "/api/whoami").status == 200
