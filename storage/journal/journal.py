@@ -358,6 +358,8 @@ class Journal:
         self._replacement: Rewritten | None = None
         # An anchored one, which waits for readers of the segment.
         self._anchored: Rewritten | None = None
+        # How many rewritten segments have taken their places.
+        self._replaced_count = 0
         # The anchors of segments that were rewritten; two while one of them is not in place yet.
         self._anchors = {each.segment: [each] for each in found.compacted}
         self._writer = SegmentWriter(
@@ -620,6 +622,7 @@ class Journal:
         A commit with them has run. The segments stay as they are until `release`.
         """
         plan = locate(queue_id, self._ledger.queues.get(queue_id), ranges, bytes_max)
+        plan = plan._replace(replaced_count=self._replaced_count)
         self._pins.pin(plan.segments())
         return plan
 
@@ -775,6 +778,7 @@ class Journal:
         self._anchored = None
         number = rewritten.segment
         self._writer.log.replace(number)
+        self._replaced_count += 1
         assert rewritten.anchor is not None
         self._anchors[number] = [rewritten.anchor]
         # Its own settles are of earlier segments, of those that the ledger has for it.
