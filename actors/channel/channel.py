@@ -385,7 +385,11 @@ class Channel(LoopActor):
             told = self._publisher.route_to_one(batch)
             if told is not None:
                 queue, indexes = told
-                self._counts.told_one(batch.distinct[0], queue, len(indexes))
+                counts, key = self._counts, batch.distinct[0]
+                if queue is counts.run_queue and key == counts.run_key:
+                    counts.run_count += len(indexes)
+                else:
+                    counts.begin_run(key, queue, len(indexes))
                 if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
                     self._publisher.unconfirmed.reject(queue, batch, indexes)
                 return

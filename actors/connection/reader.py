@@ -264,7 +264,7 @@ class Reader(LoopActor):
             self._opening.reading,
             self.actor_ref,
         )
-        self._clock = ConnectionClock(context, self.actor_ref)
+        self._clock = ConnectionClock(context, self.actor_ref, self._traffic)
         self._end = ConnectionEnd(context, transport, self._clock, self.actor_ref)
 
     def on_start(self) -> None:
@@ -313,12 +313,11 @@ class Reader(LoopActor):
     # --- Bytes in
 
     def _received(self, data: bytes) -> None:
-        self._clock.watch.signs += 1
-        traffic = self._traffic
-        traffic.received_bytes += len(data)
+        size, traffic = len(data), self._traffic
+        traffic.received_bytes += size
         traffic.received_count += 1
-        if len(data) >= SHARE_BYTES_MIN:
-            self._flow.received(len(data))
+        if size >= SHARE_BYTES_MIN:
+            self._flow.received(size)
         phase = self._phase.now
         if phase is _ENDED:
             return
