@@ -87,7 +87,7 @@ def rabbitmq(
         rabbitmq.start()
         yield rabbitmq
     finally:
-        rabbitmq.stop()
+        rabbitmq.discard()
 
 
 @pytest.fixture(scope="session")

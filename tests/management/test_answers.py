@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPResponse
 import leveret
 import pytest
 from asking_http import asked, port
+from dashed import dashed
 from leveret.amqp_frames.methods import ConnectionClose
 from leveret.management import listeners
 from leveret.management.request import Action, Answer, Request, Tag
@@ -25,7 +26,7 @@ def raw(
     broker: leveret.Broker, method: str, path: str, **headers: str
 ) -> tuple[HTTPResponse, bytes]:
     connection = HTTPConnection("127.0.0.1", port(broker), timeout=TIMEOUT_SECONDS)
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = dashed(headers)
     connection.request(method, path, None, {"authorization": LOGIN} | sent)
     response = connection.getresponse()
     body = response.read()
