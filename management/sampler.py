@@ -122,6 +122,8 @@ def gauges(context: NodeContext) -> tuple[int, ...]:
         journal.written_bytes,
         journal.writes,
         context.memory_budget.used_bytes,
+        journal.pages.read_messages,
+        journal.written_messages,
         actor_count,
         len(opened),
     )

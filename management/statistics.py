@@ -221,6 +221,19 @@ class Statistics:
         counts = self._context.counts
         return {**counts.churn, **self._rates([counts.history], NODE, CHURN, wanted)}
 
+    def on_disk(self, wanted: Range | None = None) -> Numbers:
+        """How many messages of all queues were read from the disk, and written to it."""
+        journal = self._context.journal_figures
+        moment, histories = self._sampling.moment, [self._context.counts.history]
+        columns = [NODE.index(f"msg_store_{name}_count") for name in ("read", "write")]
+        reads, writes = (details(histories, (each,), moment, wanted) for each in columns)
+        return {
+            "disk_reads": journal.pages.read_messages,
+            "disk_reads_details": reads,
+            "disk_writes": journal.written_messages,
+            "disk_writes_details": writes,
+        }
+
     def rates_of_node(self) -> Numbers:
         """Of what changes all the time: memory, descriptors."""
         return self._rates([self._context.counts.history], NODE, GAUGES, None)

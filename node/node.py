@@ -239,6 +239,7 @@ class Node:
             self._log,
             self._on_fatal,
             self.trace,
+            context.journal_figures.pages,
         )
         self.open_files.add("the pages", partial(stop_and_wait, context.page_reader))
         context.maintenance = Maintenance.start_on(

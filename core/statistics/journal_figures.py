@@ -31,6 +31,18 @@ class CheckFigures:
         self.finished_seconds = 0.0
 
 
+class PageFigures:
+    """Messages that the page reader's thread has read and written for queues."""
+
+    __slots__ = ("read_messages", "spilled_messages")
+
+    def __init__(self) -> None:
+        # Of the journal, and of those spilled.
+        self.read_messages = 0
+        # Transient ones that had no room in memory.
+        self.spilled_messages = 0
+
+
 class JournalFigures:
     """Since the node's start. A commit may run on another thread, but one runs at a time."""
 
@@ -41,6 +53,7 @@ class JournalFigures:
         "damaged_segments",
         "dead_bytes",
         "live_bytes",
+        "pages",
         "segments",
         "sync_seconds",
         "write_seconds",
@@ -63,8 +76,14 @@ class JournalFigures:
         # In which the start or a check has found damage.
         self.damaged_segments = 0
         self.check = CheckFigures()
+        self.pages = PageFigures()
         # Segments that were rewritten without their dead entries.
         self.compactions = 0
+
+    @property
+    def written_messages(self) -> int:
+        """On the disk, one for each queue that has got it."""
+        return int(self.commit_messages.total) + self.pages.spilled_messages
 
     def committed(
         self,

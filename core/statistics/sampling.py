@@ -37,6 +37,8 @@ GAUGES: Final = (
     "io_write_bytes",
     "io_write_count",
     "mem_used",
+    "msg_store_read_count",
+    "msg_store_write_count",
     "proc_used",
     "sockets_used",
 )

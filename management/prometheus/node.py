@@ -163,6 +163,16 @@ def _persister(journal: JournalFigures, prefix: str) -> list[Metric]:
             "Time that syncs of the journal took",
             journal.sync_seconds.total,
         ),
+        counter(
+            f"{prefix}msg_store_read_total",
+            "Messages that were read from the disk",
+            journal.pages.read_messages,
+        ),
+        counter(
+            f"{prefix}msg_store_write_total",
+            "Messages that were written to the disk",
+            journal.written_messages,
+        ),
     ]
 
 

@@ -65,6 +65,9 @@ async def _overview(request: Request) -> Answer:
     ranges = request.ranges()
     rates = request.statistics.of_vhosts(seen, ranges)
     message_stats = rates.pop("message_stats", {})
+    if message_stats and request.is_monitor():
+        # Of all vhosts.
+        message_stats |= request.statistics.on_disk(ranges.messages)
     row: Row = {
         "churn_rates": request.statistics.churn(ranges.messages),
         "message_stats": message_stats,

@@ -19,7 +19,7 @@ from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.compiled import FORM
 from leveret.amqp_frames.methods import BasicDeliver, TxCommit, TxSelect
 from leveret.commands.control_client import ask_broker
-from leveret.configuration import Configuration
+from leveret.configuration import MEMORY_BUDGET_BYTES_MIN, Configuration
 from leveret.core.alarms import Resource
 from leveret.listening.http import METRICS_PORTS_ABOVE, port_of
 from leveret.management.prometheus.asked import DETAILED, RABBITMQ
@@ -389,6 +389,43 @@ def test_bytes_of_the_journal_are_dead_once_their_messages_are_acknowledged(
         scrape = scraped(broker)
     assert scrape.value("leveret_journal_segments") == 1
     assert scrape.value("leveret_journal_compactions_total") == 0
+
+
+@has(memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN)
+def test_messages_that_are_written_to_the_disk_and_read_back_are_counted(
+    broker: leveret.Broker,
+) -> None:
+    def messages() -> tuple[float, float]:
+        scrape = scraped(broker)
+        read, written = (
+            scrape.value(f"rabbitmq_msg_store_{name}_total") for name in ("read", "write")
+        )
+        return read, written
+
+    count, body = 30, bytes(MEMORY_BUDGET_BYTES_MIN // 10)
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        client.publish_all("a", *[body] * count, properties=PERSISTENT)
+        assert messages()[1] == count
+        for _ in range(count):
+            assert client.get("a", no_ack=True) is not None
+        read = messages()[0]
+        assert 0 < read <= count
+        client.publish_all("a", *[body] * count)
+        for _ in range(count):
+            assert client.get("a", no_ack=True) is not None
+        # Transient ones that had no room were spilled and read back.
+        after = messages()
+    spilled = after[1] - count
+    assert 0 < spilled <= count
+    assert 0 < after[0] - read <= spilled
+    [node] = asked(broker, path="/api/nodes").content
+    assert (node["msg_store_read_count"], node["msg_store_write_count"]) == after
+    stats = asked(broker, path="/api/overview").content["message_stats"]
+    assert (stats["disk_reads"], stats["disk_writes"]) == after
+    assert stats["disk_reads_details"].keys() == {"rate"}
 
 
 @has(segment_bytes_max=1024 * 1024)
