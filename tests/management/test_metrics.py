@@ -412,7 +412,8 @@ def test_messages_that_are_written_to_the_disk_and_read_back_are_counted(
         for _ in range(count):
             assert client.get("a", no_ack=True) is not None
         read = messages()[0]
-        assert 0 < read <= count
+        # Some perhaps more than once.
+        assert read > 0
         client.publish_all("a", *[body] * count)
         for _ in range(count):
             assert client.get("a", no_ack=True) is not None
@@ -420,7 +421,7 @@ def test_messages_that_are_written_to_the_disk_and_read_back_are_counted(
         after = messages()
     spilled = after[1] - count
     assert 0 < spilled <= count
-    assert 0 < after[0] - read <= spilled
+    assert after[0] > read
     [node] = asked(broker, path="/api/nodes").content
     assert (node["msg_store_read_count"], node["msg_store_write_count"]) == after
     stats = asked(broker, path="/api/overview").content["message_stats"]
