@@ -68,7 +68,7 @@ UNLISTED = (
     "/api/nodes/x/memory/ets/x/relative",
     "/api/reset",
     "/api/reset/x",
-    "/api/topic-permissions/x/x/x",
+    "/api/topic-permissions/{vhost}/x/x",
 )
 # Path -> its methods in RabbitMQ, and in Leveret. HEAD, which goes with GET, is left out.
 METHODS: dict[str, tuple[str, str]] = {
@@ -80,7 +80,8 @@ METHODS: dict[str, tuple[str, str]] = {
     # Gives the web page a cookie.
     "/api/login": ("POST", ""),
     # Of a plugin that is not there.
-    "/api/federation-links/x": ("GET", ""),
+    "/api/federation-links": ("GET", ""),
+    "/api/federation-links/{vhost}": ("GET", ""),
     # Users of these names can be asked for.
     "/api/users/bulk-delete": ("POST", "DELETE GET POST PUT"),
     "/api/users/without-permissions": ("GET", "DELETE GET PUT"),
@@ -90,6 +91,16 @@ _NOT_AUTHORISED = (401, "User not authorised to access object")
 REFUSED: dict[str, tuple[object, object]] = {
     "connections/username/guest": (500, _NOT_AUTHORISED),
     "connections/username/none": (500, _NOT_AUTHORISED),
+}
+
+# Changes that a user without permission asks for, and the answers of both.
+UNANSWERED: dict[tuple[str, str], tuple[object, object]] = {
+    ("POST", "/api/login"): ((401, "Login failed"), 404),
+}
+# The same where RabbitMQ knows the user as one of its API.
+FAULTS: dict[tuple[str, str], tuple[object, object]] = {
+    ("DELETE", "/api/connections/x"): (500, 404),
+    ("DELETE", "/api/connections/username/x"): (500, _NOT_AUTHORISED),
 }
 
 Sides = tuple[tuple[int, object], tuple[int, object]]

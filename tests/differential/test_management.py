@@ -14,7 +14,16 @@ import pika
 import pytest
 from insides import wait_until
 from management_calls import Answer, ask, login
-from standing_management import ANSWERS, METHODS, REFUSED, SOMETIMES, STANDING, UNLISTED
+from standing_management import (
+    ANSWERS,
+    FAULTS,
+    METHODS,
+    REFUSED,
+    SOMETIMES,
+    STANDING,
+    UNANSWERED,
+    UNLISTED,
+)
 from timeouts import TIMEOUT_SECONDS
 
 QUEUES: dict[str, dict[str, Any]] = {
@@ -196,19 +205,21 @@ def test_fields_have_the_same_types(resource: str, managed: tuple[Managed, Manag
 
 
 def listed_paths(rabbitmq_port: int) -> set[str]:
-    """Those of RabbitMQ's own description, with "x" for each name."""
+    """Those of RabbitMQ's own description, with {vhost} and "x" for names."""
     connection = HTTPConnection("127.0.0.1", rabbitmq_port, timeout=TIMEOUT_SECONDS)
     connection.request("GET", "/api/index.html")
     page = connection.getresponse().read().decode()
     connection.close()
+    page = re.sub("<i>vhost</i>|(?<=/api/vhosts/)<i>name</i>", "{vhost}", page)
+    page = re.sub("<i>.*?</i>", "x", page).replace("<br/>", " ")
     cells = re.findall(r'<td class="path">(.*?)</td>', page, re.DOTALL)
     paths = [path for cell in cells for path in cell.split() if path.startswith("/api/")]
-    return {re.sub("<i>.*?</i>", "x", path).rstrip("/") for path in paths}
+    return {path.rstrip("/") for path in paths}
 
 
 def methods(port: int, path: str) -> str:
     connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
-    connection.request("OPTIONS", path, headers=login("guest"))
+    connection.request("OPTIONS", path.replace("{vhost}", "x"), headers=login("guest"))
     response = connection.getresponse()
     response.read()
     connection.close()
@@ -226,6 +237,50 @@ def test_paths_have_the_same_methods(managed: tuple[Managed, Managed]) -> None:
         for path in sorted(paths | set(UNLISTED))
     }
     assert {path: each for path, each in sides.items() if each[0] != each[1]} == METHODS
+
+
+@pytest.fixture(scope="module")
+def changes(managed: tuple[Managed, Managed]) -> list[tuple[str, str]]:
+    """Method and path of all that RabbitMQ can be asked to change."""
+    port = managed[0].port
+    found = [
+        (method, path)
+        for path in sorted(listed_paths(port) | set(UNLISTED))
+        for method in methods(port, path).split()
+        if method != "GET"
+    ]
+    assert len(found) > 45
+    return found
+
+
+@pytest.mark.parametrize("has_access", [False, True], ids=["no access", "access"])
+@pytest.mark.parametrize("tag", ["", "management", "policymaker", "monitoring"])
+def test_changes_by_users_of_each_tag_are_refused_the_same(
+    tag: str,
+    has_access: bool,
+    managed: tuple[Managed, Managed],
+    tagged: None,
+    changes: list[tuple[str, str]],
+) -> None:
+    """With names of nothing, in a vhost that is there, and without a body that could be right."""
+
+    def answers(one: Managed) -> dict[tuple[str, str], object]:
+        ask(one.port, "PUT", "vhosts/m.v", {})
+        if has_access:
+            permission = {"configure": "", "write": "", "read": ""}
+            ask(one.port, "PUT", f"permissions/m.v/m.{tag}", permission)
+        found: dict[tuple[str, str], object] = {}
+        for method, path in changes:
+            filled = path.removeprefix("/api/").replace("{vhost}", "m.v")
+            status, content = ask(one.port, method, filled, {}, f"m.{tag}")
+            found[method, path] = (status, content["reason"]) if status == 401 else status
+        ask(one.port, "DELETE", "vhosts/m.v")
+        return found
+
+    theirs, ours = (answers(each) for each in managed)
+    found = {row: (theirs[row], ours[row]) for row in changes if theirs[row] != ours[row]}
+    expected = UNANSWERED | (FAULTS if tag else {})
+    assert found == expected
 
 
 @pytest.mark.parametrize("resource", PATHS)
