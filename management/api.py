@@ -175,7 +175,8 @@ class Api:
             log = self._context.runtime.log
             log.info(CONTROL_REQUEST, request=action.name, **{"user": user.name, **names})
         else:
-            await self._figures.statistics.collect(self._figures.snapshots.pace)
+            await self._figures.statistics.collect(self.pace)
+            await self.pace.turn()
         return await action.answer(asked)
 
     def _check_vhost(self, action: Action, request: Request) -> None:

@@ -242,14 +242,15 @@ class Places(Generic[Source]):
         rows, is_new = seen.order.rows, seen.order is not self._own_order
         for at, row in enumerate(rows):
             before = self._keyed.get(row)
+            place = None if before is None else before[0]
             if before is None or row.changed_at > self._number:
                 self._watch.note(wanted, row)
                 place = self._place(wanted.row(row.source))
                 if before is None or before[0] != place:
                     moved.append(row)
-            else:
-                place = before[0]
-            keyed[row] = (place, at, row)
+            if before is None or before[0] != place or before[1] != at:
+                before = place, at, row
+            keyed[row] = before
             yield
         if is_new or len(moved) * _MOVED_PART > len(rows):
             self._sorted = yield from keyed_in_order(rows, lambda row: keyed[row][0])
