@@ -73,9 +73,9 @@ async def ask_all(
     answered_by: Callable[[Any], Ref],
     seconds_max: float | None = None,
 ) -> list[Any]:
-    """The answers, in no particular order, of all that have not stopped; or that came in time.
+    """The answers, in no particular order, of the actors that have not stopped.
 
-    `answered_by` says whose answer one is.
+    `answered_by` says whose answer one is. Those that come later than `seconds_max` are left out.
     """
     questions = _Questions()
     reply_to = questions.start_prepared(runtime)

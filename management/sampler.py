@@ -16,7 +16,7 @@ from ..actors.runtime.runtime import LoopActor, tell
 from ..core.histogram import Histogram
 from ..core.statistics.sampling import Sampling
 from .about import SamplingLimits
-from .pace import Pace
+from .pace import Committing, Pace
 
 # In seconds: from a loop that has little to do to one whose clients wait.
 LOOP_LAG_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -31,7 +31,7 @@ class Samples:
     """
 
     def __init__(self, context: NodeContext, limits: SamplingLimits) -> None:
-        self.pace = Pace()
+        self.pace = Pace(committing=_committing(context))
         self.sampling = Sampling(context.counts, *limits)
         self.lag_seconds = Histogram(LOOP_LAG_BOUNDS)
         self._sampler = Sampler.start_on(
@@ -46,6 +46,12 @@ class Samples:
     def stop(self) -> None:
         """Make no samples any more."""
         self._sampler.stop(block=False)
+
+
+def _committing(context: NodeContext) -> Committing:
+    """The journal's commits. Whatever another thread tells may be the end of one."""
+    inbox, figures = context.journal.actor_inbox, context.journal_figures
+    return Committing(lambda: figures.is_at_work or not inbox.empty(), context.runtime.call_at_wake)
 
 
 class Sampler(LoopActor):

@@ -1,6 +1,6 @@
 """Long lists: made in slices (pace.py), once for all clients, and kept until they change.
 
-A look finds what has changed (watching.py), once a second at most: of ten thousand queues, few have
+A look finds the changed rows (watching.py), once a second at most: of ten thousand queues, few have
 changed within a second. What nobody has asked for in a while is forgotten. A short list is made
 anew for each request (listing.py).
 """
@@ -62,7 +62,7 @@ class Snapshots:
         self.pace = pace
         self._limits = limits
         self._kept: dict[Hashable, _Kept] = {}
-        # What finds changes, and what is renewed by them: Watch, Texts and Places.
+        # Objects that find changes, or are renewed by them: Watch, Texts and Places.
         self._renewed: dict[Hashable, Any] = {}
         # When a key of either was last asked for.
         self._used: dict[Hashable, float] = {}

@@ -1,9 +1,9 @@
-"""Which rows of a long list have changed, and what is kept of each row until it does.
+"""Which rows of a long list have changed, and the parts of each that are kept until it does.
 
 A `Watch` looks at all sources of a list, once a second at most (snapshots.py): a quick look that
-compares the state of each with that of the look before. Whoever shows the list renews what has
-changed since, and nothing else: `Texts` its JSON, with all columns or some of them, `Places` its
-order by a column. All of it is done in short steps (pace.py), and looks go on between them.
+compares the state of each with that of the look before. A change renews that row, and nothing else:
+`Texts` have its JSON, with all columns or some of them, `Places` the list's order by a column. All
+of it is done in short steps (pace.py), and looks go on between them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Watch(Generic[Source]):
         return Order(rows)
 
     def note(self, wanted: LongList[Source], row: Watched[Source]) -> None:
-        """Look at one row: what is made of it now is that of the state which is kept."""
+        """Look at one row: its JSON, if made now, is that of the kept state."""
         if wanted.state is None:
             return
         now = wanted.state(row.source)

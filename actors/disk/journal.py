@@ -244,6 +244,12 @@ class JournalActor(ThreadActor):
 
     def on_gathered(self, messages: list[object]) -> None:
         """Hand all of it to the journal and commit it, unless a commit is under way."""
+        # An error ends the node.
+        self._timed.figures.is_at_work = True
+        self._carry_out(messages)
+        self._timed.figures.is_at_work = False
+
+    def _carry_out(self, messages: list[object]) -> None:
         journal = self._journal
         done: list[Commit] = []
         unstored: dict[Ref, list[Append]] = {}

@@ -52,6 +52,7 @@ class JournalFigures:
         "compactions",
         "damaged_segments",
         "dead_bytes",
+        "is_at_work",
         "live_bytes",
         "pages",
         "segments",
@@ -62,6 +63,8 @@ class JournalFigures:
     )
 
     def __init__(self) -> None:
+        # Does its thread carry out at this moment what it was told?
+        self.is_at_work = False
         self.sync_seconds = Histogram(SYNC_SECONDS_BOUNDS)
         # Of commits that brought messages: how many, one for each queue that has got it.
         self.commit_messages = Histogram(COMMIT_MESSAGES_BOUNDS)
