@@ -400,7 +400,7 @@ ACTIONS: Final = (
     Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN),
     Action("PUT", _TOPICS, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPICS, "topic permissions clear", _delete_topic_permissions, _ADMIN),
-    # As in RabbitMQ, the exchange in the path chooses what is deleted, and nothing else.
+    # As in RabbitMQ, the path's exchange counts for DELETE alone.
     Action("GET", _TOPIC, "topic permissions", _one_users_topic_permissions, _ADMIN),
     Action("PUT", _TOPIC, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPIC, "topic permissions clear", _delete_topic_permissions, _ADMIN),

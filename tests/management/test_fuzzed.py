@@ -1,7 +1,7 @@
 """The API asked what its own OpenAPI document allows, and what it does not, by Schemathesis.
 
 Half of the cases have names of things that are there. Run by `make fuzz`: drawing cases takes half
-a minute. LEVERET_API_CASES=100: so many per operation.
+a minute for each user. LEVERET_API_CASES=100: so many per operation, and as many wrong ones.
 """
 
 from __future__ import annotations
