@@ -84,7 +84,7 @@ class DefinitionsWriter:
         accounts = self._accounts
         match section:
             case "users":
-                return map(_user_row, tuple(accounts.users.values()))
+                return map(user_row, tuple(accounts.users.values()))
             case "vhosts":
                 return (_vhost_row(*each) for each in tuple(accounts.vhosts.items()))
             case "permissions":
@@ -198,7 +198,8 @@ class DefinitionsWriter:
 _OF_ONE_VHOST: Final = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
-def _user_row(user: User) -> Row:
+def user_row(user: User) -> Row:
+    """A user; of hashes those that RabbitMQ can read, which a client may send back."""
     row: Row = {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
     found = rabbitmq_hash(user.password_hash)
     if found is not None:

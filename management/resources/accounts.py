@@ -10,6 +10,7 @@ from html import escape
 from typing import Final
 
 from ...actors.messages import AccountRequest, ControlAnswer
+from ...core.definition_files.writing import user_row
 from ...core.users.accounts import Permission, TopicPermission, User, tags_from
 from ...core.users.password_hash import SALT_BYTES, hash_password, imported_hash
 from ..asking import ask
@@ -129,11 +130,6 @@ async def _delete_vhost(request: Request) -> Answer:
 # --- Users
 
 
-def _user_row(user: User) -> Row:
-    """A user, without its hash: RabbitMQ cannot read those that Leveret makes (by scrypt)."""
-    return {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
-
-
 def _user(request: Request) -> User:
     found = request.context.accounts.users.get(request.names["user"])
     if found is None:
@@ -143,7 +139,7 @@ def _user(request: Request) -> User:
 
 async def _users(request: Request) -> Answer:
     return await listed(
-        request, [_user_row(each) for each in request.context.accounts.users.values()]
+        request, [user_row(each) for each in request.context.accounts.users.values()]
     )
 
 
@@ -151,11 +147,11 @@ async def _users_without_permissions(request: Request) -> Answer:
     accounts = request.context.accounts
     permitted = {user for user, _ in accounts.permissions}
     users = [each for each in accounts.users.values() if each.name not in permitted]
-    return await listed(request, [_user_row(each) for each in users])
+    return await listed(request, [user_row(each) for each in users])
 
 
 async def _one_user(request: Request) -> Answer:
-    return Answer(200, shown(request, _user_row(_user(request))))
+    return Answer(200, shown(request, user_row(_user(request))))
 
 
 def _given_hash(given: Mapping[str, object]) -> str | None:

@@ -282,7 +282,7 @@ def test_python_clients_see_a_connection_and_close_it(api_ports: Ports) -> None:
         wait_until(is_seen)
         name, channel = rows[0]["connection_details"]["name"], rows[0]["name"]
         found: list[object] = [
-            columns(one.get_connection(name), "user", "vhost", "state", "protocol"),
+            columns(one.get_connection(name), "user", "vhost", "state", "client_properties"),
             columns(one.get_channel(channel), "number", "user", "vhost"),
             # It writes a space as '+', which is a plus in a path.
             *(tried(lambda c=c: c(name)) for c in (other.get_connection, other.delete_connection)),

@@ -332,7 +332,7 @@ def test_vhosts_users_and_permissions_are_changed(broker: leveret.Broker) -> Non
     assert call(broker, "DELETE /api/vhosts/shop")[:2] == (404, MISSING)
 
 
-def test_no_hash_of_a_password_is_shown(broker: leveret.Broker) -> None:
+def test_no_hash_of_a_password_that_leveret_hashed_is_shown(broker: leveret.Broker) -> None:
     assert "hash" not in str(call(broker, "GET /api/users").content)
 
 
@@ -349,6 +349,12 @@ def test_a_user_logs_in_with_the_hash_of_rabbitmqs_that_it_was_given(
     if algorithm == "sha256":
         del given["hashing_algorithm"]
     assert call(broker, "PUT /api/users/bea", given).status == 201
+    assert asked(broker, "GET", "/api/whoami", None, "bea", "secret").status == 200
+    shown = call(broker, "GET /api/users/bea").content
+    assert shown["password_hash"] == given["password_hash"]
+    assert shown["hashing_algorithm"] == f"rabbit_password_hashing_{algorithm}"
+    # What it answers may be sent back.
+    assert call(broker, "PUT /api/users/bea", shown).status == 204
     assert asked(broker, "GET", "/api/whoami", None, "bea", "secret").status == 200
     refused = call(broker, "PUT /api/users/bea", {"tags": "", "password_hash": "bad"})
     assert refused[:2] == (400, {"error": "bad_request", "reason": "not a password hash"})
