@@ -50,12 +50,19 @@ async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = (
     return Answer(200, await encoded_rows(pace, rows))
 
 
-async def listed_long(request: Request, wanted: LongList[Source]) -> Answer:
-    """As `listed`, of a list that may be long: its rows are then up to a second old."""
+async def listed_long(
+    request: Request, wanted: LongList[Source], short_row: Callable[[Source], Row] | None = None
+) -> Answer:
+    """As `listed`, of a list that may be long: its rows are then up to a second old.
+
+    `short_row` makes the rows of a short list, where they depend on the request.
+    """
     snapshots, query = request.snapshots, request.query
     sources = await snapshots.sources(wanted)
     if len(sources) < SNAPSHOT_ROWS_MIN:
-        return await listed(request, await rows_of(snapshots.pace, sources, wanted.row), ())
+        return await listed(
+            request, await rows_of(snapshots.pace, sources, short_row or wanted.row), ()
+        )
     seen = await snapshots.seen(wanted, sources)
     sort = Sort(query.get("sort", ""), query.get("sort_reverse") == "true")
     columns = query.get("columns", "")

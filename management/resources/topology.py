@@ -254,7 +254,11 @@ async def _exchanges(request: Request) -> Answer:
     seen = _in_order(request)
     row = partial(exchange_row, request.statistics)
     state = partial(_exchange_state, request.statistics)
-    return await listed_long(request, _long_list("exchanges", seen, _exchanges_of, row, state))
+    return await listed_long(
+        request,
+        _long_list("exchanges", seen, _exchanges_of, row, state),
+        partial(row, ranges=request.ranges()),
+    )
 
 
 async def _one_exchange(request: Request) -> Answer:
@@ -276,7 +280,9 @@ async def _queues(request: Request) -> Answer:
     row = partial(queue_row, statistics, request.about.node_name)
     state = partial(_queue_state, statistics)
     return await listed_long(
-        request, _long_list("queues", _in_order(request), _queues_of, row, state)
+        request,
+        _long_list("queues", _in_order(request), _queues_of, row, state),
+        partial(row, ranges=request.ranges()),
     )
 
 

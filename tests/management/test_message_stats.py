@@ -175,6 +175,29 @@ def test_pages_break_messages_down_as_in_rabbitmq(broker: leveret.Broker, connec
     client.drop()
 
 
+@pytest.mark.parametrize("kind", ["queues", "exchanges"])
+def test_rows_of_short_lists_have_samples_and_of_long_ones_rates(
+    kind: str, broker: leveret.Broker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample(broker, 1_000_000)
+    client = worked(connect)
+    sample(broker, 1_000_001)
+    one = {"queues": "q", "exchanges": "amq.default"}[kind]
+    stats = get(broker, f"/api/{kind}/%2F/{one}?{RANGES}")["message_stats"]
+
+    def listed_stats() -> Any:
+        rows = get(broker, f"/api/{kind}/%2F?{RANGES}")
+        [row] = [row for row in rows if row["name"] in (one, "")]
+        return row["message_stats"]
+
+    assert listed_stats() == stats
+    assert any("samples" in each for each in stats.values() if isinstance(each, dict))
+    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+    assert listed_stats().keys() == stats.keys()
+    assert "samples" not in str(listed_stats())
+    client.drop()
+
+
 def test_ranges_that_cannot_be_are_refused_in_rabbitmqs_words(broker: leveret.Broker) -> None:
     for query in ("lengths_age=60&lengths_incr=0", "lengths_age=9999999&lengths_incr=1"):
         age, increment = (part.partition("=")[2] for part in query.split("&"))
