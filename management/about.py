@@ -35,6 +35,8 @@ class About(NamedTuple):
     certificate_path: str
     disk_free_bytes_min: int
     memory_alarm_bytes: int
+    # Of the messages of one get.
+    get_bytes_max: int
     password_hash_cost: int
 
 

@@ -75,6 +75,7 @@ class Configuration:
     http_body_bytes_max: int = 65_536
     definitions_file: str = ""
     definitions_bytes_max: int = 20_000_000
+    http_get_bytes_max: int = 16_777_216
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4
@@ -246,6 +247,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "prometheus_port": (-1, 65_535),
     "http_body_bytes_max": (1024, 16 * MIB),
     "definitions_bytes_max": (1024, 1024 * MIB),
+    "http_get_bytes_max": (0, 1024 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
     "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),

@@ -351,6 +351,7 @@ class Node:
             certificate_path=configuration.tls_certificate,
             disk_free_bytes_min=configuration.disk_free_bytes_min,
             memory_alarm_bytes=configuration.memory_alarm_levels()[0],
+            get_bytes_max=configuration.http_get_bytes_max,
             password_hash_cost=configuration.password_hash_cost,
         )
 

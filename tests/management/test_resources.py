@@ -190,6 +190,46 @@ def test_messages_are_published_fetched_and_purged(broker: leveret.Broker) -> No
     assert call(broker, GET, get).content == []
 
 
+class TestBytesOfAGet:
+    @pytest.fixture
+    def settings(self, settings: dict[str, object]) -> dict[str, object]:
+        return settings | {"http_get_bytes_max": 2_000}
+
+    @pytest.mark.parametrize(
+        ("size", "properties", "truncate", "count"),
+        [
+            # The message by which the bytes are reached is the last one.
+            (1_500, {}, None, 2),
+            (5_000, {}, None, 1),
+            (100, {}, None, 10),
+            # A part of a payload counts as long as it is.
+            (5_000, {}, 10, 10),
+            # Properties count, too.
+            (1, {"headers": {"h": "x" * 1_500}}, None, 2),
+        ],
+    )
+    def test_a_get_ends_with_the_message_that_reaches_the_bytes(
+        self,
+        size: int,
+        properties: dict[str, object],
+        truncate: int | None,
+        count: int,
+        broker: leveret.Broker,
+    ) -> None:
+        call(broker, "PUT " + QUEUE, {"durable": True})
+        for _ in range(10):
+            call(broker, PUBLISH, published("x" * size, properties=properties))
+        get = {"count": 20, "ackmode": "ack_requeue_false", "encoding": "auto"}
+        if truncate is not None:
+            get["truncate"] = truncate
+        assert len(call(broker, GET, get).content) == count
+        # The others are still there, and are not marked as delivered.
+        rest = call(broker, GET, {**get, "count": 1}).content
+        assert [row["redelivered"] for row in rest] == [False] * (count < 10)
+        left = max(10 - count - 1, 0)
+        assert call(broker, "GET " + QUEUE).content["messages"] == left
+
+
 def test_a_publish_is_answered_when_it_is_on_the_disk(
     broker: leveret.Broker, files: GatedFiles
 ) -> None:
