@@ -73,9 +73,9 @@ class Configuration:
     http_host: str = "127.0.0.1"
     http_port: int = -1  # beside `port`; 0 takes a free one
     http_body_bytes_max: int = 65_536
+    http_get_bytes_max: int = 16_777_216
     definitions_file: str = ""
     definitions_bytes_max: int = 20_000_000
-    http_get_bytes_max: int = 16_777_216
     http_request_timeout_ms: int = 10_000
     http_connections_max: int = 32
     http_loopback_connections_kept: int = 4

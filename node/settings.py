@@ -20,9 +20,9 @@ class Settings(TypedDict, total=False):
     http_host: str
     http_port: int
     http_body_bytes_max: int
+    http_get_bytes_max: int
     definitions_file: str
     definitions_bytes_max: int
-    http_get_bytes_max: int
     http_request_timeout_ms: int
     http_connections_max: int
     http_loopback_connections_kept: int
