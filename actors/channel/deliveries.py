@@ -130,7 +130,8 @@ class Deliveries:
             counts.deliver_no_ack += last_tag - first_tag + 1
         else:
             counts.deliver += last_tag - first_tag + 1
-        counts.redeliver += redelivered
+        if redelivered:
+            counts.redeliver += redelivered
         timeout_ms = queue.consumer_timeout_ms
         if timeout_ms is not None and not no_ack:
             self._note_timeout(first_tag, last_tag, timeout_ms)
