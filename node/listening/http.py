@@ -1,8 +1,9 @@
 """The HTTP listeners of a node: of the management API, and of Prometheus alone (management/).
 
 The addresses are bound, and clients may connect, before AMQP clients can. The API itself is
-imported in a thread once the first of them connects, who waits so long: aiohttp takes some tenths
-of a second of the interpreter, which AMQP clients would miss behind each start, and some memory.
+imported in a thread once the first client connects. This client waits for the import: aiohttp needs
+some tenths of a second of the interpreter, which AMQP clients would miss behind each start, and
+some memory.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 def load_listeners() -> type[Listeners]:
-    """What makes the servers; in a thread, because the import takes long."""
+    """The class that makes the servers. Called in a thread, because the import needs long."""
     from ..management.listeners import Listeners
 
     return Listeners

@@ -585,8 +585,8 @@ class SegmentLedger(Generic[BlockType]):
     def rewritten(self, number: int, spoken: Spoken, entries: int) -> None:
         """The segment has only those entries now that were live when its rewriting began.
 
-        Settles of others, wherever they are, are about nothing any more, and so are notes that are
-        about none of those that are live by now. `spoken` is what its own records still say.
+        Settles of other entries, wherever they are, are about nothing any more. Neither are notes
+        about entries that have died since. `spoken` is what the segment's own records still say.
         """
         since = self._settled_since.pop(number)
         for each, its in self.speaks_of.items():
