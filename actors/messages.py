@@ -47,6 +47,10 @@ class ConnectionLost(NamedTuple):
     reason: str
 
 
+class InputEnded(NamedTuple):
+    """Transport -> NSQ connection: the client sends nothing more, and may still read."""
+
+
 class WriteBuffer(NamedTuple):
     """Transport -> Reader -> Writer: the write buffer is over its high mark, or has room again."""
 

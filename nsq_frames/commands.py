@@ -118,6 +118,20 @@ class Scanner:
         self._size = self._needed = 0
         self._growing = None
 
+    def end(self) -> Fault | None:
+        """The client sends nothing more: a Fault for a body that is cut off, else None.
+
+        As in nsqd a line that is cut off is no command.
+        """
+        growing, data = self._growing, b"".join(self._pending)
+        self.close()
+        if growing is not None:
+            return Fault(MPUB, growing.cut_off())
+        line, line_end, body = data.partition(b"\n")
+        name = line.removesuffix(b"\r").split(b" ")[0]
+        # Whole commands without a body are not pending.
+        return Fault(name, _cut_off(name, len(body))) if line_end else None
+
     def feed(self, data: bytes) -> list[Event]:
         """The commands that these bytes complete."""
         if self._is_closed:
@@ -279,6 +293,13 @@ class _GrowingMpub:
         self._bodies = Bodies()
         self._bodies.topics.append(topic)
 
+    def cut_off(self) -> NsqError:
+        """Nothing more comes."""
+        number = len(self._bodies.begins)
+        has_size = len(self._octets) - self._end >= 4
+        text = "message body" if has_size else f"message({number}) body size"
+        return NsqError("E_BAD_MESSAGE", f"MPUB failed to read {text}")
+
     def add(self, data: bytes) -> tuple[PublishRun | None, bytes]:
         """Add what was read; return the run and what lies behind it, once the MPUB is whole.
 
@@ -318,6 +339,18 @@ class _GrowingMpub:
         bodies.counts.append(self._count)
         whole = memoryview(octets)
         return run_of(bytes(whole[:end]), MPUB, bodies), bytes(whole[end:])
+
+
+def _cut_off(command: bytes, body_bytes: int) -> NsqError:
+    """Of the octets behind the line there are no more than these."""
+    name = command.decode()
+    if command in (PUB, DPUB):
+        text = "message body size" if body_bytes < 4 else "message body"
+        return NsqError("E_BAD_MESSAGE", f"{name} failed to read {text}")
+    text = "body size"
+    if body_bytes >= 4:
+        text = "message count" if command == MPUB else "body"
+    return NsqError("E_BAD_BODY", f"{name} failed to read {text}")
 
 
 def _read_size(data: bytes, position: int, at: int) -> int:

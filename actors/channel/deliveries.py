@@ -124,14 +124,8 @@ class Deliveries:
                     self._frame_max_bytes,
                 )
             )
-        counts = self._counts.delivered.get(queue) or self._counts.begin_queue(queue)
         # Tags are given one after another.
-        if no_ack:
-            counts.deliver_no_ack += last_tag - first_tag + 1
-        else:
-            counts.deliver += last_tag - first_tag + 1
-        if redelivered:
-            counts.redeliver += redelivered
+        self._counts.delivered(queue, last_tag - first_tag + 1, redelivered, no_ack)
         timeout_ms = queue.consumer_timeout_ms
         if timeout_ms is not None and not no_ack:
             self._note_timeout(first_tag, last_tag, timeout_ms)
@@ -214,32 +208,27 @@ class Deliveries:
             lone = self.outstanding.acknowledge_first(acks)
             if lone is not None:
                 part, offered = lone
-                queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
-                counts = self._counts
-                (counts.delivered.get(queue) or counts.begin_queue(queue)).ack += 1
+                queue = cast("QueueDefinition", part[0].queue)
+                self._counts.acked(queue, 1)
                 tell(queue.handle, Settle(self._channel, (part,)))
                 if offered:
                     offer_credit(self._channel, self._credit, offered)
                 return
-        settled = self.outstanding.acknowledge_all(acks)
-        self._count_acks(settled.returned)
+        settled = self.outstanding.acknowledge(acks)
+        self._count_acks(settled.returned, Outcome.ACKED)
         self.tell_queues(settled, Outcome.ACKED)
 
     def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> None:
         """One ack, nack or reject; 406 for a tag that is not held."""
         settled = self.outstanding.settle(delivery_tag, multiple, outcome)
-        if outcome is Outcome.ACKED:
-            self._count_acks(settled.returned)
+        self._count_acks(settled.returned, outcome)
         self.tell_queues(settled, outcome)
 
-    def _count_acks(self, returned: Returned) -> None:
-        """The client has acknowledged these: with basic.ack, and in tx mode committed."""
-        counts = self._counts
-        queue: QueueDefinition
-        for queue, parts in returned.by_queue.items():  # type: ignore[assignment]
-            delivered = counts.delivered.get(queue) or counts.begin_queue(queue)
-            for _, low, high in parts:
-                delivered.ack += high - low
+    def _count_acks(self, returned: Returned, outcome: Outcome) -> None:
+        if outcome is Outcome.ACKED:
+            for queue, parts in returned.by_queue.items():
+                count = sum([high - low for _, low, high in parts])
+                self._counts.acked(cast("QueueDefinition", queue), count)
 
     def return_all(self) -> None:
         """basic.recover: give back all held deliveries."""
@@ -267,7 +256,7 @@ class Deliveries:
                 message = Requeue(self._channel, own, settled.returned.delay_ms)
             else:
                 message = _MESSAGES[outcome](self._channel, own)
-            tell(queue.handle, message)  # type: ignore[attr-defined]
+            tell(cast("QueueDefinition", queue).handle, message)
         if settled.returned.offered:
             # Behind that: a queue takes back its own messages before it uses credit of others.
             offer_credit(self._channel, self._credit, settled.returned.offered)
@@ -278,7 +267,6 @@ class Deliveries:
         """Tell the queues of the acknowledgements that a commit has made final, if any."""
         for outcome, each in returned:
             # The trace had them when they came in.
-            if outcome is Outcome.ACKED:
-                self._count_acks(each)
+            self._count_acks(each, outcome)
             self.tell_queues(Settled([], each, None), outcome)
         self._await_timeout()

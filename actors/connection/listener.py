@@ -14,6 +14,7 @@ from ..messages import (
     ConnectionLost,
     Down,
     Evict,
+    InputEnded,
     Ref,
     Shutdown,
     WriteBuffer,
@@ -165,12 +166,20 @@ def _abandon(reader: Ref, limit: str) -> None:
 class Connection(asyncio.BufferedProtocol):
     """asyncio's side of a connection: turns its callbacks into messages for the reader."""
 
-    __slots__ = ("_listener", "_reader", "_start")
+    __slots__ = ("_listener", "_reader", "_start", "stays_half_open")
 
-    def __init__(self, listener: Listener, start: StartReader = Reader.start_on) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        start: StartReader = Reader.start_on,
+        *,
+        stays_half_open: bool = False,
+    ) -> None:
         self._listener = listener
         self._start = start
         self._reader: Ref | None = None
+        # May the client end its own direction, and read answers still? Over TLS it cannot.
+        self.stays_half_open = stays_half_open
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
@@ -195,6 +204,12 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """It does again."""
         self._tell(WriteBuffer(False))
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more; if that ends the connection, `connection_lost` follows."""
+        if self.stays_half_open:
+            self._tell(InputEnded())
+        return self.stays_half_open
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""

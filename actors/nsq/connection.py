@@ -22,7 +22,7 @@ from ...amqp_frames.errors import AmqpError
 from ...core.connection.outlet import Outlet
 from ...core.connection.peer import Peer, is_loopback
 from ...core.connection.publish_window import PublishWindow, WindowShare
-from ...core.connection.reading_time import Pause, ReadingTime
+from ...core.connection.reading_time import ReadingTime
 from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
 from ...core.nsq.session import (
@@ -91,6 +91,7 @@ from ..messages import (
     Evict,
     Flush,
     Flushed,
+    InputEnded,
     LogIn,
     LoginAnswer,
     Ref,
@@ -183,6 +184,8 @@ class NsqConnection(LoopActor):
         self._counts: ChannelCounts | None = None
         self._publishing: Publishing | None = None
         self._consuming: Consuming | None = None
+        # The client has ended its direction.
+        self._is_input_over = False
         # It ends behind the last answer; and that is written.
         self._is_ending = False
         self._is_ended = False
@@ -246,7 +249,7 @@ class NsqConnection(LoopActor):
             self._is_flushing = True
             tell(self._writer, Flush())
         if self._is_ending and not len(self._answers) and not self._is_routing():
-            self._end("its client broke the protocol")
+            self._end("" if self._is_input_over else "its client broke the protocol")
 
     # --- Bytes in
 
@@ -285,7 +288,25 @@ class NsqConnection(LoopActor):
         self._handle_events()
         if self._decompressor is not None:
             self._handle_compressed(self._decompressor)
+        if self._is_input_over and self._is_input_handled():
+            self._end_input()
         self._balance()
+
+    def _is_input_handled(self) -> bool:
+        if self._input or self._waiting is not _NOTHING or self._is_ending:
+            return False
+        return self._decompressor is None or not self._gate.reason()
+
+    def _end_input(self) -> None:
+        """The client sends nothing more: it reads its answers, and then the connection ends."""
+        fault = self._scanner.end()
+        if fault is None:
+            self._stop_input()
+            return
+        try:
+            self._fault(fault)
+        except NsqError as error:
+            self._fail(error)
 
     def _handle_compressed(self, decompressor: Decompressor) -> None:
         """Decode piece by piece: the next one only when this one's commands are handled."""
@@ -335,7 +356,7 @@ class NsqConnection(LoopActor):
             self._input.appendleft(run)
             self._ask_broker(run.command, TopicAction.ENSURE_TOPIC, topic)
             return
-        run.batch.received_ns = self._context.trace.now_ns()
+        run.batch.arrived_ns = self._context.runtime.wall_clock.now_ns()
         if not publishing.publish(run):
             self._waiting = Waiting.ROUTING
         if self._window.node.is_closed:
@@ -526,7 +547,6 @@ class NsqConnection(LoopActor):
             tap,
             self._writer,
             self._settings.random_bytes,
-            self._settings.arrivals,
         )
         context.open_connections[self.actor_ref] = OpenConnection(
             self._peer,
@@ -658,9 +678,8 @@ class NsqConnection(LoopActor):
         waits = is_running and self._waiting is not _NOTHING
         gate.balance(is_running, waits)
         uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
-        reason = gate.reason() or (Pause.WINDOW if waits else None)
-        if is_running and reason is not None:
-            self._reading.pause(uptime_ms, reason)
+        if is_running and (gate.reason() or waits):
+            self._reading.pause(uptime_ms)
         else:
             self._reading.resume(uptime_ms)
 
@@ -725,6 +744,9 @@ class NsqConnection(LoopActor):
     def _ending(self, message: object) -> None:
         if isinstance(message, ConnectionLost):
             self._lost(message.reason)
+        elif isinstance(message, InputEnded):
+            self._is_input_over = True
+            self._handle_input()
         elif isinstance(message, ConsumerCancelled):
             # As nsqd: who consumes from a channel that is deleted is disconnected.
             self._stop_input()

@@ -10,6 +10,7 @@ import ssl
 from typing import Any, cast
 
 from ...nsq_frames.compression import Compressor
+from ..connection.listener import Connection
 from ..connection.transport import ReadableTransport
 from ..messages import Ref, Upgraded
 from ..runtime.runtime import tell
@@ -94,11 +95,13 @@ class TlsUpgrade:
 
     async def _shake_hands(self) -> None:
         plain = cast("asyncio.Transport", self._transport)
+        protocol = cast("Connection", plain.get_protocol())
+        protocol.stays_half_open = False
         upgraded: asyncio.Transport | None = None
         try:
             upgraded = await asyncio.get_running_loop().start_tls(
                 plain,
-                plain.get_protocol(),
+                protocol,
                 self._context,
                 server_side=True,
                 ssl_handshake_timeout=self._timeout_seconds,

@@ -20,7 +20,7 @@ from ...amqp_frames.methods import (
 from ...amqp_frames.properties import Properties
 from ...core.alarms import Resource
 from ..direct import AmqpRefusedError, Content, connect
-from ..request import Action, Answer, Request, Tag, bad_request
+from ..request import Action, Answer, Request, Tag, bad_request, not_found
 from .topology import refusal
 
 _OK: Final = {"status": "ok"}
@@ -130,7 +130,8 @@ def _expiry_of(path: str) -> datetime:
 
 async def _node(request: Request) -> Answer:
     """Deprecated in RabbitMQ, and still asked: the alarms, by another name."""
-    request.check_node()
+    if request.names.get("node", request.about.node_name) != request.about.node_name:
+        raise not_found()
     reason = request.context.alarms.reason
     # 200 all the same, as in RabbitMQ.
     return Answer(200, {"status": "failed", "reason": reason} if reason else _OK)

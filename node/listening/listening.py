@@ -88,7 +88,7 @@ class Listening:
     async def _open_nsq(self, listener: Listener, start: StartReader) -> str:
         configuration = self._configuration
         self._nsq_server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(listener, start),
+            lambda: Connection(listener, start, stays_half_open=True),
             configuration.nsq_host,
             configuration.nsq_port,
             backlog=BACKLOG_CONNECTIONS,

@@ -9,7 +9,6 @@ from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.actors.runtime.read_rounds import ReadRounds
 from leveret.actors.runtime.runtime import Runtime
 from leveret.core.connection.publish_window import NodeWindow, PublishWindow
-from leveret.core.connection.reading_time import Pause
 from structlog.testing import ReturnLogger
 
 FULL_READ_BYTES = 250_000
@@ -109,13 +108,13 @@ def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round(
     window = PublishWindow(1000, NodeWindow(2000), None)
     gate = ReadingGate(Socket(), window, rounds)  # type: ignore[arg-type]
     gate.is_resting = True
-    assert gate.reason() is None
+    assert gate.reason() == ""
     window.add(1001)
-    assert gate.reason() is Pause.WINDOW
+    assert gate.reason() == "its publishes wait inside the broker"
     window.add(1000)
     window.published()
-    assert gate.reason() is Pause.NODE_WINDOW
+    assert gate.reason() == "the publishes of all connections wait inside the broker"
     gate.is_write_blocked = True
-    assert gate.reason() is Pause.CLIENT
+    assert gate.reason() == "its client does not read"
     gate.is_alarmed = True
-    assert gate.reason() is Pause.ALARM
+    assert gate.reason() == "there is an alarm"

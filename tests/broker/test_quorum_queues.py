@@ -7,7 +7,6 @@ from pathlib import Path
 
 import leveret
 import pytest
-from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicDeliver,
@@ -27,7 +26,7 @@ Q = "queue 'q' in vhost '/'"
 
 
 def declare(client: Client, **arguments: object) -> None:
-    named = dashed(arguments)
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
     client.declare("q", durable=True, arguments=table_of(QUORUM | named))
 
 

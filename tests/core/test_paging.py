@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 from batches import batch_of
-from dashed import dashed
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
@@ -44,7 +43,7 @@ def transient(count: int) -> Batch:
 
 
 def queue_of(**arguments: object) -> MessageQueue:
-    named = dashed(arguments)
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return make_queue("the queue", True, table_of(named), ALL)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dashed import dashed
 from leveret.amqp_frames.methods import BasicGet, BasicGetOk, BasicNack, BasicReject, QueueDeclare
 from leveret.amqp_frames.values.field_table import Field, Table
 from scripted_session import Channel
@@ -26,12 +25,12 @@ def dead_lettered(
     table: Table = {"x-dead-letter-exchange": text(exchange)}
     if key is not None:
         table["x-dead-letter-routing-key"] = text(key)
-    table |= dashed(arguments)
+    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
     return QueueDeclare(queue=queue, arguments=table)
 
 
 def quorum(queue: str, **arguments: Field) -> QueueDeclare:
-    table = dashed(arguments)
+    table = {name.replace("_", "-"): value for name, value in arguments.items()}
     return QueueDeclare(
         queue=queue, durable=True, arguments={"x-queue-type": text("quorum")} | table
     )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from both_brokers import BothBrokers
-from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetOk,
@@ -32,7 +31,7 @@ SHARES = {1: range(VALUES * 15 // 100, VALUES * 35 // 100), 3: range(195, 256)}
 
 
 def hashing(**arguments: str) -> ExchangeDeclare:
-    named = dashed(arguments)
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return ExchangeDeclare(exchange="x", type="x-consistent-hash", arguments=table_of(named))
 
 
@@ -154,7 +153,7 @@ def test_one_queue_is_chosen(both: BothBrokers, name: str) -> None:
 
 
 def arguments(**named: Field) -> Table:
-    return dashed(named)
+    return {name.replace("_", "-"): value for name, value in named.items()}
 
 
 def text(value: str) -> Field:

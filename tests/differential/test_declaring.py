@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers, compared
-from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -27,7 +26,7 @@ VERSION = {"x-queue-version": Field("signedint", 2)}
 
 
 def declared(**arguments: object) -> QueueDeclare:
-    named = dashed(arguments)
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return QueueDeclare(queue="q", arguments=named)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from both_brokers import BothBrokers, compared
 from client_frames import PERSISTENT, publish
-from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -33,7 +32,7 @@ def text(value: str) -> Field:
 
 
 def queue(name: str = "q", *, durable: bool = False, **arguments: Field) -> QueueDeclare:
-    named = dashed(arguments)
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return QueueDeclare(queue=name, durable=durable, arguments=named)
 
 

@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 import pykka
 from leveret.actors.node_context import NodeContext
 from leveret.actors.runtime.runtime import Runtime
-from leveret.core.statistics.node_counts import NodeCounts
 
 Part = TypeVar("Part")
 
@@ -38,7 +37,6 @@ _OUTSIDE = (
     FrameType,
     GeneratorType,
     NodeContext,
-    NodeCounts,
     Runtime,
 )
 # Parts of an object, which lead to other actors.

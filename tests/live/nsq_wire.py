@@ -65,6 +65,10 @@ class NsqClient:
         self.socket.sendall(b"".join(pieces))
         return self
 
+    def half_close(self) -> None:
+        """Send nothing more, and still read."""
+        self.socket.shutdown(socket.SHUT_WR)
+
     def receive(self) -> tuple[int, bytes] | None:
         """The next frame but heartbeats; None: the broker has closed the connection."""
         while True:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashed import dashed
 from insides import wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -42,7 +41,7 @@ def clerk(host: str, port: int) -> Client:
 
 
 def _queue(client: Client, name: str, **arguments: Plain) -> None:
-    table = dashed(arguments)
+    table = {name.replace("_", "-"): value for name, value in arguments.items()}
     client.declare(name, durable=True, arguments=table_of(table))
 
 

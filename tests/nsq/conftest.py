@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import leveret
 import pytest
 from nsq_wire import NsqClient
+
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture

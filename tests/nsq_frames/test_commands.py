@@ -258,3 +258,40 @@ def test_an_mpub_in_many_small_reads_costs_little_more_than_in_a_few_large_ones(
         return time.process_time() - began
 
     assert cost(1400) < 25 * cost(262_144)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", None),
+        (b"PU", None),
+        (b"NOP\nRDY 1", None),
+        (b"PUB t\n", b"E_BAD_MESSAGE PUB failed to read message body size"),
+        (b"DPUB t 1\r\n\0\0\0", b"E_BAD_MESSAGE DPUB failed to read message body size"),
+        (b"PUB t\n\0\0\0\5abcd", b"E_BAD_MESSAGE PUB failed to read message body"),
+        (b"AUTH\n\0\0\0", b"E_BAD_BODY AUTH failed to read body size"),
+        (b"IDENTIFY\n\0\0\0\3{}", b"E_BAD_BODY IDENTIFY failed to read body"),
+        (b"MPUB t\n\0", b"E_BAD_BODY MPUB failed to read body size"),
+        (b"MPUB t\n\0\0\0\x0d", b"E_BAD_BODY MPUB failed to read message count"),
+        (
+            b"MPUB t\n\0\0\0\x0d\0\0\0\2\0\0\0\1a\0",
+            b"E_BAD_MESSAGE MPUB failed to read message(1) body size",
+        ),
+        (
+            b"MPUB t\n\0\0\0\x0d\0\0\0\2\0\0\0\1a\0\0\0\2b",
+            b"E_BAD_MESSAGE MPUB failed to read message body",
+        ),
+    ],
+)
+def test_a_body_that_is_cut_off_is_an_error_and_a_line_is_none(
+    data: bytes, text: bytes | None
+) -> None:
+    for cut in range(len(data) + 1):
+        scanner = Scanner(LIMITS)
+        scanner.feed(data[:cut])
+        scanner.feed(data[cut:])
+        fault = scanner.end()
+        error = None if fault is None else fault.error
+        assert (None if error is None else error.text) == text
+        assert scanner.end() is None
+        assert scanner.feed(b"NOP\n") == []

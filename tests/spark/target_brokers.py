@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pika
-from dashed import dashed
 
 from benchmarks.brokers import RabbitMQ, free_port
 
@@ -54,7 +53,7 @@ class Target:
             connection.close()
 
     def declare(self, queue: str, **arguments: object) -> str:
-        named = dashed(arguments)
+        named = {name.replace("_", "-"): value for name, value in arguments.items()}
         with self.channel() as channel:
             channel.queue_declare(queue, durable=True, arguments=named)
         return queue
