@@ -261,7 +261,7 @@ class Scanner:
         return len(data) - len(rest)
 
     def _grow(self, growing: _GrowingMpub, data: bytes, events: list[Event]) -> bytes:
-        """More of an MPUB; return what lies behind it."""
+        """More of an MPUB; return the octets behind it."""
         try:
             run, rest = growing.add(data)
         except NsqError as error:
@@ -301,7 +301,7 @@ class _GrowingMpub:
         return NsqError("E_BAD_MESSAGE", f"MPUB failed to read {text}")
 
     def add(self, data: bytes) -> tuple[PublishRun | None, bytes]:
-        """Add what was read; return the run and what lies behind it, once the MPUB is whole.
+        """Add a read; return the run and the octets behind it, once the MPUB is whole.
 
         NsqError: a message in it breaks the protocol.
         """
