@@ -17,11 +17,13 @@ from ..core.connection.handshake import ClientIdentity, Limits, ServerNames
 from ..core.connection.outlet import NodeOutlet
 from ..core.connection.peer import Peer, Subject
 from ..core.connection.publish_window import NodeWindow
+from ..core.connection.reading_time import ReadingTime
 from ..core.connection.waiting_peers import Crowds, WaitingPeers
 from ..core.publishing.reply_consumers import ReplyConsumers
 from ..core.publishing.vhost_users import VhostUsers
 from ..core.queue.memory_budget import MemoryBudget
 from ..core.statistics.channel_counts import ChannelCounts
+from ..core.statistics.confirm_latency import ConfirmLatency
 from ..core.statistics.journal_figures import JournalFigures
 from ..core.statistics.node_counts import NodeCounts
 from ..core.statistics.traffic import Traffic
@@ -50,6 +52,8 @@ class OpenConnection:
     traffic: Traffic = field(default_factory=Traffic)
     # Of its channels that are open, by number.
     channel_counts: dict[int, ChannelCounts] = field(default_factory=dict)
+    # Its reader's: is the socket read?
+    reading: ReadingTime = field(default_factory=ReadingTime)
     opened_seconds: float = field(default_factory=time.time)
 
 
@@ -132,12 +136,12 @@ class NodeContext:
     memory_watch: Ref
     # Whether the queues' messages take too much, although they page.
     memory_level: MemoryLevel
-    # Where AMQP is listened for, as connections are named after it.
-    address: str = ""
     # Why publishers are not read, if they are not.
     alarms: Alarms = field(default_factory=Alarms)
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.
     is_disk_full: bool = False
+    # Of the data directory's disk, as the disk watch has seen it last, for all who show it.
+    disk_free_bytes: int = 0
     # The clients have gone: paged messages that are to be dead letters stay where they are.
     is_stopping: bool = False
     # Read what deleted queues owe their dead-letter exchanges: no start would find it.
@@ -147,6 +151,8 @@ class NodeContext:
     moving: set[Ref] = field(default_factory=set)
     # Of messages, connections, channels and queues; the event loop's alone.
     counts: NodeCounts = field(default_factory=NodeCounts)
+    # Channels tell it of confirms.
+    confirm_latency: ConfirmLatency = field(default_factory=ConfirmLatency)
     # The journal's thread writes them.
     journal_figures: JournalFigures = field(default_factory=JournalFigures)
     # Of all listeners.

@@ -115,8 +115,13 @@ class _Child:
             try:
                 self.process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
+                self.kill()
+
+    def kill(self) -> None:
+        """End its session at once."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 class RabbitMQ:
@@ -158,6 +163,8 @@ class RabbitMQ:
             "RABBITMQ_DIST_PORT": str(free_port()),
             # Erlang's register of nodes: a daemon, which would outlive the node.
             "ERL_EPMD_PORT": str(free_port()),
+            # It may be ended before it has noticed that its node is gone.
+            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",
             "RABBITMQ_MNESIA_BASE": str(self._directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self._directory / "log"),
             "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq.conf"),
@@ -194,6 +201,16 @@ class RabbitMQ:
             stderr=subprocess.DEVNULL,
             check=False,
         )
+
+    def discard(self) -> None:
+        """End the node at once: nobody needs its data any more.
+
+        A graceful stop waits five seconds for clients of the management API.
+        """
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+            self._stop_register()
 
     def control(self, *arguments: str) -> None:
         """Have its own command line tool do something."""

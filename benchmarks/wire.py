@@ -83,6 +83,11 @@ def queue_bind(channel: int, queue: str, exchange: str, routing_key: str) -> byt
     return method(channel, 50, 20, b"\x00\x00" + names + b"\x00" + b"\x00\x00\x00\x00")
 
 
+def queue_purge(channel: int, queue: str) -> bytes:
+    """Encode queue.purge."""
+    return method(channel, 50, 30, b"\x00\x00" + shortstr(queue) + b"\x00")
+
+
 def queue_delete(channel: int, queue: str) -> bytes:
     """Encode queue.delete, whatever is in the queue."""
     return method(channel, 50, 40, b"\x00\x00" + shortstr(queue) + b"\x00")

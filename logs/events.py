@@ -34,6 +34,8 @@ DEFINITIONS_PASSED_OVER: Final = "definitions.passed_over"
 # One over HTTP that was not carried out: a wrong password, a tag that lacks, a broken request.
 HTTP_REFUSED: Final = "http.refused"
 HTTP_FAILED: Final = "http.failed"
+# The API cannot be imported, or not be served; it is tried again.
+HTTP_UNAVAILABLE: Final = "http.unavailable"
 
 # Connections and channels. `refused`: before the vhost is open, with a `reason` if the login failed
 # or the vhost may not be opened; `error`: the client broke a rule.

@@ -35,6 +35,8 @@ class About(NamedTuple):
     certificate_path: str
     disk_free_bytes_min: int
     memory_alarm_bytes: int
+    # Of the messages of one get.
+    get_bytes_max: int
     password_hash_cost: int
 
 
@@ -44,6 +46,13 @@ class SamplingLimits(NamedTuple):
     interval_ms: int
     samples_max: int
     bytes_max: int
+
+
+class ListLimits(NamedTuple):
+    """How old long lists may be, and how many are kept in all their orders and choices."""
+
+    age_seconds: float
+    kept_max: int
 
 
 class HttpLimits(NamedTuple):

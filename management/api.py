@@ -18,15 +18,12 @@ from aiohttp.web_urldispatcher import UrlDispatcher
 from ..actors.messages import LogIn, LoginAnswer
 from ..actors.node_context import NodeContext
 from ..core.connection.peer import is_loopback
-from ..core.histogram import Histogram
-from ..core.statistics.sampling import Sampling
 from ..core.users.accounts import User
 from ..core.users.login_attempts import HTTP
 from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
-from .about import About, OpenAccess, SamplingLimits
+from .about import About, ListLimits, OpenAccess
 from .asking import ask
-from .pace import Pace
 from .prometheus.asked import Form, Source
 from .prometheus.texts import MetricTexts
 from .request import (
@@ -40,47 +37,36 @@ from .request import (
     not_found,
     refusal_of,
 )
-from .sampler import Sampler
+from .sampler import Samples
 from .snapshots import Snapshots
 from .statistics import Statistics
 
 # RabbitMQ's: browsers and libraries key their stored passwords by it.
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
-# In seconds: from a loop that has little to do to one whose clients wait.
-LOOP_LAG_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _NO_USER: Final = User("", "")
 
 
 class Figures:
-    """The node's state as all its listeners show it, and its samples, until `stop`."""
+    """The node's state, and its samples, as all its listeners show them."""
 
     def __init__(
-        self, context: NodeContext, about: About, limits: SamplingLimits, *, per_object: bool
+        self,
+        context: NodeContext,
+        about: About,
+        samples: Samples,
+        lists: ListLimits,
+        *,
+        per_object: bool,
     ) -> None:
         """`per_object`: the setting `prometheus_per_object` is on."""
         self.context = context
         self.about = about
-        self.pace = Pace()
-        sampling = Sampling(context.counts, *limits)
-        lag_seconds = Histogram(LOOP_LAG_BOUNDS)
-        self._sampler = Sampler.start_on(
-            context.runtime,
-            context,
-            sampling,
-            limits.interval_ms,
-            about.data_dir,
-            self.pace,
-            lag_seconds,
-        )
-        self.statistics = Statistics(context, sampling)
-        self.snapshots = Snapshots(self.pace)
+        self.pace = samples.pace
+        self.statistics = Statistics(context, samples.sampling)
+        self.snapshots = Snapshots(self.pace, lists)
         form = Form.PER_OBJECT if per_object else Form.AGGREGATED
-        source = Source(context, about, self.statistics, lag_seconds)
-        self.metrics = MetricTexts(source, self.pace, form)
-
-    def stop(self) -> None:
-        """Make no samples any more."""
-        self._sampler.stop(block=False)
+        source = Source(context, about, self.statistics, samples.lag_seconds)
+        self.metrics = MetricTexts(source, self.pace, form, lists.age_seconds)
 
 
 class Login(NamedTuple):
@@ -189,7 +175,8 @@ class Api:
             log = self._context.runtime.log
             log.info(CONTROL_REQUEST, request=action.name, **{"user": user.name, **names})
         else:
-            await self._figures.statistics.collect(self._figures.snapshots.pace)
+            await self._figures.statistics.collect(self.pace)
+            await self.pace.turn()
         return await action.answer(asked)
 
     def _check_vhost(self, action: Action, request: Request) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from ..actors.messages import Ref
 from ..actors.runtime.runtime import LoopActor, Runtime, tell
@@ -62,27 +62,46 @@ class _Questions(LoopActor):
             self.arrived.set()
 
 
+# An actor that has stopped is noticed within this time: nobody tells that it will not answer.
+_LOOKS_SECONDS: Final = 0.1
+
+
 async def ask_all(
     runtime: Runtime,
     targets: Iterable[Ref],
     question: Callable[[Ref], object],
-    seconds_max: float,
-) -> list[object]:
-    """The answers that came in time, in no particular order."""
+    answered_by: Callable[[Any], Ref],
+    seconds_max: float | None = None,
+) -> list[Any]:
+    """The answers, in no particular order, of the actors that have not stopped.
+
+    `answered_by` says whose answer one is. Those that come later than `seconds_max` are left out.
+    """
     questions = _Questions()
     reply_to = questions.start_prepared(runtime)
-    asked_count = 0
+    waiting: set[Ref] = set()
+    counted = 0
     try:
         async with asyncio.timeout(seconds_max):
             for number, target in enumerate(targets, 1):
-                asked_count += tell(target, question(reply_to))
+                if tell(target, question(reply_to)):
+                    waiting.add(target)
                 if not number % _ASKED_AT_ONCE:
                     await asyncio.sleep(0)
-            while len(questions.answers) < asked_count:
+            while True:
                 questions.arrived.clear()
-                await questions.arrived.wait()
+                for answer in questions.answers[counted:]:
+                    counted += 1
+                    waiting.discard(answered_by(answer))
+                if not waiting:
+                    break
+                try:
+                    async with asyncio.timeout(_LOOKS_SECONDS):
+                        await questions.arrived.wait()
+                except TimeoutError:
+                    waiting = {each for each in waiting if each.is_alive()}
     except TimeoutError:
-        # The others have much to do, or have ended.
+        # The others have much to do.
         pass
     finally:
         tell(reply_to, None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..actors.node_context import NodeContext
-from .about import About, HttpLimits, OpenAccess, SamplingLimits
+from .about import About, HttpLimits, ListLimits, OpenAccess
 from .api import Api, Figures
 from .resources import metrics
 from .resources.table import ACTIONS
+from .sampler import Samples
 from .server import HttpServer
 
 # As RabbitMQ's: whoever reaches the port may read the metrics.
@@ -17,11 +18,17 @@ class Listeners:
     """Makes the servers of one node."""
 
     def __init__(
-        self, context: NodeContext, about: About, sampling: SamplingLimits, *, per_object: bool
+        self,
+        context: NodeContext,
+        about: About,
+        samples: Samples,
+        lists: ListLimits,
+        *,
+        per_object: bool,
     ) -> None:
         """`per_object`: the setting `prometheus_per_object` is on."""
         self._context = context
-        self._figures = Figures(context, about, sampling, per_object=per_object)
+        self._figures = Figures(context, about, samples, lists, per_object=per_object)
 
     def management(self, access: OpenAccess, limits: HttpLimits) -> HttpServer:
         """All resources."""
@@ -31,7 +38,3 @@ class Listeners:
         """The metrics, without a password."""
         api = Api(self._figures, _OPEN_METRICS, metrics.ACTIONS)
         return HttpServer(self._context, api, limits)
-
-    def stop(self) -> None:
-        """No samples are made any more."""
-        self._figures.stop()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import re2
 
 from .pace import in_order
 from .request import Answer, ApiError, Request, bad_request
-from .snapshots import SNAPSHOT_ROWS_MIN, Body, LongList, Row, encoded_rows, rows_of
+from .rows import Row, chosen, place
+from .snapshots import SNAPSHOT_ROWS_MIN, Sort, encoded_rows, rows_of
+from .text import encoded
+from .watching import LongList, Watched
 
 Source = TypeVar("Source")
+Item = TypeVar("Item")
 
 # RabbitMQ's.
 PAGE_SIZE: Final = 100
@@ -29,7 +33,7 @@ async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = (
     for keys in (sorted_by, [query["sort"]] if query.get("sort") else ()):
         # A stable sort: equal ones stay in the order before.
         if keys:
-            rows = await pace.carry_out(in_order(rows, partial(_place, keys)))
+            rows = await pace.carry_out(in_order(rows, partial(place, keys)))
     if query.get("sort_reverse") == "true":
         rows = rows[::-1]
     if _is_paged(request):
@@ -37,102 +41,56 @@ async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = (
         def found(is_wanted: Callable[[str], object]) -> Awaitable[list[Row]]:
             return pace.carry_out(_filtered(rows, _name_of_row, is_wanted))
 
-        return await _page(request, rows, found, dict)
+        async def items(on_page: Sequence[Row]) -> bytes:
+            return encoded(await rows_of(pace, on_page, lambda row: shown(request, row)))
+
+        return await _page(request, rows, found, items)
     if query.get("columns"):
         rows = await rows_of(pace, rows, lambda row: shown(request, row))
     return Answer(200, await encoded_rows(pace, rows))
 
 
-async def listed_long(request: Request, wanted: LongList[Source]) -> Answer:
-    """As `listed`, of a list that may be long: its rows are then up to a second old."""
+async def listed_long(
+    request: Request, wanted: LongList[Source], short_row: Callable[[Source], Row] | None = None
+) -> Answer:
+    """As `listed`, of a list that may be long: its rows are then up to a second old.
+
+    `short_row` makes the rows of a short list, where they depend on the request.
+    """
     snapshots, query = request.snapshots, request.query
     sources = await snapshots.sources(wanted)
     if len(sources) < SNAPSHOT_ROWS_MIN:
-        return await listed(request, await rows_of(snapshots.pace, sources, wanted.row), ())
-    columns, column = query.get("columns", ""), query.get("sort", "")
-    is_reverse = query.get("sort_reverse") == "true"
-    if not (columns or column or is_reverse or _is_paged(request)):
-        return Answer(200, await snapshots.body(wanted, sources))
-    if column:
-        sources = await _sorted_sources(request, wanted, sources, column)
-    if is_reverse:
-        sources = sources[::-1]
-    if _is_paged(request):
+        return await listed(
+            request, await rows_of(snapshots.pace, sources, short_row or wanted.row), ()
+        )
+    seen = await snapshots.seen(wanted, sources)
+    sort = Sort(query.get("sort", ""), query.get("sort_reverse") == "true")
+    columns = query.get("columns", "")
+    if not _is_paged(request):
+        return Answer(200, await snapshots.body(wanted, seen, sort, columns))
+    order = await snapshots.order(wanted, seen, sort)
 
-        def filtered(is_wanted: Callable[[str], object]) -> Awaitable[list[Source]]:
-            asked_by = column, is_reverse, query.get("name"), query.get("use_regex")
-            return snapshots.kept(
-                ("filtered", wanted.key, *asked_by),
-                wanted.version,
-                lambda: snapshots.pace.carry_out(_filtered(sources, wanted.name, is_wanted)),
-            )
+    def filtered(is_wanted: Callable[[str], object]) -> Awaitable[list[Watched[Source]]]:
+        asked_by = sort, query.get("name"), query.get("use_regex")
 
-        return await _page(request, sources, filtered, wanted.row)
+        def name(row: Watched[Source]) -> str:
+            return wanted.name(row.source)
 
-    async def chosen() -> Body:
-        pace = snapshots.pace
-        rows = await rows_of(pace, sources, lambda each: shown(request, wanted.row(each)))
-        return await encoded_rows(pace, rows)
+        return snapshots.kept(
+            ("filtered", wanted.key, *asked_by),
+            order,
+            lambda: snapshots.pace.carry_out(_filtered(order.rows, name, is_wanted)),
+        )
 
-    key = "columns", wanted.key, columns, column, is_reverse
-    return Answer(200, await snapshots.kept(key, wanted.version, chosen))
+    def items(rows: Sequence[Watched[Source]]) -> Awaitable[bytes]:
+        return snapshots.page(wanted, seen, rows, columns)
 
-
-async def _sorted_sources(
-    request: Request, wanted: LongList[Source], sources: list[Source], column: str
-) -> list[Source]:
-    snapshots = request.snapshots
-
-    def place(source: Source) -> tuple[Any, ...]:
-        return _place([column], wanted.row(source))
-
-    return await snapshots.kept(
-        ("sorted", wanted.key, column),
-        wanted.version,
-        lambda: snapshots.pace.carry_out(in_order(sources, place)),
-    )
-
-
-def _place(keys: Sequence[str], row: Row) -> tuple[Any, ...]:
-    """Of a row among others: by the values of these columns."""
-    return tuple(_order(_at(row, key)) for key in keys)
+    return await _page(request, order.rows, filtered, items)
 
 
 def shown(request: Request, row: Row) -> Row:
     """The row with the columns that the request names; all of them if it names none."""
-    columns = request.query.get("columns")
-    if not columns:
-        return row
-    chosen: Row = {}
-    for column in columns.split(","):
-        _copy(row, column.split("."), chosen)
-    return chosen
-
-
-def _copy(row: Row, path: list[str], chosen: Row) -> None:
-    name = path[0]
-    if name not in row:
-        return
-    if len(path) == 1:
-        chosen[name] = row[name]
-    elif isinstance(row[name], dict):
-        _copy(row[name], path[1:], chosen.setdefault(name, {}))
-
-
-def _at(row: Row, path: str) -> Any:
-    value: Any = row
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _order(value: Any) -> tuple[int, Any]:
-    """Values of all kinds have an order: numbers, then nothing, then texts, then the others."""
-    if isinstance(value, (int, float)):
-        return 0, value
-    if value is None:
-        return 1, 0
-    return (2, value) if isinstance(value, str) else (3, str(value))
+    return chosen(request.query.get("columns", ""), row)
 
 
 def _is_paged(request: Request) -> bool:
@@ -146,12 +104,12 @@ def _name_of_row(row: Row) -> str:
 
 async def _page(
     request: Request,
-    sources: list[Source],
-    filtered: Callable[[Callable[[str], object]], Awaitable[list[Source]]],
-    row: Callable[[Source], Row],
+    rows: Sequence[Item],
+    filtered: Callable[[Callable[[str], object]], Awaitable[Sequence[Item]]],
+    items: Callable[[Sequence[Item]], Awaitable[bytes]],
 ) -> Answer:
-    """A page of the sources, of those whose names are as the request has them."""
-    query, pace = request.query, request.snapshots.pace
+    """A page of the rows, of those whose names are as the request has them."""
+    query = request.query
     try:
         number = int(query.get("page", "1"))
         size = int(query["page_size"]) if query.get("page_size") else None
@@ -162,7 +120,7 @@ async def _page(
         text = "undefined" if size is None else size
         reason = f"Invalid pagination parameters: page number {number}, page size {text}"
         raise ApiError(400, "invalid_pagination_parameters", reason)
-    found = sources
+    found = rows
     if is_wanted is not None:
         found = await filtered(is_wanted)
     size = PAGE_SIZE if size is None else size
@@ -171,17 +129,15 @@ async def _page(
         reason = f"Page out of range, page: {number} page size: {size}, len: {len(found)}"
         raise ApiError(400, "page_out_of_range", reason)
     on_page = found[(number - 1) * size : number * size]
-    items = await rows_of(pace, on_page, lambda each: shown(request, row(each)))
-    page = {
-        "filtered_count": len(found),
-        "item_count": len(items),
-        "items": items,
+    before = {"filtered_count": len(found), "item_count": len(on_page)}
+    after = {
         "page": number,
         "page_count": count,
         "page_size": size,
-        "total_count": len(sources),
+        "total_count": len(rows),
     }
-    return Answer(200, page)
+    parts = encoded(before)[:-1], b',"items":', await items(on_page), b",", encoded(after)[1:]
+    return Answer(200, b"".join(parts))
 
 
 def _filter(name: str, use_regex: bool) -> Callable[[str], object] | None:
@@ -198,10 +154,10 @@ def _filter(name: str, use_regex: bool) -> Callable[[str], object] | None:
 
 
 def _filtered(
-    sources: list[Source], name: Callable[[Source], str], is_wanted: Callable[[str], object]
-) -> Generator[None, None, list[Source]]:
-    found: list[Source] = []
-    for each in sources:
+    rows: Sequence[Item], name: Callable[[Item], str], is_wanted: Callable[[str], object]
+) -> Generator[None, None, list[Item]]:
+    found: list[Item] = []
+    for each in rows:
         if is_wanted(name(each)):
             found.append(each)
         yield

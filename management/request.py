@@ -165,6 +165,11 @@ class Request:
             raise bad_request(f"[{','.join(missing)}]")
         return found
 
+    def check_node(self) -> None:
+        """404 if the path names another node than this one."""
+        if self.names.get("node", self.about.node_name) != self.about.node_name:
+            raise not_found()
+
     def ranges(self) -> Ranges:
         """The samples that the request's parameters name; 400 for ranges that cannot be.
 

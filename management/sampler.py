@@ -1,19 +1,57 @@
-"""Samples the node's counts at regular times, for the rates and histories of the API."""
+"""Samples the node's counts at regular times, for the rates and histories of the API.
+
+Imports nothing that is slow: samples are made from a node's start on, the API is imported later.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Generator
+from typing import Final
 
 from ..actors.messages import WakeAt
 from ..actors.node_context import NodeContext
 from ..actors.runtime.runtime import LoopActor, tell
 from ..core.histogram import Histogram
 from ..core.statistics.sampling import Sampling
-from .pace import Pace
+from .about import SamplingLimits
+from .pace import Committing, Pace
 
+# In seconds: from a loop that has little to do to one whose clients wait.
+LOOP_LAG_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TICK = "tick"
+
+
+class Samples:
+    """A node's samples, made from now on until `stop`, whether or not anybody asks for them.
+
+    `pace` is that of all long work of the API. `lag_seconds`: how much later than it was due each
+    tick came.
+    """
+
+    def __init__(self, context: NodeContext, limits: SamplingLimits) -> None:
+        self.pace = Pace(committing=_committing(context))
+        self.sampling = Sampling(context.counts, *limits)
+        self.lag_seconds = Histogram(LOOP_LAG_BOUNDS)
+        self._sampler = Sampler.start_on(
+            context.runtime,
+            context,
+            self.sampling,
+            limits.interval_ms,
+            self.pace,
+            self.lag_seconds,
+        )
+
+    def stop(self) -> None:
+        """Make no samples any more."""
+        self._sampler.stop(block=False)
+
+
+def _committing(context: NodeContext) -> Committing:
+    """The journal's commits. Whatever another thread tells may be the end of one."""
+    inbox, figures = context.journal.actor_inbox, context.journal_figures
+    return Committing(lambda: figures.is_at_work or not inbox.empty(), context.runtime.call_at_wake)
 
 
 class Sampler(LoopActor):
@@ -24,7 +62,6 @@ class Sampler(LoopActor):
         context: NodeContext,
         sampling: Sampling,
         interval_ms: int,
-        data_dir: str,
         pace: Pace,
         lag_seconds: Histogram,
     ) -> None:
@@ -36,7 +73,6 @@ class Sampler(LoopActor):
         self._context = context
         self._sampling = sampling
         self._interval_ms = interval_ms
-        self._data_dir = data_dir
         self._pace = pace
         self._task: asyncio.Task[None] | None = None
 
@@ -63,7 +99,7 @@ class Sampler(LoopActor):
         tick = max(now, self._sampling.moment.tick + 1)
         opened = tuple(self._context.open_connections.values())
         return self._sampling.sample(
-            tick, [each.traffic for each in opened], lambda: gauges(self._context, self._data_dir)
+            tick, [each.traffic for each in opened], lambda: gauges(self._context)
         )
 
     def _wake(self) -> None:
@@ -78,17 +114,22 @@ class Sampler(LoopActor):
             self._task.cancel()
 
 
-def gauges(context: NodeContext, data_dir: str) -> tuple[int, ...]:
+def gauges(context: NodeContext) -> tuple[int, ...]:
     """The node's GAUGES (core/statistics/sampling.py), in their order."""
-    disk = os.statvfs(data_dir)
     opened = context.open_connections.values()
     queue_count = sum(len(each.table.queues()) for each in context.vhosts)
     # A connection has a reader and a writer.
     actor_count = queue_count + sum(2 + len(each.channels) for each in opened)
+    journal = context.journal_figures
     return (
-        disk.f_bavail * disk.f_frsize,
+        context.disk_free_bytes,
         _descriptors_used(),
+        sum(journal.sync_seconds.counts),
+        journal.written_bytes,
+        journal.writes,
         context.memory_budget.used_bytes,
+        journal.pages.read_messages,
+        journal.written_messages,
         actor_count,
         len(opened),
     )

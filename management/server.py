@@ -204,6 +204,9 @@ class HttpServer:
     ) -> Answer:
         if not request.can_read_body:
             self._is_whole(one)
+        # Each part of a request has a round of its own, so that ten requests at once are no long
+        # round.
+        await self._api.pace.turn()
         found = await self._api.find(request)
         user = await self._api.log_in(found, login, one.host)
         body = await self._body(request, found)
@@ -216,11 +219,12 @@ class HttpServer:
         self._waiting.is_served(one)
 
     async def _body(self, request: web.BaseRequest, found: Found) -> bytes:
-        bytes_max = self.limits.body_bytes_max
+        setting, bytes_max = "http_body_bytes_max", self.limits.body_bytes_max
         if found.action.is_definitions:
-            bytes_max = self.limits.definitions_bytes_max
+            setting, bytes_max = "definitions_bytes_max", self.limits.definitions_bytes_max
             request = request.clone(client_max_size=bytes_max)
-        too_large = ApiError(413, "bad_request", f"a request's body has at most {bytes_max} bytes")
+        text = f"a request's body has at most {bytes_max} bytes ({setting})"
+        too_large = ApiError(413, "bad_request", text)
         if (request.content_length or 0) > bytes_max:
             raise too_large
         if request.headers.get("expect", "").lower() == "100-continue":
@@ -251,9 +255,11 @@ async def _send(request: web.BaseRequest, answer: Answer, pace: Pace) -> web.Str
     response = web.StreamResponse(status=answer.status, headers=headers)
     if headers.get("connection") == "close":
         response.force_close()
+    await pace.turn()
     await response.prepare(request)
     if request.method != "HEAD":
-        written_bytes = 0
+        # The head, and all of a short body, are written in one turn.
+        written_bytes = CHUNK_BYTES // 2
         for part in body.parts:
             if written_bytes + len(part) > CHUNK_BYTES:
                 await pace.turn()

@@ -1,8 +1,8 @@
-"""Long lists: made in slices (pace.py), and kept for a moment, so that one serves all clients.
+"""Long lists: made in slices (pace.py), once for all clients, and kept until they change.
 
-The JSON of each row is kept for longer, and made anew only when the row has changed: of ten
-thousand queues, few have changed within a second. What nobody has asked for in a while is
-forgotten. A short list is made anew for each request (listing.py).
+A look finds the changed rows (watching.py), once a second at most: of ten thousand queues, few have
+changed within a second. What nobody has asked for in a while is forgotten. A short list is made
+anew for each request (listing.py).
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
+from .about import ListLimits
 from .pace import Pace
+from .rows import Row, chosen, place
 from .text import encoded
+from .watching import ROWS_IN_PART, LongList, Order, Places, Seen, Texts, Watch, Watched
 
-Row = dict[str, Any]
 Source = TypeVar("Source")
 Result = TypeVar("Result")
 
-# RabbitMQ's statistics are up to five seconds old.
-SNAPSHOT_SECONDS: Final = 1.0
 # Shorter lists are made anew for each request.
 SNAPSHOT_ROWS_MIN: Final = 1000
 # A list that nobody requested within this time is forgotten.
 UNUSED_SECONDS_MAX: Final = 10.0
-# Lists, orders and choices of columns that are kept at most: each has some bytes for every row.
-KEPT_MAX: Final = 100
-# Rows whose JSON is one part of a body: a part takes a small share of a slice.
-_ROWS_IN_PART: Final = 64
 
 
 class Body:
@@ -45,81 +40,11 @@ class Body:
         self.compressed: asyncio.Task[Body] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LongList(Generic[Source]):
-    """What a list is made of.
+class Sort(NamedTuple):
+    """How a request sorts: by a column, or, without one, in the list's own order."""
 
-    `key` says which list it is; `version` is another one whenever sources have come or gone.
-    `sources` gives them in their order, in short steps. `row` makes a source's row; `state` is
-    another one whenever that row would be (by `==`), and is quick to make. `name` is what a request
-    may filter by.
-    """
-
-    key: Hashable
-    version: Hashable
-    sources: Callable[[], Generator[None, None, list[Source]]]
-    row: Callable[[Source], Row]
-    state: Callable[[Source], object]
-    name: Callable[[Source], str] = attrgetter("name")
-
-
-class Texts(Generic[Source]):
-    """The JSON of a list's rows, with the states in which they were made."""
-
-    def __init__(self) -> None:
-        self._sources: list[Source] = []
-        self._states: list[object] = []
-        self._texts: list[bytes] = []
-        self._parts: list[bytes] = []
-
-    def renewed(
-        self, wanted: LongList[Source], sources: list[Source]
-    ) -> Generator[None, None, Body]:
-        """All rows as they are now, in short steps."""
-        if sources is not self._sources:
-            yield from self._rearranged(sources)
-        parts: list[bytes] = []
-        state, row, states, texts = wanted.state, wanted.row, self._states, self._texts
-        for begin in range(0, len(sources), _ROWS_IN_PART):
-            end = min(begin + _ROWS_IN_PART, len(sources))
-            has_changed = False
-            for at in range(begin, end):
-                now = state(sources[at])
-                if now != states[at]:
-                    states[at] = now
-                    # A copy: the encoder's own bytes keep the memory of a longer text.
-                    texts[at] = bytes(memoryview(encoded(row(sources[at]))))
-                    has_changed = True
-                    yield
-            number = len(parts)
-            if has_changed or number >= len(self._parts):
-                opening = b"," if begin else b"["
-                closing = b"]" if end == len(sources) else b""
-                parts.append(opening + b",".join(texts[begin:end]) + closing)
-            else:
-                parts.append(self._parts[number])
-            yield
-        self._parts = parts
-        return Body(parts or [b"[]"])
-
-    def _rearranged(self, sources: list[Source]) -> Generator[None, None, None]:
-        """Have the texts in the order of other sources; new ones have none yet."""
-        before: dict[int, int] = {}
-        for at, source in enumerate(self._sources):
-            before[id(source)] = at
-            yield
-        states: list[object] = []
-        texts: list[bytes] = []
-        for source in sources:
-            found = before.get(id(source))
-            states.append(_NO_STATE if found is None else self._states[found])
-            texts.append(b"" if found is None else self._texts[found])
-            yield
-        self._sources, self._states, self._texts, self._parts = sources, states, texts, []
-
-
-# Differs from all states.
-_NO_STATE: Final = object()
+    column: str = ""
+    is_reverse: bool = False
 
 
 class _Kept(NamedTuple):
@@ -133,38 +58,106 @@ class _Kept(NamedTuple):
 class Snapshots:
     """What long lists are answered from. Only the event loop calls it."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, limits: ListLimits) -> None:
         self.pace = pace
+        self._limits = limits
         self._kept: dict[Hashable, _Kept] = {}
+        # Objects that find changes, or are renewed by them: Watch, Texts and Places.
+        self._renewed: dict[Hashable, Any] = {}
+        # When a key of either was last asked for.
         self._used: dict[Hashable, float] = {}
-        # By the key of their list.
-        self._texts: dict[Hashable, Texts[Any]] = {}
         self._is_forgetting = False
 
     async def sources(self, wanted: LongList[Source]) -> list[Source]:
         """The list's sources, in their order, at its version."""
-        key = "sources", wanted.key
 
         def make() -> Awaitable[list[Source]]:
             return self.pace.carry_out(wanted.sources())
 
-        return await self._made(key, wanted.version, None, make)
+        return await self.kept(("sources", wanted.key), wanted.version, make)
 
-    async def body(self, wanted: LongList[Source], sources: list[Source]) -> Body:
-        """All rows as JSON, made at most SNAPSHOT_SECONDS ago."""
-        self._use(wanted.key)
-        texts: Texts[Source] = self._texts.setdefault(wanted.key, Texts())
+    async def seen(self, wanted: LongList[Source], sources: list[Source]) -> Seen[Source]:
+        """The rows as they were at most `age_seconds` ago."""
+        watch = self._watch(wanted)
 
-        def make() -> Awaitable[Body]:
-            return self.pace.carry_out(texts.renewed(wanted, sources))
+        def make() -> Awaitable[Seen[Source]]:
+            return self.pace.carry_out(watch.look(wanted, sources))
 
-        return await self.kept(("body", wanted.key), wanted.version, make)
+        return await self.recent(("seen", wanted.key), wanted.version, make)
+
+    async def order(
+        self, wanted: LongList[Source], seen: Seen[Source], sort: Sort
+    ) -> Order[Source]:
+        """The rows in this order."""
+        order, column = seen.order, sort.column
+        if column:
+            places = self._places(wanted, column)
+
+            def make() -> Awaitable[Order[Source]]:
+                return self.pace.carry_out(places.order(wanted, seen))
+
+            order = await self.kept(("order", wanted.key, column), seen, make)
+        if sort.is_reverse:
+            key = "reverse", wanted.key, column
+            order = await self.kept(key, order, partial(_reversed, order))
+        return order
+
+    async def body(
+        self, wanted: LongList[Source], seen: Seen[Source], sort: Sort, columns: str
+    ) -> Body:
+        """All rows in this order, with these columns."""
+        order = await self.order(wanted, seen, sort)
+        texts = self._texts(wanted, columns)
+
+        async def make() -> Body:
+            return Body(await self.pace.carry_out(texts.parts(wanted, seen, order)))
+
+        return await self.kept(("body", wanted.key, columns, sort), seen, make)
+
+    async def page(
+        self,
+        wanted: LongList[Source],
+        seen: Seen[Source],
+        rows: Sequence[Watched[Source]],
+        columns: str,
+    ) -> bytes:
+        """Some rows as they are at this moment, as an array."""
+        texts = self._texts(wanted, columns)
+        return await self.pace.carry_out(texts.page(wanted, seen, rows))
+
+    def _watch(self, wanted: LongList[Source]) -> Watch[Source]:
+        watch: Watch[Source] = self._renewable(("watch", wanted.key), Watch)
+        return watch
+
+    def _texts(self, wanted: LongList[Source], columns: str) -> Texts[Source]:
+        make = partial(Texts, self._watch(wanted), partial(chosen, columns))
+        texts: Texts[Source] = self._renewable(("texts", wanted.key, columns), make)
+        return texts
+
+    def _places(self, wanted: LongList[Source], column: str) -> Places[Source]:
+        make = partial(Places, self._watch(wanted), partial(place, (column,)))
+        places: Places[Source] = self._renewable(("places", wanted.key, column), make)
+        return places
+
+    def _renewable(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        self._use(key)
+        found = self._renewed.get(key)
+        if found is None:
+            found = self._renewed[key] = make()
+            self._bound()
+        return found
 
     async def kept(
         self, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Result]]
     ) -> Result:
-        """What `make` gives, or gave at most SNAPSHOT_SECONDS ago for this key and version."""
-        return await self._made(key, version, SNAPSHOT_SECONDS, make)
+        """What `make` gives, or gave for this key and version."""
+        return await self._made(key, version, None, make)
+
+    async def recent(
+        self, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """As `kept`, at most `age_seconds` ago."""
+        return await self._made(key, version, self._limits.age_seconds, make)
 
     async def _made(
         self,
@@ -198,22 +191,30 @@ class Snapshots:
 
     def _bound(self) -> None:
         """The longest unused goes first."""
-        if len(self._kept) > KEPT_MAX:
-            done = [key for key, kept in self._kept.items() if kept.task.done()]
-            for key in sorted(done, key=self._used.__getitem__)[: len(self._kept) - KEPT_MAX]:
-                del self._kept[key], self._used[key]
+        surplus = len(self._used) - self._limits.kept_max
+        if surplus > 0:
+            for key in sorted(self._used, key=self._used.__getitem__)[:surplus]:
+                self._drop(key)
 
     def _forget(self) -> None:
         before = time.monotonic() - UNUSED_SECONDS_MAX
         for key in [key for key, used_at in self._used.items() if used_at < before]:
-            kept = self._kept.get(key)
-            if kept is None or kept.task.done():
-                del self._used[key]
-                self._kept.pop(key, None)
-                self._texts.pop(key, None)
+            self._drop(key)
         self._is_forgetting = bool(self._used)
         if self._is_forgetting:
             asyncio.get_running_loop().call_later(UNUSED_SECONDS_MAX, self._forget)
+
+    def _drop(self, key: Hashable) -> None:
+        """Forget it, unless it is being made."""
+        kept = self._kept.get(key)
+        if kept is None or kept.task.done():
+            del self._used[key]
+            self._kept.pop(key, None)
+            self._renewed.pop(key, None)
+
+
+async def _reversed(order: Order[Source]) -> Order[Source]:
+    return Order(order.rows[::-1])
 
 
 async def _after(before: asyncio.Task[Any] | None, make: Callable[[], Awaitable[Result]]) -> Result:
@@ -241,9 +242,9 @@ async def encoded_rows(pace: Pace, rows: Sequence[Row]) -> Body:
     parts: list[bytes] = []
 
     def steps() -> Generator[None, None, None]:
-        for begin in range(0, len(rows), _ROWS_IN_PART):
+        for begin in range(0, len(rows), ROWS_IN_PART):
             opening = b"," if begin else b"["
-            parts.append(opening + encoded(rows[begin : begin + _ROWS_IN_PART])[1:-1])
+            parts.append(opening + encoded(rows[begin : begin + ROWS_IN_PART])[1:-1])
             yield
         parts.append(b"]" if rows else b"[]")
 

@@ -7,9 +7,11 @@ place. All is read on the event loop, where the actors that own it run, too.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from ..actors.node_context import NodeContext, OpenConnection
+from ..core.connection.reading_time import Pause
 from ..core.definitions import ExchangeDefinition, QueueDefinition
 from ..core.statistics.channel_counts import ChannelCounts
 from ..core.statistics.history import History, Range, details
@@ -26,12 +28,15 @@ from ..core.statistics.sampling import (
     QUEUE,
     VHOST,
     Sampling,
-    lengths_of,
+    numbers_of,
 )
 from ..core.topology.topology import Topology
 from .pace import Pace
 
 Numbers = dict[str, Any]
+
+# Of the numbers of queues.
+SUMMED: Final = ("consumers", "messages", "messages_ready", "messages_unacknowledged")
 
 
 class Ranges(NamedTuple):
@@ -60,20 +65,13 @@ class Statistics:
     # --- Queues
 
     def of_queue(self, queue: QueueDefinition, ranges: Ranges = NO_RANGES) -> Numbers:
-        """How many messages it has, and had. Deferred messages count as unacknowledged: they are
-        not ready, and come back."""
+        """How many messages it has, and had."""
         if queue.rules is None:
             return {}
-        ready, unacked = lengths_of(queue)
         counts = self._context.counts.of_queue(queue)
-        numbers = {
-            "consumers": len(queue.rules.consumers),
-            "memory": queue.rules.held_bytes,
-            "messages": ready + unacked,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-            **self._lengths([counts.history], QUEUE, ranges.lengths),
-        }
+        numbers: Numbers = numbers_of(queue)
+        numbers |= self._lengths([counts.history], QUEUE, ranges.lengths)
+        numbers |= self._idle_since(counts.history)
         names = (*PUBLISH, *DELIVERIES)
         return numbers | self._messages(counts, QUEUE, names, ranges.messages)
 
@@ -99,20 +97,14 @@ class Statistics:
 
     def of_queues(self, queues: Iterable[QueueDefinition]) -> Generator[None, None, Numbers]:
         """The sums of several, in short steps; `queues` are not to change meanwhile."""
-        ready = unacked = consumers = 0
+        sums = dict.fromkeys(SUMMED, 0)
         for queue in queues:
             yield
-            if queue.rules is not None:
-                counts = queue.rules.counts()
-                ready += counts[0]
-                consumers += counts[1]
-                unacked += counts[2] + queue.rules.deferred_count
-        return {
-            "consumers": consumers,
-            "messages": ready + unacked,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-        }
+            numbers = numbers_of(queue)
+            if numbers:
+                for name in SUMMED:
+                    sums[name] += numbers[name]
+        return sums
 
     def incoming_of_queue(self, queue: QueueDefinition, wanted: Range | None) -> list[Numbers]:
         """Its messages by the exchange that they came through."""
@@ -165,7 +157,8 @@ class Statistics:
 
     def of_channel(self, counts: ChannelCounts, wanted: Range | None = None) -> Numbers:
         """All its messages, if there were any."""
-        return self._messages(counts, MESSAGES, MESSAGES, wanted)
+        numbers = self._idle_since(counts.history)
+        return numbers | self._messages(counts, MESSAGES, MESSAGES, wanted)
 
     def published(self, counted: Counted, wanted: Range | None = None) -> Numbers:
         """A channel's publishes to one exchange."""
@@ -174,6 +167,16 @@ class Statistics:
     def delivered(self, counted: Counted, wanted: Range | None = None) -> Numbers:
         """A channel's deliveries from one queue."""
         return self._stats([counted], DELIVERIES, DELIVERIES, wanted)
+
+    def connection_state(self, opened: OpenConnection) -> str:
+        """Whether it is read, in RabbitMQ's words."""
+        reason = opened.reading.reason
+        if reason is Pause.ALARM:
+            return "blocked"
+        if self._context.alarms.reason:
+            # With its next publish.
+            return "blocking"
+        return "flow" if reason in (Pause.WINDOW, Pause.NODE_WINDOW) else "running"
 
     def of_connection(self, opened: OpenConnection, wanted: Range | None = None) -> Numbers:
         """Its octets."""
@@ -209,16 +212,41 @@ class Statistics:
         """How far histories reach back, unless too many objects change."""
         return self._sampling.retained_ms // 1000
 
+    def forget_samples(self) -> None:
+        """Have histories begin with the last sample."""
+        self._sampling.begin_anew()
+
     def churn(self, wanted: Range | None = None) -> Numbers:
         """How many connections, channels and queues came and went."""
         counts = self._context.counts
         return {**counts.churn, **self._rates([counts.history], NODE, CHURN, wanted)}
+
+    def on_disk(self, wanted: Range | None = None) -> Numbers:
+        """How many messages of all queues were read from the disk, and written to it."""
+        journal = self._context.journal_figures
+        moment, histories = self._sampling.moment, [self._context.counts.history]
+        columns = [NODE.index(f"msg_store_{name}_count") for name in ("read", "write")]
+        reads, writes = (details(histories, (each,), moment, wanted) for each in columns)
+        return {
+            "disk_reads": journal.pages.read_messages,
+            "disk_reads_details": reads,
+            "disk_writes": journal.written_messages,
+            "disk_writes_details": writes,
+        }
 
     def rates_of_node(self) -> Numbers:
         """Of what changes all the time: memory, descriptors."""
         return self._rates([self._context.counts.history], NODE, GAUGES, None)
 
     # --- Details
+
+    def _idle_since(self, history: History | None) -> Numbers:
+        """At which sample it had changed last; nothing if it had at the last one, or never."""
+        moment = self._sampling.moment
+        if history is None or history.last_tick in (-1, moment.tick):
+            return {}
+        since = datetime.fromtimestamp(history.last_tick * moment.interval_ms / 1000, UTC)
+        return {"idle_since": since.isoformat(timespec="milliseconds")}
 
     def _lengths(
         self, histories: Sequence[History | None], columns: Sequence[str], wanted: Range | None

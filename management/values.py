@@ -6,7 +6,7 @@ import base64
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote_plus, unquote_plus
 
 from ..amqp_frames.constants import SHORT_STRING_BYTES_MAX
 from ..amqp_frames.properties import Properties
@@ -69,8 +69,7 @@ def properties_key(routing_key: str, arguments: Mapping[str, Field]) -> str:
 
     As RabbitMQ's in form; its hash is Erlang's own, this one CRC-32 of the arguments' JSON.
     """
-    quoted = quote(routing_key, safe="-_.~" if routing_key != "~" else "", errors="surrogateescape")
-    quoted = quoted.replace("~", "%7E")
+    quoted = _quoted(routing_key)
     if not arguments:
         return quoted or "~"
     octets = encoded(sorted(plain_table(dict(arguments)).items()))
@@ -81,4 +80,9 @@ def properties_key(routing_key: str, arguments: Mapping[str, Field]) -> str:
 def key_from_path(name: str) -> str:
     """A properties key as a path has it, which may have quoted it once more."""
     key, tilde, hashed = name.partition("~")
-    return quote(unquote(key), safe="-_.").replace("~", "%7E") + tilde + hashed
+    return _quoted(unquote_plus(key, errors="surrogateescape")) + tilde + hashed
+
+
+def _quoted(key: str) -> str:
+    """As a form is encoded: a space is '+', and a '~' is quoted too, for it ends the key."""
+    return quote_plus(key, safe="-_.", errors="surrogateescape").replace("~", "%7E")

@@ -75,6 +75,7 @@ class Configuration:
     http_host: str = "127.0.0.1"
     http_port: int = -1  # beside `port`; 0 takes a free one
     http_body_bytes_max: int = 65_536
+    http_get_bytes_max: int = 16_777_216
     definitions_file: str = ""
     definitions_bytes_max: int = 20_000_000
     http_request_timeout_ms: int = 10_000
@@ -84,6 +85,8 @@ class Configuration:
     statistics_interval_ms: int = 5_000
     statistics_samples_max: int = 121
     statistics_bytes_max: int = 16_777_216
+    list_age_ms: int = 1_000
+    lists_kept_max: int = 100
     prometheus_without_password: str = "loopback"
     prometheus_per_object: str = "off"
     prometheus_listener: str = "off"
@@ -270,12 +273,15 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "nsq_deflate_level_max": (1, 9),
     "http_body_bytes_max": (1024, 16 * MIB),
     "definitions_bytes_max": (1024, 1024 * MIB),
+    "http_get_bytes_max": (0, 1024 * MIB),
     "http_request_timeout_ms": (1, 3_600_000),
     "http_loopback_connections_kept": (0, 65_535),
     "http_connections_max": (1, 65_535),
     "statistics_interval_ms": (100, 86_400_000),
     "statistics_samples_max": (3, 100_000),
     "statistics_bytes_max": (65_536, 1024 * MIB),
+    "list_age_ms": (0, 3_600_000),
+    "lists_kept_max": (1, 1_000_000),
     "control_connections_max": (1, 65_535),
     "control_idle_timeout_ms": (1, 3_600_000),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -49,6 +48,7 @@ from .core.connection.peer import Peer, common_name, distinguished_name
 from .core.connection.publish_window import NodeWindow
 from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
+from .core.nsq.arrivals import Arrivals
 from .core.nsq.session import SessionLimits
 from .core.publishing.reply_consumers import ReplyConsumers
 from .core.publishing.vhost_users import VhostUsers
@@ -132,18 +132,14 @@ class Node:
         *,
         drops_unmatched: bool = False,
         on_reading: OnProgress | None = None,
-        on_listening: Callable[[Node], None] | None = None,
     ) -> None:
         """`machine` is all that it runs on; None is the machine at hand.
 
         `stop_hint` says how to end a stop that takes long, where a person may want to know.
         `drops_unmatched`: start also where catalog and journal do not belong together.
         `on_reading` shows how far the journal is read; without it a long reading is logged.
-        `on_listening` is called once AMQP clients are served; HTTP clients are, too, when the start
-        has ended, because what answers them takes some tenths of a second to import.
         """
         self._on_reading = on_reading
-        self._on_listening = on_listening
         self._stop_hint = stop_hint
         self._drops_unmatched = drops_unmatched
         self._configuration = configuration
@@ -262,6 +258,7 @@ class Node:
             self._log,
             self._on_fatal,
             self.trace,
+            context.journal_figures.pages,
         )
         self.open_files.add("the pages", partial(stop_and_wait, context.page_reader))
         context.maintenance = Maintenance.start_on(
@@ -275,7 +272,7 @@ class Node:
                 machine.thread_time,
             ),
             partial(disk.reserve.release_step, Purpose.COMPACTION),
-            self._checks(stores, scheduler, context.ticker),
+            self._checks(stores, scheduler, context),
             self._log,
             self._on_fatal,
         )
@@ -313,11 +310,14 @@ class Node:
         disk.watch(context, self._listener)
         return listener
 
-    def _checks(self, stores: Stores, scheduler: Scheduler, ticker: Ref) -> SegmentChecks | None:
+    def _checks(
+        self, stores: Stores, scheduler: Scheduler, context: NodeContext
+    ) -> SegmentChecks | None:
         if not self._uses_indexes:
             return None
         check = stores.background_check(self._machine.other_files())
-        return SegmentChecks(check, ticker, scheduler.time)
+        figures, wall_clock = context.journal_figures.check, context.runtime.wall_clock
+        return SegmentChecks(check, context.ticker, scheduler.time, figures, wall_clock)
 
     @property
     def _uses_indexes(self) -> bool:
@@ -346,14 +346,11 @@ class Node:
         await listening.open(listener, tls, self.http.address, start_nsq)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         self.nsq_port = listening.nsq_port
-        context.address = f"{listening.host}:{listening.port}"
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about
         )
-        if self._on_listening is not None:
-            self._on_listening(self)
-        await self.http.open(context, self._about(listening, directory))
+        self.http.open(context, self._about(listening, directory))
 
     def _nsq_settings(self, listening: Listening) -> NsqSettings:
         configuration = self._configuration
@@ -376,6 +373,7 @@ class Node:
             ),
             lambda: listening.tls,
             self._machine.random_bytes,
+            Arrivals(),
         )
 
     def _about(self, listening: Listening, directory: DataDirectory) -> About:
@@ -402,6 +400,7 @@ class Node:
             certificate_path=configuration.tls_certificate,
             disk_free_bytes_min=configuration.disk_free_bytes_min,
             memory_alarm_bytes=configuration.memory_alarm_levels()[0],
+            get_bytes_max=configuration.http_get_bytes_max,
             password_hash_cost=configuration.password_hash_cost,
         )
 

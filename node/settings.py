@@ -20,6 +20,7 @@ class Settings(TypedDict, total=False):
     http_host: str
     http_port: int
     http_body_bytes_max: int
+    http_get_bytes_max: int
     definitions_file: str
     definitions_bytes_max: int
     http_request_timeout_ms: int
@@ -29,6 +30,8 @@ class Settings(TypedDict, total=False):
     statistics_interval_ms: int
     statistics_samples_max: int
     statistics_bytes_max: int
+    list_age_ms: int
+    lists_kept_max: int
     prometheus_without_password: str
     prometheus_per_object: str
     prometheus_listener: str

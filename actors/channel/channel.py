@@ -117,6 +117,9 @@ class Channel(LoopActor):
             access.may_impersonate,
         )
         self._counts = counts
+        # Of the reads, whose batches it times.
+        self._now_ns = context.trace.now_ns
+        self._latency = context.confirm_latency
         self.tracing = ChannelTracing(context.trace, number, handshake)
         self._tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
         self._client = ClientSide(number, writer)
@@ -252,22 +255,21 @@ class Channel(LoopActor):
             self._fail(error)
 
     def _count_answers(self, message: Confirm | Reject) -> None:
-        unconfirmed = self._publisher.unconfirmed
-        count = unconfirmed.confirm
-        if isinstance(message, Reject):
-            count = unconfirmed.reject
+        unconfirmed, queue = self._publisher.unconfirmed, message.queue
+        answers = self.tracing.answers if self._context.trace.is_on else None
+        before = None if answers is None else answers.counts_before(message, unconfirmed)
+        if isinstance(message, Confirm):
+            confirm = unconfirmed.confirm
+            for batch, indexes in message.items:
+                if confirm(queue, batch, indexes) and self._tx_mode is None:
+                    self._latency.confirmed(batch, self._now_ns())
+        else:
             if message.is_for_now and self._tx_mode is not None:
                 self._tx_mode.why_refused = message.reason
-        queue = message.queue
-        if not self._context.trace.is_on:
             for batch, indexes in message.items:
-                count(queue, batch, indexes)
-            return
-        answers = self.tracing.answers
-        before = answers.counts_before(message, unconfirmed)
-        for batch, indexes in message.items:
-            count(queue, batch, indexes)
-        answers.received(before, unconfirmed)
+                unconfirmed.reject(queue, batch, indexes)
+        if answers is not None and before is not None:
+            answers.received(before, unconfirmed)
 
     def _answer(self) -> None:
         if self.tracing.answers.open:
@@ -383,7 +385,11 @@ class Channel(LoopActor):
             told = self._publisher.route_to_one(batch)
             if told is not None:
                 queue, indexes = told
-                self._counts.told_one(batch.distinct[0], queue, len(indexes))
+                counts, key = self._counts, batch.distinct[0]
+                if queue is counts.run_queue and key == counts.run_key:
+                    counts.run_count += len(indexes)
+                else:
+                    counts.begin_run(key, queue, len(indexes))
                 if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
                     self._publisher.unconfirmed.reject(queue, batch, indexes)
                 return

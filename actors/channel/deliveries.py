@@ -124,8 +124,14 @@ class Deliveries:
                     self._frame_max_bytes,
                 )
             )
+        counts = self._counts.delivered.get(queue) or self._counts.begin_queue(queue)
         # Tags are given one after another.
-        self._counts.delivered(queue, last_tag - first_tag + 1, redelivered, no_ack)
+        if no_ack:
+            counts.deliver_no_ack += last_tag - first_tag + 1
+        else:
+            counts.deliver += last_tag - first_tag + 1
+        if redelivered:
+            counts.redeliver += redelivered
         timeout_ms = queue.consumer_timeout_ms
         if timeout_ms is not None and not no_ack:
             self._note_timeout(first_tag, last_tag, timeout_ms)
@@ -208,27 +214,32 @@ class Deliveries:
             lone = self.outstanding.acknowledge_first(acks)
             if lone is not None:
                 part, offered = lone
-                queue = cast("QueueDefinition", part[0].queue)
-                self._counts.acked(queue, 1)
+                queue: QueueDefinition = part[0].queue  # type: ignore[assignment]
+                counts = self._counts
+                (counts.delivered.get(queue) or counts.begin_queue(queue)).ack += 1
                 tell(queue.handle, Settle(self._channel, (part,)))
                 if offered:
                     offer_credit(self._channel, self._credit, offered)
                 return
-        settled = self.outstanding.acknowledge(acks)
-        self._count_acks(settled.returned, Outcome.ACKED)
+        settled = self.outstanding.acknowledge_all(acks)
+        self._count_acks(settled.returned)
         self.tell_queues(settled, Outcome.ACKED)
 
     def settle(self, delivery_tag: int, multiple: bool, outcome: Outcome) -> None:
         """One ack, nack or reject; 406 for a tag that is not held."""
         settled = self.outstanding.settle(delivery_tag, multiple, outcome)
-        self._count_acks(settled.returned, outcome)
+        if outcome is Outcome.ACKED:
+            self._count_acks(settled.returned)
         self.tell_queues(settled, outcome)
 
-    def _count_acks(self, returned: Returned, outcome: Outcome) -> None:
-        if outcome is Outcome.ACKED:
-            for queue, parts in returned.by_queue.items():
-                count = sum([high - low for _, low, high in parts])
-                self._counts.acked(cast("QueueDefinition", queue), count)
+    def _count_acks(self, returned: Returned) -> None:
+        """The client has acknowledged these: with basic.ack, and in tx mode committed."""
+        counts = self._counts
+        queue: QueueDefinition
+        for queue, parts in returned.by_queue.items():  # type: ignore[assignment]
+            delivered = counts.delivered.get(queue) or counts.begin_queue(queue)
+            for _, low, high in parts:
+                delivered.ack += high - low
 
     def return_all(self) -> None:
         """basic.recover: give back all held deliveries."""
@@ -256,7 +267,7 @@ class Deliveries:
                 message = Requeue(self._channel, own, settled.returned.delay_ms)
             else:
                 message = _MESSAGES[outcome](self._channel, own)
-            tell(cast("QueueDefinition", queue).handle, message)
+            tell(queue.handle, message)  # type: ignore[attr-defined]
         if settled.returned.offered:
             # Behind that: a queue takes back its own messages before it uses credit of others.
             offer_credit(self._channel, self._credit, settled.returned.offered)
@@ -267,6 +278,7 @@ class Deliveries:
         """Tell the queues of the acknowledgements that a commit has made final, if any."""
         for outcome, each in returned:
             # The trace had them when they came in.
-            self._count_acks(each, outcome)
+            if outcome is Outcome.ACKED:
+                self._count_acks(each)
             self.tell_queues(Settled([], each, None), outcome)
         self._await_timeout()

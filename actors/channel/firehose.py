@@ -55,8 +55,8 @@ class FirehoseTap:
         origin = self._origin
         if origin is None:
             opened = self._context.open_connections.get(self._reader)
-            peer = "" if opened is None else opened.peer.name
-            name = f"{peer} -> {self._context.address}"
+            # The API's own connections are not listed, and have no name.
+            name = "" if opened is None else opened.peer.connection_name
             origin = Origin(self.topology.vhost, name, self._number, self._user)
             self._origin = origin
         return origin

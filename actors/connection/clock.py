@@ -6,6 +6,7 @@ Runs inside the reader's actor.
 from __future__ import annotations
 
 from ...core.connection.heartbeat import HeartbeatWatch
+from ...core.statistics.traffic import Traffic
 from ..messages import Ref, StartHeartbeats, WakeAt
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
@@ -14,11 +15,11 @@ from ..runtime.runtime import tell
 class ConnectionClock:
     """Asks the ticker to wake `reader`."""
 
-    def __init__(self, context: NodeContext, reader: Ref) -> None:
+    def __init__(self, context: NodeContext, reader: Ref, traffic: Traffic) -> None:
         self._context = context
         self._reader = reader
-        # The reader counts reads as signs of the client's life.
-        self.watch = HeartbeatWatch()
+        self._traffic = traffic
+        self._watch = HeartbeatWatch()
         self._interval_seconds = 0.0
 
     def wake_in(self, seconds: float, token: str) -> None:
@@ -35,7 +36,9 @@ class ConnectionClock:
 
     def is_client_there(self, *, is_listening: bool) -> bool:
         """Has the client been heard of? If so it is looked for again after the interval."""
-        is_there = self.watch.look(is_listening=is_listening)
+        # Each read is a sign of the client's life.
+        self._watch.signs = self._traffic.received_count
+        is_there = self._watch.look(is_listening=is_listening)
         if is_there:
             self.wake_in(self._interval_seconds, "heartbeat")
         return is_there

@@ -18,7 +18,7 @@ from ...amqp_frames.decoder import ChannelInput, Event
 from ...amqp_frames.methods import ConnectionBlocked, ConnectionUnblocked, Method, encode_method
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow
-from ...core.connection.reading_time import ReadingTime
+from ...core.connection.reading_time import Pause, ReadingTime
 from ...core.publishing.delivery_commands import has_only_commands
 from ..messages import Absorbed, AlarmCleared, Ref, RoundOver, WriteBuffer
 from ..node_context import NodeContext
@@ -70,15 +70,15 @@ class ReadingGate:
         self.is_resting = True
         return True
 
-    def reason(self) -> str:
-        """Why it is closed for longer than a round of the event loop; "" if it is not."""
+    def reason(self) -> Pause | None:
+        """Why it is closed for longer than a round of the event loop; None if it is not."""
         if self.is_alarmed:
-            return "there is an alarm"
+            return Pause.ALARM
         if self.is_write_blocked:
-            return "its client does not read"
+            return Pause.CLIENT
         if self._window.waits_for_node:
-            return "the publishes of all connections wait inside the broker"
-        return "its publishes wait inside the broker" if self._window.is_closed else ""
+            return Pause.NODE_WINDOW
+        return Pause.WINDOW if self._window.is_closed else None
 
     def balance(self, is_running: bool, awaits_login: bool = False) -> None:
         """Pause or resume reading, if the conditions for it have changed."""
@@ -126,8 +126,6 @@ class ConnectionFlow:
         # The events that arrived during an alarm: a publish first, then all later ones. No more
         # than a read or two, because nothing is read meanwhile.
         self.held_back: list[Event] = []
-        # Why the socket is not read, as told to the trace; "" while it is read, or pauses a moment.
-        self._logged_reason = ""
 
     def received(self, count: int) -> None:
         """Count a read that is not small; with its share, the connection rests for this round."""
@@ -176,16 +174,16 @@ class ConnectionFlow:
         awaits_login = self._phase.now is Phase.SECURING
         is_running = self._phase.now is Phase.RUNNING
         self.gate.balance(is_running, awaits_login)
-        reason = self.gate.reason() if is_running else ""
-        if reason != self._logged_reason:
-            self._logged_reason = reason
+        reason = self.gate.reason() if is_running else None
+        if reason is not self._reading.reason:
             uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
-            if reason:
-                self._reading.pause(uptime_ms)
+            if reason is not None:
+                self._reading.pause(uptime_ms, reason)
             else:
                 self._reading.resume(uptime_ms)
-            event = "flow.paused" if reason else "flow.resumed"
-            self._log.tell(event, reason=reason, held_bytes=self._window.used_bytes)
+            event = "flow.resumed" if reason is None else "flow.paused"
+            text = "" if reason is None else reason.value
+            self._log.tell(event, reason=text, held_bytes=self._window.used_bytes)
 
     def _notify_client(self, method: Method, writer: Ref) -> None:
         knows = self._opening.handshake.capability("connection.blocked")

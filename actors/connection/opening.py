@@ -17,6 +17,7 @@ from ...amqp_frames.methods import ConnectionOpen
 from ...core.connection.handshake import Handshake, refusal
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
+from ...core.connection.reading_time import ReadingTime
 from ...core.parameters.limits import user_limits, vhost_limits
 from ...core.publishing.vhost_users import VhostUser
 from ...core.statistics.channel_counts import ChannelCounts
@@ -50,6 +51,8 @@ class Opening:
         self.channels: dict[int, Ref | None] = {}
         self.channel_counts: dict[int, ChannelCounts] = {}
         self.traffic = Traffic()
+        # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
+        self.reading = ReadingTime()
         self.is_internal = peer.is_internal
         # Once a vhost is open.
         self.vhost_user: VhostUser | None = None
@@ -115,6 +118,7 @@ class Opening:
                 self.channels,
                 self.traffic,
                 self.channel_counts,
+                self.reading,
             )
             self._context.counts.churned("connection_created")
             self.traffic.count_octets = partial(

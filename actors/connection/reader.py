@@ -34,7 +34,6 @@ from ...core.connection.outlet import Outlet
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.publish_window import PublishWindow, WindowShare
-from ...core.connection.reading_time import ReadingTime
 from ...core.publishing.delivery_commands import has_only_commands
 from ...core.publishing.properties import PUBLISH
 from ...core.statistics.channel_counts import ChannelCounts
@@ -91,12 +90,11 @@ class ConnectionChannels:
         self, context: NodeContext, opening: Opening, decoder: Decoder, reader: Ref
     ) -> None:
         self._context = context
+        self._now_ns = context.trace.now_ns
         self._opening = opening
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
         self._outlet = Outlet(context.delivery_window_bytes_max, context.node_outlet)
-        # Not read for longer than a round of the event loop; `ConnectionFlow` tells it.
-        self.reading = ReadingTime()
         self._transaction_memory = TransactionMemory(context.transaction_bytes_max)
         self._reader = reader
         self._channels = opening.channels
@@ -115,9 +113,7 @@ class ConnectionChannels:
             if open_channel is not None:
                 batch = event.batch
                 if batch is not None:
-                    batch.arrived_ns = self._context.runtime.wall_clock.now_ns()
-                    if self._context.trace.is_on:
-                        batch.received_ns = self._context.trace.now_ns()
+                    batch.received_ns = self._now_ns()
                     self._shares[number].add(batch.wire_bytes)
                     if self.window.node.is_closed and not has_only_commands(batch):
                         self.window.published()
@@ -169,7 +165,7 @@ class ConnectionChannels:
             vhost_user,
             share,
             self._outlet.share(),
-            self.reading,
+            self._opening.reading,
             self._transaction_memory,
             counts,
             self._reader,
@@ -265,10 +261,10 @@ class Reader(LoopActor):
             self._phase,
             self._opening,
             self._log,
-            self._channels.reading,
+            self._opening.reading,
             self.actor_ref,
         )
-        self._clock = ConnectionClock(context, self.actor_ref)
+        self._clock = ConnectionClock(context, self.actor_ref, self._traffic)
         self._end = ConnectionEnd(context, transport, self._clock, self.actor_ref)
 
     def on_start(self) -> None:
@@ -317,12 +313,11 @@ class Reader(LoopActor):
     # --- Bytes in
 
     def _received(self, data: bytes) -> None:
-        self._clock.watch.signs += 1
-        traffic = self._traffic
-        traffic.received_bytes += len(data)
+        size, traffic = len(data), self._traffic
+        traffic.received_bytes += size
         traffic.received_count += 1
-        if len(data) >= SHARE_BYTES_MIN:
-            self._flow.received(len(data))
+        if size >= SHARE_BYTES_MIN:
+            self._flow.received(size)
         phase = self._phase.now
         if phase is _ENDED:
             return

@@ -80,13 +80,14 @@ class Writer(LoopActor):
             return
         frames = self._frames
         if frames:
+            traffic = self._traffic
+            traffic.sent_count += 1
             if len(frames) == 1:
-                self._traffic.sent_bytes += len(frames[0])
+                traffic.sent_bytes += len(frames[0])
                 self._transport.write(frames[0])
             else:
                 self._write(frames)
             self._frames = []
-            self._traffic.sent_count += 1
             self._has_written = True
         if self._is_flush_asked:
             self._is_flush_asked = False

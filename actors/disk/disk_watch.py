@@ -102,6 +102,7 @@ class DiskWatch(LoopActor):
         except OSError as error:
             self.runtime.log.error(DISK_UNKNOWN, reason=str(error))
             return None
+        self._context.disk_free_bytes = free
         self._budget.looked(free)
         is_low = free < self._free_bytes_min or self._is_full
         if is_low != self._is_low:

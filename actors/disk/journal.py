@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...core.statistics.journal_figures import JournalFigures
 from ...logs.events import JOURNAL_UNDISCARDED
 from ...storage.errors import NoSpaceError
-from ...storage.journal.journal import Commit, Journal
+from ...storage.journal.journal import Commit, CommitResult, Journal
 from ...storage.journal.ledger import EntryRange, ranges_without
 from ...storage.journal.log import Undropped
 from ...storage.reserve import Purpose, Reserve
@@ -109,10 +109,15 @@ class Room(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Where the journal's figures are kept, and the clock, in seconds, that times its syncs."""
+    """Where the journal's figures are kept, and the clock, in seconds, that times its commits."""
 
     figures: JournalFigures
     clock: Callable[[], float]
+
+    def note(self, message_count: int, result: CommitResult) -> None:
+        """A commit has been carried out, and brought so many messages."""
+        sync_seconds = result.sync_seconds if result.synced else None
+        self.figures.committed(message_count, result.bytes, result.write_seconds, sync_seconds)
 
 
 class _Work(NamedTuple):
@@ -131,7 +136,7 @@ class _Work(NamedTuple):
             result = self.commit.run(timed.clock)
         # Before anybody can know of the commit, and then ask for the figures.
         count = sum(len(each.entry_ids) for each in chain.from_iterable(self.appends.values()))
-        timed.figures.committed(count, result.sync_seconds if result.synced else None)
+        timed.note(count, result)
         for queue_ref, persisted in self.appends.items():
             # A queue that has gone meanwhile has nacked these itself.
             tell(queue_ref, Persisted(persisted))
@@ -239,6 +244,12 @@ class JournalActor(ThreadActor):
 
     def on_gathered(self, messages: list[object]) -> None:
         """Hand all of it to the journal and commit it, unless a commit is under way."""
+        # An error ends the node.
+        self._timed.figures.is_at_work = True
+        self._carry_out(messages)
+        self._timed.figures.is_at_work = False
+
+    def _carry_out(self, messages: list[object]) -> None:
         journal = self._journal
         done: list[Commit] = []
         unstored: dict[Ref, list[Append]] = {}
@@ -302,6 +313,7 @@ class JournalActor(ThreadActor):
             elif isinstance(each, WatchedBy):
                 self._watch = each.watch
             elif isinstance(each, SegmentDamaged):
+                self._look_at_usage()
                 is_busy = bool(self._sought)
                 self._sought.extend(journal.entries_in(each.segment))
                 if not is_busy:
@@ -357,8 +369,10 @@ class JournalActor(ThreadActor):
 
     def _look_at_usage(self) -> None:
         """Now and then: it takes some microseconds for each segment."""
-        figures = self._timed.figures
-        figures.segments, figures.live_bytes, figures.dead_bytes = self._journal.usage()
+        figures, usage = self._timed.figures, self._journal.usage()
+        figures.segments = usage.segments
+        figures.live_bytes, figures.dead_bytes = usage.live_bytes, usage.dead_bytes
+        figures.damaged_segments = usage.damaged_segments
 
     def _commit(self, disk_thread_bytes_min: float) -> None:
         if self._journal.is_short:
@@ -457,7 +471,7 @@ class JournalActor(ThreadActor):
                 if room is None or not room.reserve.release_step(purpose):
                     return False
                 continue
-            self._timed.figures.committed(0, result.sync_seconds if result.synced else None)
+            self._timed.note(0, result)
             self._discard(commit)
             if commit.going or commit.replacing:
                 self._tell_watch(LookAtDisk())

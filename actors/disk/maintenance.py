@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ...core.statistics.journal_figures import CheckFigures
 from ...logs.events import JOURNAL_COMPACTED, JOURNAL_NOT_COMPACTED
 from ...storage.errors import NoSpaceError
 from ...storage.journal.background_check import BackgroundCheck
@@ -34,6 +35,7 @@ from ...storage.journal.log import Log
 from ..messages import Ref, ReportsTo, SegmentDamaged, WakeAt, Woken
 from ..runtime.runtime import tell
 from ..runtime.thread_actor import ThreadActor
+from ..runtime.wall_clock import WallClock
 from .page_reader import log_findings
 
 if TYPE_CHECKING:
@@ -110,12 +112,14 @@ class Pace:
 
 
 class SegmentChecks(NamedTuple):
-    """The check of closed segments, and when it looks for some."""
+    """The check of closed segments, when it looks for some, and where it says how far it is."""
 
     check: BackgroundCheck
     ticker: Ref
     # The scheduler's, in seconds.
     clock: Callable[[], float]
+    figures: CheckFigures
+    wall_clock: WallClock
 
 
 class _GoOn(NamedTuple):
@@ -171,7 +175,8 @@ class Maintenance(ThreadActor):
                 if self._is_checking or self._checks is None or not self._checks.check.look():
                     continue
                 self._is_checking = True
-                self._waiting.append(self._check(self._checks.check))
+                self._checks.figures.left_bytes = self._checks.check.left_bytes
+                self._waiting.append(self._check(self._checks))
                 if len(self._waiting) > 1:
                     continue
             elif isinstance(each, LiveEntries):
@@ -197,21 +202,25 @@ class Maintenance(ThreadActor):
                 tell(self.actor_ref, _GoOn())
             return
 
-    def _check(self, check: BackgroundCheck) -> Iterator[int]:
+    def _check(self, checks: SegmentChecks) -> Iterator[int]:
         """Verify segments, and write their indexes, for a while."""
+        check, figures = checks.check, checks.figures
         left_bytes = CHECKED_BYTES_AT_ONCE
         while left_bytes > 0:
             count, lines = check.step()
+            figures.checked_bytes += count
+            figures.left_bytes = check.left_bytes
             log_findings(self._log, lines)
             for segment in check.pop_damaged():
                 if self._listener is not None:
                     tell(self._listener, SegmentDamaged(segment))
             if not count:
                 self._is_checking = False
+                figures.finished_seconds = checks.wall_clock.now_ms() / 1000
                 return
             left_bytes -= count
             yield count
-        self._waiting.append(self._check(check))
+        self._waiting.append(self._check(checks))
 
     def _compact(self, message: Compact) -> Iterator[int | None]:
         """Rewrite a segment; yields None while it waits for an answer."""

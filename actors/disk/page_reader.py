@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.queue.columns import body_sizes
 from ...core.queue.sizing import SizedRow
+from ...core.statistics.journal_figures import PageFigures
 from ...storage.journal.ledger import joined
 from ...storage.journal.locating import ReadPlan
 from ...storage.journal.reading import JournalReader, PageRead
@@ -65,8 +66,10 @@ class PageReader(ThreadActor):
         log: FilteringBoundLogger,
         on_fatal: Callable[[str, BaseException], None],
         trace: Trace | None = None,
+        figures: PageFigures | None = None,
     ) -> None:
         super().__init__(log, on_fatal)
+        self._figures = figures or PageFigures()
         self._reader = reader
         self._spill = spill
         self._trace = trace
@@ -83,6 +86,9 @@ class PageReader(ThreadActor):
                 self._answer(each.queue, page, each.only_sizes)
             elif isinstance(each, SpillEntries):
                 failed = not self._spill.write(each.queue_id, each.rows, self._joins())
+                if not failed:
+                    counts = [len(indexes) for _, indexes, _ in each.rows]
+                    self._figures.spilled_messages += sum(counts)
                 # Mostly they are one range, and the queue looks each of its rows up in them.
                 ranges = joined(
                     [(first, first + len(indexes) - 1) for _, indexes, first in each.rows]
@@ -97,6 +103,7 @@ class PageReader(ThreadActor):
 
     def _answer(self, queue: Ref, page: PageRead, only_sizes: bool) -> None:
         log_findings(self._log, page.report)
+        self._figures.read_messages += sum([len(row.indexes) for row in page.rows])
         # A queue that has gone meanwhile needs no answer.
         if only_sizes:
             sizes = [

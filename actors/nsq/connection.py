@@ -22,7 +22,7 @@ from ...amqp_frames.errors import AmqpError
 from ...core.connection.outlet import Outlet
 from ...core.connection.peer import Peer, is_loopback
 from ...core.connection.publish_window import PublishWindow, WindowShare
-from ...core.connection.reading_time import ReadingTime
+from ...core.connection.reading_time import Pause, ReadingTime
 from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
 from ...core.nsq.session import (
@@ -356,7 +356,7 @@ class NsqConnection(LoopActor):
             self._input.appendleft(run)
             self._ask_broker(run.command, TopicAction.ENSURE_TOPIC, topic)
             return
-        run.batch.arrived_ns = self._context.runtime.wall_clock.now_ns()
+        run.batch.received_ns = self._context.trace.now_ns()
         if not publishing.publish(run):
             self._waiting = Waiting.ROUTING
         if self._window.node.is_closed:
@@ -547,6 +547,7 @@ class NsqConnection(LoopActor):
             tap,
             self._writer,
             self._settings.random_bytes,
+            self._settings.arrivals,
         )
         context.open_connections[self.actor_ref] = OpenConnection(
             self._peer,
@@ -678,8 +679,9 @@ class NsqConnection(LoopActor):
         waits = is_running and self._waiting is not _NOTHING
         gate.balance(is_running, waits)
         uptime_ms = int(self._context.runtime.scheduler.time() * 1000)
-        if is_running and (gate.reason() or waits):
-            self._reading.pause(uptime_ms)
+        reason = gate.reason() or (Pause.WINDOW if waits else None)
+        if is_running and reason is not None:
+            self._reading.pause(uptime_ms, reason)
         else:
             self._reading.resume(uptime_ms)
 

@@ -16,6 +16,7 @@ from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.outlet import OutletShare
 from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
+from ...core.nsq.arrivals import Arrivals
 from ...core.nsq.in_flight import InFlightIds
 from ...core.nsq.sampling import OCTETS, sampled
 from ...core.nsq.session import Session, entry_id_of, not_in_flight, reason_of
@@ -62,6 +63,7 @@ class Consuming:
         tap: FirehoseTap,
         writer: Ref,
         random_bytes: Callable[[int], bytes],
+        arrivals: Arrivals,
     ) -> None:
         self._context = context
         self._connection = connection
@@ -72,6 +74,7 @@ class Consuming:
         self._tap = tap
         self._writer = writer
         self._random_bytes = random_bytes
+        self._arrivals = arrivals
         self._queue: QueueDefinition | None = None
         self._consumer: Consumer | None = None
         self._in_flight = InFlightIds()
@@ -123,6 +126,8 @@ class Consuming:
         window_bytes = count = redelivered = 0
         is_tapped = self._tap.topology.is_traced
         timeout_ms = self._session.message_timeout_ms
+        now_ns = self._context.trace.now_ns()
+        epoch_ns = self._arrivals.look(self._context.runtime.wall_clock.now_ns(), now_ns)
         for delivery in message.deliveries:
             span, batch = delivery.span, delivery.span.batch
             self._in_flight.add(delivery)
@@ -134,7 +139,8 @@ class Consuming:
                 self._tracing.delivered(queue, span, span.first_entry_id, CONSUMER_TAG, timeout_ms)
             if is_tapped:
                 self._tap.delivered(queue.name, span)
-            arrived_ns = batch.arrived_ns or self._context.runtime.wall_clock.now_ns()
+            # Of what was read back from the disk, the time of the delivery.
+            arrived_ns = epoch_ns + (batch.received_ns or now_ns)
             passed: Sequence[tuple[int, int]] = ((0, len(span)),)
             if self._session.sample_rate:
                 passed, dropped = self._sampled(delivery)
@@ -151,7 +157,9 @@ class Consuming:
                         arrived_ns,
                     )
                 )
-        self._counts.delivered(queue, count, redelivered, False)
+        counts = self._counts.delivered.get(queue) or self._counts.begin_queue(queue)
+        counts.deliver += count
+        counts.redeliver += redelivered
         written = self._credit.outlet.wrote(window_bytes)
         tell(
             self._writer,
@@ -234,7 +242,8 @@ class Consuming:
         queue = cast("QueueDefinition", parts[0][0].queue)
         if self._context.trace.is_on:
             self._tracing.acked(parts, "acked")
-        self._counts.acked(queue, sum([high - low for _, low, high in parts]))
+        counts = self._counts.delivered.get(queue) or self._counts.begin_queue(queue)
+        counts.ack += sum([high - low for _, low, high in parts])
         tell(queue.handle, Settle(self._connection, parts))
 
     def counts(self) -> dict[str, object]:

@@ -99,13 +99,15 @@ class Publishing:
         batch = run.batch
         self._share.add(batch.wire_bytes)
         is_traced = self._context.trace.is_on
-        if is_traced:
-            batch.received_ns = self._context.trace.now_ns()
         if run.delays_ms is None and not (is_traced or self._tap.topology.is_traced):
             told = self.publisher.route_to_one(batch)
             if told is not None:
                 queue, indexes = told
-                self._counts.told_one(batch.distinct[0], queue, len(indexes))
+                counts, key = self._counts, batch.distinct[0]
+                if queue is counts.run_queue and key == counts.run_key:
+                    counts.run_count += len(indexes)
+                else:
+                    counts.begin_run(key, queue, len(indexes))
                 self._owe(run, self._unconfirmed.first_seq_no(batch), len(indexes))
                 if not tell(queue.handle, Publish(self._connection, batch, indexes)):
                     self._unconfirmed.reject(queue, batch, indexes)
@@ -174,21 +176,20 @@ class Publishing:
 
     def answered(self, message: Confirm | Reject) -> None:
         """A queue has these messages, or refuses them."""
-        unconfirmed = self._unconfirmed
-        count = unconfirmed.confirm
-        if isinstance(message, Reject):
-            count = unconfirmed.reject
-            self.reason = message.reason or _NO_REASON
-        queue = message.queue
-        if not self._context.trace.is_on:
+        unconfirmed, queue = self._unconfirmed, message.queue
+        answers = self._tracing.answers if self._context.trace.is_on else None
+        before = None if answers is None else answers.counts_before(message, unconfirmed)
+        if isinstance(message, Confirm):
+            latency, now_ns = self._context.confirm_latency, self._context.trace.now_ns
             for batch, indexes in message.items:
-                count(queue, batch, indexes)
-            return
-        answers = self._tracing.answers
-        before = answers.counts_before(message, unconfirmed)
-        for batch, indexes in message.items:
-            count(queue, batch, indexes)
-        answers.received(before, unconfirmed)
+                if unconfirmed.confirm(queue, batch, indexes):
+                    latency.confirmed(batch, now_ns())
+        else:
+            self.reason = message.reason or _NO_REASON
+            for batch, indexes in message.items:
+                unconfirmed.reject(queue, batch, indexes)
+        if answers is not None and before is not None:
+            answers.received(before, unconfirmed)
 
     def due(self) -> tuple[bytes, bool]:
         """The answers that can be written now, and whether the last refuses a publish.

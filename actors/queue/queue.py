@@ -112,6 +112,7 @@ class Queue(LoopActor):
         self._messages = messages
         self._lease = QueueLease(context, definition, self.actor_ref)
         self._context = context
+        self._counts = context.counts
         self._clock = QueueClock(messages, self.actor_ref, context)
         self._journal = context.journal
         self._tracing = QueueTracing(context.trace, definition)
@@ -351,9 +352,8 @@ class Queue(LoopActor):
             self._publish_gathered()
         if self._settles:
             self._settle_gathered()
-        counts = self._context.counts
-        if counts.is_sampled:
-            counts.touched[self._definition] = None
+        if self._counts.is_sampled:
+            self._counts.touched[self._definition] = None
         self._answers.send()
         if self._messages.needs_clock:
             self._clock.watch()

@@ -123,6 +123,8 @@ class Runtime:
         # Actors made runnable by other threads, and whether the loop has been woken for them.
         self._arrived: deque[LoopActor] = deque()
         self._woken = False
+        # To be called when other threads have told something.
+        self._at_wake: list[Callable[[], None]] = []
 
     def make_runnable(self, actor: LoopActor) -> None:
         """Give the actor a turn soon; from any thread."""
@@ -195,6 +197,14 @@ class Runtime:
         self._queue_arrived()
         if self._runnable:
             self._round()
+        if self._at_wake:
+            callbacks, self._at_wake = self._at_wake, []
+            for each in callbacks:
+                each()
+
+    def call_at_wake(self, callback: Callable[[], None]) -> None:
+        """Call back once, behind the turns of actors that another thread has told something."""
+        self._at_wake.append(callback)
 
     def _queue_arrived(self) -> None:
         arrived = self._arrived

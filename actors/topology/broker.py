@@ -479,7 +479,7 @@ class BrokerActor(LoopActor):
             document = yield from _in_slices(read_document(request.text))
             planning = plan_import(document, context.accounts, self._vhosts, request.vhost)
             plan = yield from _in_slices(planning)
-            replaced = yield from self._policies.plan(plan.accounts)
+            replaced = yield from self._policies.plan(plan.accounts, plan.dedup_identities)
         except (DocumentError, AccountError) as fault:
             return ControlAnswer(request.token, str(fault))
         changes = [each for of_vhost in plan.topology.values() for each in of_vhost]

@@ -67,19 +67,17 @@ class PoliciesInEffect:
         table.apply([each for each in found if each is not None])
 
     def plan(
-        self, changes: Sequence[AccountChange]
+        self, changes: Sequence[AccountChange], more_identities: int = 0
     ) -> Generator[None, None, list[tuple[Topology, Replacement]]]:
         """What the queues and exchanges of the vhosts whose policies change will have.
 
-        AccountError if all dedup windows together would remember too much.
+        `more_identities` is what the dedup windows of queues that are made together with this may
+        remember. AccountError if all dedup windows together would remember too much.
         """
         planned: list[tuple[Topology, Replacement]] = []
         governed = _vhosts_of_policies(changes)
-        if not governed:
-            return planned
         parameters = self._context.accounts.parameters.after(changes)
         slices = self._slices(_LOOKED_AT_PER_SLICE_MAX)
-        more_identities = 0
         for topology in self._context.vhosts:
             if topology.vhost not in governed:
                 continue
@@ -91,13 +89,10 @@ class PoliciesInEffect:
                     more_identities += _more_identities(replacement)
                 if slices.is_over():
                     yield
-        if more_identities > 0:
-            left = self._context.vhosts.dedup_identities_left()
-            if more_identities > left:
-                raise AccountError(
-                    f"the dedup windows of all queues together would have {more_identities - left} "
-                    "more identities than dedup_identities_max"
-                )
+        try:
+            self._context.vhosts.check_dedup_identities(more_identities)
+        except ValueError as fault:
+            raise AccountError(str(fault)) from None
         return planned
 
     def put_in_effect(

@@ -10,8 +10,7 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
     number, durable   the publisher that routes it; recovery for a batch that the journal kept
     ttls_ms           the publisher, before that
     journal_place     the journal
-    received_ns       the reader, while the trace is on
-    arrived_ns        the reader
+    received_ns       the reader
     traced            the trace
 
 `tests/broker/test_batches_stay.py` watches every assignment in a running broker.
@@ -44,7 +43,6 @@ class Batch:
     """
 
     __slots__ = (
-        "arrived_ns",
         "channel_number",
         "contiguous",
         "distinct",
@@ -102,10 +100,8 @@ class Batch:
         self.journal_place: object | None = None
         # Indexes of the messages whose hops are traced; None: of none.
         self.traced: Indexes | None = None
-        # When the reader got the bytes, by the trace's clock; 0 while the trace is off.
+        # When the reader got the bytes, by the trace's clock; 0 if they came from no reader.
         self.received_ns = 0
-        # When the reader got the bytes, in nanoseconds since the epoch; 0 if that is not known.
-        self.arrived_ns = 0
 
     def __len__(self) -> int:
         return len(self.starts)

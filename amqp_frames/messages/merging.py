@@ -18,13 +18,13 @@ def merged(batches: Sequence[Batch]) -> Batch:
     """The messages of all of them, one batch behind the other, in a batch of their own.
 
     Message k of batch b has the number k plus the messages of the batches before b. Bytes between
-    messages are left out. The batch's channel number is -1 if theirs differ. `number`,
-    `received_ns`, `journal_place`, `traced` and `excerpted` are as of a new batch: the caller
-    merges neither traced messages nor excerpts, nor what the journal already has.
+    messages are left out. The batch's channel number is -1 if theirs differ, `received_ns` that
+    of the first. `number`, `journal_place`, `traced` and `excerpted` are as of a new batch: the
+    caller merges neither traced messages nor excerpts, nor what the journal already has.
     """
     made = _in_python(batches) if codec is None else _compiled(batches)
     # They came in one round of the event loop.
-    made.arrived_ns = batches[0].arrived_ns
+    made.received_ns = batches[0].received_ns
     first = 0
     for batch in batches:
         if batch.flagged is not None:

@@ -613,6 +613,10 @@ class Outstanding:
         if lone is not None:
             part, offered = lone
             return Settled([part], Returned({part[0].queue: [part]}, offered), None)
+        return self.acknowledge_all(acks)
+
+    def acknowledge_all(self, acks: Acks) -> Settled:
+        """As `acknowledge`, where `acknowledge_first` is of no use."""
         parts: list[Part] = []
         fault: SoftError | None = None
         try:

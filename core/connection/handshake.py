@@ -123,12 +123,14 @@ CAPABILITIES = (
     "direct_reply_to",
 )
 
-# Of a client's properties, what anybody asks for. The rest may be a hundred times its octets in
-# memory, and comes before the login.
+# Of a client's properties: its name, the capabilities that the broker acts on, and as many others,
+# for the management API, as clients send. Tables may be a hundred times their octets in memory, and
+# all this comes before the login.
 _CLIENT_CAPABILITIES = (*CAPABILITIES, "return_delivery_tag")
 # A name is for people; the trace repeats it in many events.
 CONNECTION_NAME_CHARACTERS_MAX = 100
 _CLIENT_NAMES = ("product", "version", "connection_name")
+OTHER_CLIENT_PROPERTIES_MAX = 16
 
 
 class Limits(NamedTuple):
@@ -356,6 +358,12 @@ def _kept(properties: Table) -> Table:
     for name in _CLIENT_NAMES:
         field = properties.get(name)
         if field is not None and isinstance(field.value, (str, bytes)):
+            kept[name] = field
+    room = len(kept) + OTHER_CLIENT_PROPERTIES_MAX
+    for name, field in properties.items():
+        if len(kept) == room:
+            break
+        if name not in _CLIENT_NAMES and isinstance(field.value, (str, bytes, bool, int)):
             kept[name] = field
     capabilities = properties.get("capabilities")
     if capabilities is not None and isinstance(capabilities.value, dict):

@@ -49,6 +49,11 @@ class Peer(NamedTuple):
     tls_cipher: str = ""
 
     @property
+    def connection_name(self) -> str:
+        """RabbitMQ's name of the connection: both ends of it."""
+        return f"{self.name} -> {self.local_host}:{self.local_port}"
+
+    @property
     def host(self) -> str:
         """The address alone."""
         return self.name.rsplit(":", 1)[0]

@@ -73,6 +73,7 @@ from ..users.accounts import (
     Permission,
     TopicPermission,
     VhostMetadata,
+    tags_from,
 )
 from ..users.password_hash import (
     IMPORTED_SALT_BYTES,
@@ -98,6 +99,9 @@ class ImportPlan:
     topology: dict[str, list[Change]] = field(default_factory=dict)
     # Bindings that lack an end.
     passed_over: list[BindingDefinition] = field(default_factory=list)
+    # What the dedup windows of its queues may remember. Whether the node has room for that depends
+    # on what the file's policies change for other queues, too: the caller checks both together.
+    dedup_identities: int = 0
 
 
 def plan_import(
@@ -146,9 +150,6 @@ class _Tables:
     def queue_count(self) -> int:
         there = 0 if self._table is None else len(self._table.queues())
         return there + len(self._queues)
-
-    def added_dedup_identities(self) -> int:
-        return sum(queue.dedup_window for queue in self._queues.values())
 
     def find_exchange(self, name: str) -> Exchange | None:
         found = None if self._table is None else self._table.find_exchange(name)
@@ -234,8 +235,7 @@ class _Planner:
         self.plan.accounts += changes
 
     def check_totals(self) -> None:
-        """DocumentError if the queues are more than the limits of vhosts and node have it."""
-        identities = 0
+        """DocumentError if the queues are more than the limits of vhosts have it."""
         for vhost, tables in self._tables.items():
             limit = vhost_limits(self._accounts.parameters, vhost).queues_max
             count = tables.queue_count()
@@ -243,13 +243,6 @@ class _Planner:
                 raise DocumentError(
                     f"vhost '{vhost}' would have {count} queues, and its limit is {limit}"
                 )
-            identities += tables.added_dedup_identities()
-        left = self._vhosts.dedup_identities_left()
-        if identities > left:
-            raise DocumentError(
-                "the dedup windows of all queues together would have "
-                f"{identities - left} more identities than dedup_identities_max"
-            )
 
     # --- Accounts
 
@@ -271,7 +264,7 @@ class _Planner:
         name, accounts = _text(item, "name"), self._accounts
         if "tags" not in item:
             raise ValueError("it has no tags")
-        tags = _tags(item["tags"])
+        tags = tags_from(item["tags"])
         known = accounts.users.get(name)
         password_hash = self._password_hash(item)
         if known is None:
@@ -412,6 +405,7 @@ class _Planner:
         check_queue_properties(queue)
         queue.put_in_effect(*self._policies_of(vhost).queue_arguments(queue))
         tables.add_queue(queue)
+        self.plan.dedup_identities += queue.dedup_window
         self._add(vhost, AddQueue(queue))
 
     def _add_binding(self, item: Item) -> None:
@@ -484,15 +478,6 @@ def _arguments(item: Item) -> Table:
     return table
 
 
-def _tags(given: object) -> list[str]:
-    """As a list, or with commas, as RabbitMQ before 3.9 has them."""
-    if isinstance(given, str):
-        given = [each.strip() for each in given.split(",") if each.strip()]
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise ValueError("'tags' must be strings")
-    return given
-
-
 def _metadata(item: Item, before: VhostMetadata) -> VhostMetadata:
     """As it was before, but for what the item names; from RabbitMQ 3.11 on it is an object."""
     inner = item.get("metadata")
@@ -501,7 +486,7 @@ def _metadata(item: Item, before: VhostMetadata) -> VhostMetadata:
     if given.get("description") is not None:
         changed["description"] = _text(given, "description")
     if given.get("tags") is not None:
-        changed["tags"] = tuple(_tags(given["tags"]))
+        changed["tags"] = tuple(tags_from(given["tags"]))
     if given.get("default_queue_type") is not None:
         queue_type = _text(given, "default_queue_type")
         changed["default_queue_type"] = "" if queue_type == "undefined" else queue_type

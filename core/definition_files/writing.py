@@ -7,7 +7,8 @@ leaves the password of a user that is there, and a user that is not can log in o
 has set a password.
 
 A file for RabbitMQ has nothing that RabbitMQ refuses or would not understand: no names that begin
-with `amq.leveret.`, no arguments and policy keys of Leveret's own, and no such list.
+with `amq.leveret.`, no arguments and policy keys of Leveret's own, no such list, and not
+Leveret's version.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ..users.password_hash import rabbitmq_hash
 from .document import SECTIONS
 
 OWN_PREFIX: Final = "amq.leveret."
+OWN_VERSION: Final = "leveret_version"
 WITHOUT_HASH: Final = "users_without_password_hash"
 _PREDECLARED: Final = frozenset(name for name, _ in PREDECLARED)
 
@@ -59,12 +61,16 @@ class DefinitionsWriter:
         self.sections = SECTIONS if vhost is None else _OF_ONE_VHOST
 
     def head(self, server_version: str, product: str, version: str) -> Row:
-        """What stands before the sections."""
+        """What stands before the sections.
+
+        Product and its version are those that clients are told, as in the API's overview.
+        """
         found: Row = {"rabbit_version": server_version}
         if self._vhost is None:
             found["rabbitmq_version"] = server_version
-            found["product_name"], found["product_version"] = product, version
+            found["product_name"], found["product_version"] = product, server_version
             if not self._for_rabbitmq:
+                found[OWN_VERSION] = version
                 found[WITHOUT_HASH] = self.users_without_hash()
         return found
 
@@ -78,7 +84,7 @@ class DefinitionsWriter:
         accounts = self._accounts
         match section:
             case "users":
-                return map(_user_row, tuple(accounts.users.values()))
+                return map(user_row, tuple(accounts.users.values()))
             case "vhosts":
                 return (_vhost_row(*each) for each in tuple(accounts.vhosts.items()))
             case "permissions":
@@ -194,7 +200,8 @@ class DefinitionsWriter:
 _OF_ONE_VHOST: Final = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
-def _user_row(user: User) -> Row:
+def user_row(user: User) -> Row:
+    """A user; of hashes those that RabbitMQ can read, which a client may send back."""
     row: Row = {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
     found = rabbitmq_hash(user.password_hash)
     if found is not None:

@@ -309,8 +309,11 @@ class Unconfirmed:
         """Messages that matched no queue and were not mandatory: confirmed at once."""
         _append_ranges(first_seq_no, indexes, self._confirmed)
 
-    def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> None:
-        """A queue has these messages, on disk where that is promised."""
+    def confirm(self, queue: object, batch: Batch, indexes: Indexes) -> bool:
+        """A queue has these messages, on disk where that is promised.
+
+        Was this the last that queues owed of a batch with numbers to answer?
+        """
         pending = self._open.get(batch)
         if (
             pending is None
@@ -320,12 +323,13 @@ class Unconfirmed:
             or indexes.__class__ is not range
         ):
             self._answer(queue, batch, indexes, rejects=False)
-            return
+            return pending is not None and batch not in self._open and batch not in self._rest
         # One queue has all that it was told of: what nearly all lone publishes come to.
         del self._open[batch]
         first_seq_no = pending.first_seq_no
         self._confirmed.append((first_seq_no + indexes[0], first_seq_no + indexes[-1]))
         self.released_bytes += batch.wire_bytes
+        return True
 
     def reject(self, queue: object, batch: Batch, indexes: Indexes) -> None:
         """A queue will never have these messages; others' confirms of them no longer count."""

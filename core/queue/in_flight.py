@@ -150,12 +150,12 @@ class Delivery:
 class InFlight:
     """All that a queue has out, by the channel that holds it."""
 
-    __slots__ = ("_by_channel", "_has_joined", "_joined_count_max", "message_count")
+    __slots__ = ("_by_channel", "_joined_count_max", "has_joined", "message_count")
 
     def __init__(self, joined_count_max: int = JOINED_COUNT_MAX) -> None:
         self._joined_count_max = joined_count_max
-        # Has any delivery become a part of another?
-        self._has_joined = False
+        # Has any delivery become a part of another? `current` is needed then only.
+        self.has_joined = False
         self._by_channel: dict[object, dict[Delivery, None]] = {}
         self.message_count = 0
 
@@ -172,7 +172,7 @@ class InFlight:
         self, parts: Iterable[tuple[Delivery, int, int]]
     ) -> Iterable[tuple[Delivery, int, int]]:
         """A channel names parts of deliveries; these are of the deliveries that hold them now."""
-        return [_current(*part) for part in parts] if self._has_joined else parts
+        return [_current(*part) for part in parts] if self.has_joined else parts
 
     def remove(self, channel: object, delivery: Delivery, low: int, high: int) -> bool:
         """The channel gives positions low to high - 1 back; false if it does not hold them."""
@@ -236,7 +236,7 @@ class InFlight:
                 seen.append(delivery)
             seen.reverse()
             for run in self._runs(seen):
-                self._has_joined = True
+                self.has_joined = True
                 _join(run)
                 for delivery in run[1:]:
                     del held[delivery]

@@ -982,7 +982,8 @@ class MessageQueue:
         Without messages that were withdrawn meanwhile. The credit of late answers is given back,
         too, and that is all that they change.
         """
-        parts = self.in_flight.current(parts)
+        if self.in_flight.has_joined:
+            parts = self.in_flight.current(parts)
         if self.in_flight_timeouts is not None:
             parts = self._without_late(channel, parts, effects)
         held = [part for part in parts if self.in_flight.remove(channel, *part)]

@@ -2,7 +2,9 @@
 
 The channel counts once a batch. It first adds counts of a kind up in small objects. `draining`
 empties these into the totals of the channel, its vhost, the node, exchanges and queues. A count
-that finds no such object tells the node that there is something to drain.
+that finds no such object tells the node that there is something to drain. What happens with each
+small batch, the channel adds by itself: `run_count` and `delivered` are for that, because a call
+costs as much as the count.
 
 Nobody counts confirms as they are sent: their number is that of the numbered publishes, less the
 open and the nacked ones.
@@ -42,7 +44,7 @@ class _Published:
         self.by_queue: dict[QueueDefinition, int] = {}
 
 
-class _Delivered:
+class DeliveredCounts:
     """From one queue, since the last drain."""
 
     __slots__ = ("ack", "deliver", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
@@ -64,22 +66,22 @@ class ChannelCounts:
     """
 
     __slots__ = (
-        "_delivered",
         "_is_ended",
         "_is_internal",
         "_is_noted",
-        "_key",
         "_names_max",
         "_node",
         "_published",
-        "_queue",
-        "_run_count",
         "_topology",
         "_unconfirmed",
         "_unnumbered",
+        "delivered",
         "exchanges",
         "history",
         "queues",
+        "run_count",
+        "run_key",
+        "run_queue",
         "totals",
     )
 
@@ -92,11 +94,12 @@ class ChannelCounts:
         self._is_noted = False
         self._is_ended = False
         self._published: dict[bytes, _Published] = {}
-        self._delivered: dict[QueueDefinition, _Delivered] = {}
+        # By queue; `begin_queue` adds one.
+        self.delivered: dict[QueueDefinition, DeliveredCounts] = {}
         # Of publishes, one after another, with this key and to this queue: nearly all of them are.
-        self._key = _NO_KEY
-        self._queue: QueueDefinition | None = None
-        self._run_count = 0
+        self.run_key = _NO_KEY
+        self.run_queue: QueueDefinition | None = None
+        self.run_count = 0
         # In confirm mode; and the number of publishes to each exchange before that.
         self._unconfirmed: Unconfirmed | None = None
         self._unnumbered: dict[bytes, int] = {}
@@ -113,14 +116,11 @@ class ChannelCounts:
 
     # --- Counting
 
-    def told_one(self, key: bytes, queue: QueueDefinition, count: int) -> None:
-        """All of a batch, which has one key, went to one queue."""
-        if key == self._key and queue is self._queue:
-            self._run_count += count
-            return
+    def begin_run(self, key: bytes, queue: QueueDefinition, count: int) -> None:
+        """All of a batch with one key went to one queue, which are not those of the run."""
         self._end_run()
         self._note()
-        self._key, self._queue, self._run_count = key, queue, count
+        self.run_key, self.run_queue, self.run_count = key, queue, count
 
     def routed(self, routed: Routed) -> None:
         """A batch was divided among queues."""
@@ -159,19 +159,15 @@ class ChannelCounts:
             if exchange != _COMMANDS:
                 self._to(exchange).drop_unroutable += count
 
-    def delivered(self, queue: QueueDefinition, count: int, redelivered: int, no_ack: bool) -> None:
-        """A consumer got messages."""
-        delivered = self._delivered.get(queue) or self._from(queue)
-        if no_ack:
-            delivered.deliver_no_ack += count
-        else:
-            delivered.deliver += count
-        if redelivered:
-            delivered.redeliver += redelivered
+    def begin_queue(self, queue: QueueDefinition) -> DeliveredCounts:
+        """The first from this queue since the last drain."""
+        self._note()
+        found = self.delivered[queue] = DeliveredCounts()
+        return found
 
     def got(self, queue: QueueDefinition, is_redelivered: bool, no_ack: bool) -> None:
         """basic.get brought a message."""
-        delivered = self._delivered.get(queue) or self._from(queue)
+        delivered = self.delivered.get(queue) or self.begin_queue(queue)
         if no_ack:
             delivered.get_no_ack += 1
         else:
@@ -181,11 +177,7 @@ class ChannelCounts:
 
     def got_nothing(self, queue: QueueDefinition) -> None:
         """basic.get found the queue empty."""
-        (self._delivered.get(queue) or self._from(queue)).get_empty += 1
-
-    def acked(self, queue: QueueDefinition, count: int) -> None:
-        """The client has acknowledged messages: with basic.ack, and in tx mode committed."""
-        (self._delivered.get(queue) or self._from(queue)).ack += count
+        (self.delivered.get(queue) or self.begin_queue(queue)).get_empty += 1
 
     def confirm_mode(self, unconfirmed: Unconfirmed) -> None:
         """The channel numbers its publishes from now on; `unconfirmed` holds the open ones."""
@@ -205,19 +197,14 @@ class ChannelCounts:
             found = self._published[exchange] = _Published()
         return found
 
-    def _from(self, queue: QueueDefinition) -> _Delivered:
-        self._note()
-        found = self._delivered[queue] = _Delivered()
-        return found
-
     def _end_run(self) -> None:
-        if self._run_count:
-            assert self._queue is not None
-            published = self._to(exchange_of(self._key))
-            published.count += self._run_count
-            before = published.by_queue.get(self._queue, 0)
-            published.by_queue[self._queue] = before + self._run_count
-            self._run_count = 0
+        if self.run_count:
+            assert self.run_queue is not None
+            published = self._to(exchange_of(self.run_key))
+            published.count += self.run_count
+            before = published.by_queue.get(self.run_queue, 0)
+            published.by_queue[self.run_queue] = before + self.run_count
+            self.run_count = 0
 
     def _note(self) -> None:
         if not self._is_noted:
@@ -248,14 +235,14 @@ class ChannelCounts:
         if self._unconfirmed is not None and not self._is_ended:
             awaits_confirms = self._add_confirms(self._unconfirmed)
         # Between two steps the channel may have counted more.
-        has_new = bool(self._run_count or self._published or self._delivered)
+        has_new = bool(self.run_count or self._published or self.delivered)
         self._is_noted = awaits_confirms or has_new
         if len(self.exchanges) + len(self.queues) > self._names_max and not awaits_confirms:
             self._forget_gone()
 
     def _add_published(self) -> Iterator[None]:
         self._end_run()
-        self._key, self._queue = _NO_KEY, None
+        self.run_key, self.run_queue = _NO_KEY, None
         pending, self._published = self._published, {}
         for exchange, published in pending.items():
             self._add(exchange, "publish", published.count)
@@ -274,7 +261,7 @@ class ChannelCounts:
                 yield
 
     def _add_delivered(self) -> Iterator[None]:
-        pending, self._delivered = self._delivered, {}
+        pending, self.delivered = self.delivered, {}
         for queue, delivered in pending.items():
             own = self.queues.get(queue)
             if own is None:
@@ -282,7 +269,7 @@ class ChannelCounts:
             of_queue = self._node.of_queue(queue)
             of_queue.changes += 1
             self._node.touch(queue)
-            named = {name: getattr(delivered, name) for name in _Delivered.__slots__}
+            named = {name: getattr(delivered, name) for name in DeliveredCounts.__slots__}
             named["deliver_get"] = (
                 delivered.deliver + delivered.deliver_no_ack + delivered.get + delivered.get_no_ack
             )

@@ -30,7 +30,18 @@ DELIVERIES: Final = (
 MESSAGES: Final = (*PUBLISHES, *DELIVERIES)
 PUBLISH: Final = ("publish",)
 PASSED_ON: Final = ("publish_in", "publish_out")
-GAUGES: Final = ("disk_free", "fd_used", "mem_used", "proc_used", "sockets_used")
+GAUGES: Final = (
+    "disk_free",
+    "fd_used",
+    "io_sync_count",
+    "io_write_bytes",
+    "io_write_count",
+    "mem_used",
+    "msg_store_read_count",
+    "msg_store_write_count",
+    "proc_used",
+    "sockets_used",
+)
 
 # Columns of the histories of each kind.
 QUEUE: Final = (*LENGTHS, *PUBLISH, *DELIVERIES)
@@ -79,6 +90,10 @@ class Sampling:
         count = self._bytes_max // (_ROW_BYTES * max(len(self._alive), 1))
         return min(max(count, SAMPLES_MIN), self._samples_max)
 
+    def begin_anew(self) -> None:
+        """Have histories begin with the last tick."""
+        self._first_tick = self._tick
+
     def stop(self) -> None:
         """Nobody wants samples any more."""
         self._node.is_sampled = False
@@ -94,7 +109,7 @@ class Sampling:
         node = self._node
         yield from node.collecting()
         self._first_tick = self._first_tick or tick
-        first_kept = tick - self.samples_kept
+        first_kept = max(tick - self.samples_kept, self._first_tick)
         for octets in traffic:
             self._record(octets, OCTETS, octets.octets(), tick, first_kept)
             octets.count()
@@ -177,3 +192,20 @@ def lengths_of(queue: QueueDefinition) -> tuple[int, int]:
     """Its ready messages, and the others: in flight, or deferred."""
     ready, _, unacked = queue.rules.counts()
     return ready, unacked + queue.rules.deferred_count
+
+
+def numbers_of(queue: QueueDefinition) -> dict[str, int]:
+    """The counts of a queue now, by RabbitMQ's names; none of a queue that is not up.
+
+    Deferred messages count as unacknowledged: they are not ready, and come back.
+    """
+    if queue.rules is None:
+        return {}
+    ready, unacked = lengths_of(queue)
+    return {
+        "consumers": len(queue.rules.consumers),
+        "memory": queue.rules.held_bytes,
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }

@@ -886,9 +886,17 @@ class Vhosts:
     def _dedup_identities(self) -> int:
         return sum(table.dedup_identities for table in self.tables.values())
 
-    def dedup_identities_left(self) -> int:
-        """How many more all windows of the node may remember; negative: the limit was lowered."""
-        return self.limits.dedup_identities_max - self._dedup_identities()
+    def check_dedup_identities(self, more: int) -> None:
+        """ValueError if all windows of the node may not remember so many more.
+
+        A change that asks for no more can be made even where the limit has been lowered.
+        """
+        left = self.limits.dedup_identities_max - self._dedup_identities()
+        if more > max(left, 0):
+            raise ValueError(
+                f"the dedup windows of all queues together would have {more - left} "
+                "more identities than dedup_identities_max"
+            )
 
     def remove(self, name: str) -> None:
         """The vhost goes; all its contents have gone before."""

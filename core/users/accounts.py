@@ -441,14 +441,27 @@ def _checked_metadata(metadata: VhostMetadata) -> VhostMetadata:
     return metadata._replace(tags=_checked_tags(metadata.tags))
 
 
+def tags_from(given: object) -> list[str]:
+    """Tags as a list, or as one text with commas: RabbitMQ's clients send both; ValueError.
+
+    Spaces at their ends and empty tags are left out.
+    """
+    if isinstance(given, str):
+        given = given.split(",")
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise ValueError("tags must be strings")
+    return [each.strip() for each in given if each.strip()]
+
+
 def _checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     kept = tuple(dict.fromkeys(tags))
     if len(kept) > _TAGS_MAX:
         raise AccountError(f"there may be at most {_TAGS_MAX} tags")
     for tag in kept:
         _check_name("tag", tag)
-        if any(character in tag for character in " ,"):
-            raise AccountError(f"tag '{tag}' has a space or a comma in it")
+        if "," in tag:
+            # The catalog keeps a user's tags as one text with commas.
+            raise AccountError(f"tag '{tag}' has a comma in it")
     return kept
 
 

@@ -7,6 +7,7 @@ answer soon is left out: a scrape never waits long for a busy connection.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from prometheus_client import Metric
@@ -52,16 +53,21 @@ async def reports(source: Source, asked: Asked, pace: Pace) -> Reports:
     if not asked.wants("channel_metrics"):
         return Reports({}, ())
     names = await pace.carry_out(_names(source))
-    question = ReportChannel
-    answers = await ask_all(source.context.runtime, names, question, _ANSWERS_SECONDS_MAX)
-    return Reports(names, [each for each in answers if isinstance(each, ChannelReport)])
+    answers: list[ChannelReport] = await ask_all(
+        source.context.runtime,
+        names,
+        ReportChannel,
+        attrgetter("channel"),
+        _ANSWERS_SECONDS_MAX,
+    )
+    return Reports(names, answers)
 
 
 def _names(source: Source) -> Generator[None, None, dict[Ref, str]]:
     names: dict[Ref, str] = {}
     for opened in tuple(source.context.open_connections.values()):
         for number, channel in open_channels(opened).items():
-            names[channel] = channel_name(source.about, opened, number)
+            names[channel] = channel_name(opened, number)
         yield
     return names
 

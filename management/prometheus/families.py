@@ -59,9 +59,20 @@ def info(name: str, text: str, labels: Mapping[str, str]) -> Metric:
 
 def histogram(name: str, text: str, values: Histogram) -> Metric:
     """A histogram at this moment."""
-    bounds = [*map(str, values.bounds), "+Inf"]
-    # The last one is the count: read once, buckets and count agree.
-    counts = accumulate(tuple(values.counts))
-    metric = HistogramMetricFamily(name, text)
-    metric.add_metric((), list(zip(bounds, counts, strict=True)), values.total)
+    return histograms(name, text, (), [((), values)])
+
+
+def histograms(
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    each: Iterable[tuple[Sequence[str], Histogram]],
+) -> Metric:
+    """One for each set of labels, at this moment."""
+    metric = HistogramMetricFamily(name, text, labels=labels)
+    for label_values, values in each:
+        bounds = [*map(str, values.bounds), "+Inf"]
+        # The last one is the count: read once, buckets and count agree.
+        counts = accumulate(tuple(values.counts))
+        metric.add_metric(label_values, list(zip(bounds, counts, strict=True)), values.total)
     return metric

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from importlib.metadata import version
@@ -11,19 +10,19 @@ from typing import NamedTuple
 from prometheus_client import Metric, ProcessCollector
 
 from ...core.alarms import Resource
+from ...core.statistics.journal_figures import JournalFigures
+from ..cluster_name import cluster_name
 from .asked import Asked, Form, Source
-from .families import gauge, untyped
+from .families import counter, gauge, untyped
 
 # The library's, which reads /proc: it has nothing to say where there is none.
 _process = ProcessCollector(registry=None)
 
 
 class Process(NamedTuple):
-    """What the system says."""
+    """What the system says, under the names that all programs have."""
 
-    # Under the names that all programs have.
     metrics: list[Metric]
-    disk_free_bytes: int
 
     def value(self, name: str) -> float | None:
         """Of the only sample of a metric, if it is there."""
@@ -31,10 +30,9 @@ class Process(NamedTuple):
         return next(found, None)
 
 
-def of_process(data_dir: str) -> Process:
+def of_process() -> Process:
     """For any thread: it may take a while."""
-    disk = os.statvfs(data_dir)
-    return Process(list(_process.collect()), disk.f_bavail * disk.f_frsize)
+    return Process(list(_process.collect()))
 
 
 def metrics(source: Source, asked: Asked, process: Process) -> list[Metric]:
@@ -47,6 +45,8 @@ def metrics(source: Source, asked: Asked, process: Process) -> list[Metric]:
         made += _uses(source, asked.prefix, process)
     if asked.wants("node_metrics"):
         made += _limits(source, asked.prefix, process)
+    if asked.wants("node_persister_metrics"):
+        made += _persister(source.context.journal_figures, asked.prefix)
     return made
 
 
@@ -69,7 +69,7 @@ def _identity(source: Source, asked: Asked) -> list[Metric]:
             "Names of the node, and the identity of its data directory",
             {
                 "rabbitmq_node": about.node_name,
-                "rabbitmq_cluster": about.node_name,
+                "rabbitmq_cluster": cluster_name(source.context.accounts, about),
                 "rabbitmq_cluster_permanent_id": about.directory_id,
                 "rabbitmq_endpoint": asked.form.value,
             },
@@ -107,7 +107,7 @@ def _uses(source: Source, prefix: str, process: Process) -> list[Metric]:
         gauge(
             f"{prefix}disk_space_available_bytes",
             "Bytes that may still be written to the disk of the data directory",
-            process.disk_free_bytes,
+            context.disk_free_bytes,
         ),
     ]
 
@@ -136,6 +136,42 @@ def _limits(source: Source, prefix: str, process: Process) -> list[Metric]:
             f"{prefix}erlang_uptime_seconds",
             "Time since the node's start",
             time.time() - about.started_seconds,
+        ),
+    ]
+
+
+def _persister(journal: JournalFigures, prefix: str) -> list[Metric]:
+    return [
+        counter(f"{prefix}io_write_ops_total", "Commits that the journal wrote", journal.writes),
+        counter(
+            f"{prefix}io_write_bytes_total",
+            "Bytes that the journal wrote",
+            journal.written_bytes,
+        ),
+        counter(
+            f"{prefix}io_write_time_seconds_total",
+            "Time that writes of the journal took",
+            journal.write_seconds,
+        ),
+        counter(
+            f"{prefix}io_sync_ops_total",
+            "Syncs of the journal",
+            sum(journal.sync_seconds.counts),
+        ),
+        counter(
+            f"{prefix}io_sync_time_seconds_total",
+            "Time that syncs of the journal took",
+            journal.sync_seconds.total,
+        ),
+        counter(
+            f"{prefix}msg_store_read_total",
+            "Messages that were read from the disk",
+            journal.pages.read_messages,
+        ),
+        counter(
+            f"{prefix}msg_store_write_total",
+            "Messages that were written to the disk",
+            journal.written_messages,
         ),
     ]
 

@@ -1,6 +1,6 @@
 """RabbitMQ's metrics of queues: sums, or a sample for each queue.
 
-Deferred messages count as unacknowledged, as in the API (management/statistics.py).
+The numbers are those of the API's rows (core/statistics/sampling.py).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from prometheus_client import Metric
 
 from ...core.definitions import QueueDefinition
-from ...core.statistics.sampling import lengths_of
+from ...core.statistics.sampling import numbers_of
 from .asked import Asked, Form, Source
 from .families import gauge, gauges
 
 
 class _Gauge(NamedTuple):
-    """Of a queue: one of `_numbers`."""
+    """Of a queue: one of `numbers_of`."""
 
     families: tuple[str, ...]
     name: str
@@ -69,7 +69,7 @@ def metrics(source: Source, asked: Asked) -> Generator[None, None, list[Metric]]
         made = [gauges(asked.prefix + each.name, each.text, labels, ()) for each in wanted]
         for queue in source.queues(asked):
             yield
-            numbers = _numbers(queue)
+            numbers = numbers_of(queue)
             for number in sums:
                 sums[number] += numbers.get(number, 0)
             if asked.per_object and numbers:
@@ -80,20 +80,6 @@ def metrics(source: Source, asked: Asked) -> Generator[None, None, list[Metric]]
     if asked.form is not Form.DETAILED:
         made += _totals(source, sums["consumers"])
     return made
-
-
-def _numbers(queue: QueueDefinition) -> dict[str, int]:
-    """By the names that _GAUGES have; none of a queue that is not up."""
-    if queue.rules is None:
-        return {}
-    ready, unacked = lengths_of(queue)
-    return {
-        "consumers": len(queue.rules.consumers),
-        "memory": queue.rules.held_bytes,
-        "messages": ready + unacked,
-        "messages_ready": ready,
-        "messages_unacknowledged": unacked,
-    }
 
 
 def _add(

@@ -13,7 +13,7 @@ from ...actors.messages import AskLoginAttempts, LoginAttemptsAnswer
 from ...core.users.login_attempts import LoginCounts
 from ..asking import ask
 from ..pace import Pace
-from ..snapshots import SNAPSHOT_ROWS_MIN, SNAPSHOT_SECONDS, Body
+from ..snapshots import SNAPSHOT_ROWS_MIN, Body
 from . import channels, messages, node, own, queues
 from .asked import Asked, Form, Source
 from .exposition import exposed
@@ -23,19 +23,23 @@ _PART_BYTES_MIN: Final = 8192
 
 
 class MetricTexts:
-    """The texts of one node; `default_form` is what a client gets that does not ask for another."""
+    """The texts of one node; `default_form` is what a client gets that does not ask for another.
 
-    def __init__(self, source: Source, pace: Pace, default_form: Form) -> None:
+    About many queues they are at most `age_seconds` old.
+    """
+
+    def __init__(self, source: Source, pace: Pace, default_form: Form, age_seconds: float) -> None:
+        self._age_seconds = age_seconds
         self.default_form = default_form
         self._source = source
         self._pace = pace
         self._kept: dict[Asked, tuple[float, asyncio.Task[Body]]] = {}
 
     async def text(self, asked: Asked) -> Body:
-        """The metrics that are asked for; about many queues SNAPSHOT_SECONDS old at most."""
+        """The metrics that are asked for; that were made a moment ago, about many queues."""
         now = time.monotonic()
         self._kept = {
-            each: kept for each, kept in self._kept.items() if kept[0] > now - SNAPSHOT_SECONDS
+            each: kept for each, kept in self._kept.items() if kept[0] > now - self._age_seconds
         }
         queue_count = sum(len(each.table.queues()) for each in self._source.context.vhosts)
         if queue_count < SNAPSHOT_ROWS_MIN:
@@ -48,7 +52,7 @@ class MetricTexts:
 
     async def _make(self, asked: Asked) -> Body:
         source = self._source
-        process = await asyncio.to_thread(node.of_process, source.about.data_dir)
+        process = await asyncio.to_thread(node.of_process)
         logins = await _logins(source)
         of_channels = await channels.reports(source, asked, self._pace)
 

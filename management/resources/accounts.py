@@ -10,7 +10,8 @@ from html import escape
 from typing import Final
 
 from ...actors.messages import AccountRequest, ControlAnswer
-from ...core.users.accounts import Permission, TopicPermission, User
+from ...core.definition_files.writing import user_row
+from ...core.users.accounts import Permission, TopicPermission, User, tags_from
 from ...core.users.password_hash import SALT_BYTES, hash_password, imported_hash
 from ..asking import ask
 from ..listing import listed, shown
@@ -28,7 +29,7 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import Row
+from ..rows import Row
 from .topology import queue_totals
 
 
@@ -129,11 +130,6 @@ async def _delete_vhost(request: Request) -> Answer:
 # --- Users
 
 
-def _user_row(user: User) -> Row:
-    """A user, without its hash: RabbitMQ cannot read those that Leveret makes (by scrypt)."""
-    return {"name": user.name, "tags": list(user.tags), "limits": dict(user.limits)}
-
-
 def _user(request: Request) -> User:
     found = request.context.accounts.users.get(request.names["user"])
     if found is None:
@@ -143,7 +139,7 @@ def _user(request: Request) -> User:
 
 async def _users(request: Request) -> Answer:
     return await listed(
-        request, [_user_row(each) for each in request.context.accounts.users.values()]
+        request, [user_row(each) for each in request.context.accounts.users.values()]
     )
 
 
@@ -151,11 +147,11 @@ async def _users_without_permissions(request: Request) -> Answer:
     accounts = request.context.accounts
     permitted = {user for user, _ in accounts.permissions}
     users = [each for each in accounts.users.values() if each.name not in permitted]
-    return await listed(request, [_user_row(each) for each in users])
+    return await listed(request, [user_row(each) for each in users])
 
 
 async def _one_user(request: Request) -> Answer:
-    return Answer(200, shown(request, _user_row(_user(request))))
+    return Answer(200, shown(request, user_row(_user(request))))
 
 
 def _given_hash(given: Mapping[str, object]) -> str | None:
@@ -173,12 +169,10 @@ def _given_hash(given: Mapping[str, object]) -> str | None:
 
 
 def _tags(given: object) -> list[str]:
-    """Tags as a list, or as RabbitMQ's older clients send them, with commas; 400."""
-    if isinstance(given, str):
-        given = [each.strip() for each in given.split(",") if each.strip()]
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise bad_request("tags must be strings")
-    return list(given)
+    try:
+        return tags_from(given)
+    except ValueError as fault:
+        raise bad_request(str(fault)) from None
 
 
 async def _put_user(request: Request) -> Answer:
@@ -327,6 +321,7 @@ _VHOST: Final = "/api/vhosts/{vhost}"
 _USER: Final = "/api/users/{user}"
 _PERMISSION: Final = "/api/permissions/{vhost}/{user}"
 _TOPICS: Final = "/api/topic-permissions/{vhost}/{user}"
+_TOPIC: Final = f"{_TOPICS}/{{exchange}}"
 _ADMIN: Final = Tag.ADMINISTRATOR
 _ANY: Final = VhostRule.ANY
 _NEW_VHOST: Final = object_with(
@@ -401,4 +396,8 @@ ACTIONS: Final = (
     Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN),
     Action("PUT", _TOPICS, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPICS, "topic permissions clear", _delete_topic_permissions, _ADMIN),
+    # As in RabbitMQ, the path's exchange counts for DELETE alone.
+    Action("GET", _TOPIC, "topic permissions", _one_users_topic_permissions, _ADMIN),
+    Action("PUT", _TOPIC, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
+    Action("DELETE", _TOPIC, "topic permissions clear", _delete_topic_permissions, _ADMIN),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Generator, Iterable, Iterator
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from ...actors.messages import ChannelReport, Ref, ReportChannel, Shutdown
 from ...actors.node_context import OpenConnection
@@ -15,8 +16,8 @@ from ...core.queue.consumers import Consumer
 from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.history import Range
 from ..about import About
-from ..asking import GoneError, ask
-from ..client_names import channel_name, connection_name, open_channels, own_end
+from ..asking import ask_all
+from ..client_names import channel_name, open_channels
 from ..listing import listed, shown
 from ..request import (
     LISTED,
@@ -29,17 +30,18 @@ from ..request import (
     not_authorised,
     not_found,
 )
-from ..snapshots import Row, rows_of
+from ..rows import Row
+from ..snapshots import rows_of
 from ..statistics import Statistics
 
 # RabbitMQ's.
 _CLOSED: Final = "Closed via management plugin"
 
 
-def _ends(about: About, opened: OpenConnection) -> Row:
+def _ends(opened: OpenConnection) -> Row:
     host, _, port = opened.peer.name.rpartition(":")
     return {
-        "name": connection_name(about, opened),
+        "name": opened.peer.connection_name,
         "peer_host": host,
         "peer_port": int(port),
     }
@@ -50,23 +52,22 @@ def connection_row(
 ) -> Row:
     """A connection."""
     handshake, peer = opened.handshake, opened.peer
-    host, port = own_end(about, opened)
     return {
-        **_ends(about, opened),
+        **_ends(opened),
         "auth_mechanism": handshake.mechanism,
         "channel_max": handshake.limits.channel_max,
         "channels": len(open_channels(opened)),
         "client_properties": plain_table(handshake.client_properties),
         "connected_at": int(opened.opened_seconds * 1000),
         "frame_max": handshake.limits.frame_max_bytes,
-        "host": host,
+        "host": peer.local_host,
         "node": about.node_name,
-        "port": port,
+        "port": peer.local_port,
         "protocol": handshake.protocol,
         "ssl": bool(peer.tls_protocol),
         "ssl_cipher": peer.tls_cipher or None,
         "ssl_protocol": peer.tls_protocol.lower() or None,
-        "state": "running",
+        "state": statistics.connection_state(opened),
         "timeout": handshake.limits.heartbeat_seconds,
         "type": "network",
         "user": opened.access.user,
@@ -92,7 +93,7 @@ def _seen(request: Request) -> list[OpenConnection]:
 def _find(request: Request) -> tuple[Ref, OpenConnection]:
     """The path's connection; 404, or 401 if it is another's."""
     for reader, opened in request.context.open_connections.items():
-        if connection_name(request.about, opened) == request.names["connection"]:
+        if opened.peer.connection_name == request.names["connection"]:
             if not _may_see(request, opened):
                 raise not_authorised("User not authorised to access object")
             return reader, opened
@@ -124,28 +125,76 @@ async def _close(request: Request) -> Answer:
     return Answer(204)
 
 
+def _of_user(request: Request) -> list[tuple[Ref, OpenConnection]]:
+    """Connections of the path's user; 401 if the user that asks may not see them."""
+    name = request.names["username"]
+    if not request.is_monitor() and name != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    opened = request.context.open_connections.items()
+    return [(reader, each) for reader, each in opened if each.access.user == name]
+
+
+async def _connections_of_user(request: Request) -> Answer:
+    """With what RabbitMQ has of them without asking their processes."""
+    rows: list[Row] = [
+        {
+            "name": each.peer.connection_name,
+            "node": request.about.node_name,
+            "user": each.access.user,
+            "vhost": each.access.topology.vhost,
+        }
+        for _, each in _of_user(request)
+    ]
+    return await listed(request, rows)
+
+
+async def _close_all_of_user(request: Request) -> Answer:
+    if not request.has_tag(Tag.ADMINISTRATOR) and request.names["username"] != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    for reader, _ in _of_user(request):
+        tell(reader, Shutdown(request.reason or _CLOSED))
+    return Answer(204)
+
+
 # --- Channels
 
 
-async def _channel_row(
-    request: Request, opened: OpenConnection, number: int, channel: Ref
-) -> Row | None:
-    """A channel; None if it has gone."""
-    context, about = request.context, request.about
-    try:
-        report = await ask(context.runtime, channel, ReportChannel)
-    except GoneError:
-        return None
-    assert isinstance(report, ChannelReport)
+class _Channel(NamedTuple):
+    opened: OpenConnection
+    number: int
+
+
+async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
+    """Rows of their channels: all are asked before any answer is awaited."""
+    channels = {
+        channel: _Channel(opened, number)
+        for opened in connections
+        for number, channel in open_channels(opened).items()
+    }
+    reports: list[ChannelReport] = await ask_all(
+        request.context.runtime, channels, ReportChannel, attrgetter("channel")
+    )
+    answered = {each.channel: each for each in reports}
+    # In the order of the connections.
+    found = [answered[channel] for channel in channels if channel in answered]
+
+    def row(report: ChannelReport) -> Row:
+        return _channel_row(request, channels[report.channel], report)
+
+    return await rows_of(request.snapshots.pace, found, row)
+
+
+def _channel_row(request: Request, channel: _Channel, report: ChannelReport) -> Row:
+    about, (opened, number) = request.about, channel
     counts: dict[str, Any] = report.counts
     row: Row = {
-        "connection_details": _ends(about, opened),
+        "connection_details": _ends(opened),
         "confirm": counts["mode"] == "confirm",
         "consumer_count": counts["consumers"],
         "global_prefetch_count": counts["global_prefetch"],
         "messages_unacknowledged": counts["unacked"],
         "messages_unconfirmed": counts["unconfirmed"],
-        "name": channel_name(about, opened, number),
+        "name": channel_name(opened, number),
         "node": about.node_name,
         "number": number,
         "prefetch_count": counts["prefetch"],
@@ -161,16 +210,6 @@ async def _channel_row(
     return row
 
 
-async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
-    rows = []
-    for opened in connections:
-        for number, channel in open_channels(opened).items():
-            row = await _channel_row(request, opened, number, channel)
-            if row is not None:
-                rows.append(row)
-    return rows
-
-
 async def _channels(request: Request) -> Answer:
     return await listed(request, await _channel_rows(request, _seen(request)))
 
@@ -183,19 +222,25 @@ async def _one_channel(request: Request) -> Answer:
     name = request.names["channel"]
     for opened in request.context.open_connections.values():
         for number, channel in open_channels(opened).items():
-            if channel_name(request.about, opened, number) == name:
-                if not _may_see(request, opened):
-                    raise not_authorised("User not authorised to access object")
-                row = await _channel_row(request, opened, number, channel)
-                if row is not None:
-                    row |= _breakdown(request, opened.channel_counts.get(number))
-                    row["consumer_details"] = [
-                        each
-                        for each in consumer_rows(request, request.context.vhosts.queues())
-                        if each["channel_details"]["name"] == name
-                    ]
-                    return Answer(200, shown(request, row))
+            if channel_name(opened, number) == name:
+                return await _shown_channel(request, _Channel(opened, number), channel)
     raise not_found()
+
+
+async def _shown_channel(request: Request, channel: _Channel, asked: Ref) -> Answer:
+    if not _may_see(request, channel.opened):
+        raise not_authorised("User not authorised to access object")
+    reports = await ask_all(request.context.runtime, [asked], ReportChannel, attrgetter("channel"))
+    if not reports:
+        # It has gone.
+        raise not_found()
+    row = _channel_row(request, channel, reports[0])
+    row |= _breakdown(request, channel.opened.channel_counts.get(channel.number))
+    consumers = await consumer_rows(request, tuple(request.context.vhosts.queues()))
+    row["consumer_details"] = [
+        each for each in consumers if each["channel_details"].get("name") == row["name"]
+    ]
+    return Answer(200, shown(request, row))
 
 
 def _breakdown(request: Request, counted: ChannelCounts | None) -> Row:
@@ -255,11 +300,11 @@ def publishes_to(request: Request, exchange: ExchangeDefinition, wanted: Range |
 
 
 def _channel_details(about: About, opened: OpenConnection, number: int) -> Row:
-    ends = _ends(about, opened)
+    ends = _ends(opened)
     return {
         **ends,
         "connection_name": ends["name"],
-        "name": channel_name(about, opened, number),
+        "name": channel_name(opened, number),
         "node": about.node_name,
         "number": number,
         "user": opened.access.user,
@@ -274,37 +319,44 @@ def tag_of(consumer: Consumer) -> str:
     return consumer.consumer_tag[1:].decode("utf-8", "surrogateescape")
 
 
-def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
-    """The consumers of these queues."""
-    about = request.about
-    channels = {
-        channel: (opened, number)
-        for opened in request.context.open_connections.values()
-        for number, channel in open_channels(opened).items()
-    }
-    rows = []
-    for queue in queues:
-        for consumer in () if queue.rules is None else queue.rules.consumers.all():
-            opened, number = channels.get(consumer.channel, (None, 0))
-            details = {} if opened is None else _channel_details(about, opened, number)
-            single = queue.rules.consumers.single_active
-            status = "up" if single is None else "waiting"
-            if single is consumer:
-                status = "single_active"
-            rows.append(
-                {
-                    "ack_required": not consumer.no_ack,
-                    "active": status != "waiting",
-                    "activity_status": status,
-                    "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
-                    "channel_details": details,
-                    "consumer_tag": tag_of(consumer),
-                    "exclusive": consumer.exclusive,
-                    "prefetch_count": max(consumer.prefetch, 0),
-                    "queue": {"name": queue.name, "vhost": queue.vhost},
-                }
-            )
+async def consumer_rows(request: Request, queues: Iterable[QueueDefinition]) -> list[Row]:
+    """The consumers of these queues, in slices; `queues` are not to change meanwhile."""
+    rows: list[Row] = []
+
+    def steps() -> Generator[None, None, None]:
+        channels: dict[Ref, _Channel] = {}
+        for opened in tuple(request.context.open_connections.values()):
+            for number, channel in open_channels(opened).items():
+                channels[channel] = _Channel(opened, number)
+            yield
+        for queue in queues:
+            for consumer in () if queue.rules is None else tuple(queue.rules.consumers.all()):
+                found = channels.get(consumer.channel)
+                details = {} if found is None else _channel_details(request.about, *found)
+                rows.append(_consumer_row(queue, consumer, details))
+                yield
+            yield
+
+    await request.snapshots.pace.carry_out(steps())
     return rows
+
+
+def _consumer_row(queue: QueueDefinition, consumer: Consumer, channel: Row) -> Row:
+    status = "up"
+    if queue.rules is not None and queue.rules.consumers.single_active is not None:
+        is_active = queue.rules.consumers.single_active is consumer
+        status = "single_active" if is_active else "waiting"
+    return {
+        "ack_required": not consumer.no_ack,
+        "active": status != "waiting",
+        "activity_status": status,
+        "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
+        "channel_details": channel,
+        "consumer_tag": tag_of(consumer),
+        "exclusive": consumer.exclusive,
+        "prefetch_count": max(consumer.prefetch, 0),
+        "queue": {"name": queue.name, "vhost": queue.vhost},
+    }
 
 
 async def _consumers(request: Request) -> Answer:
@@ -317,13 +369,16 @@ async def _consumers(request: Request) -> Answer:
         if (vhost is None or topology.vhost == vhost) and request.may_see(topology.vhost)
         for queue in topology.table.queues()
     ]
-    return await listed(request, consumer_rows(request, queues), ("consumer_tag",))
+    return await listed(request, await consumer_rows(request, queues), ("consumer_tag",))
 
 
 _CONNECTION: Final = "/api/connections/{connection}"
+_OF_USER: Final = "/api/connections/username/{username}"
 
 ACTIONS: Final = (
     Action("GET", "/api/connections", "connections", _connections, query=LISTED),
+    Action("GET", _OF_USER, "connections", _connections_of_user, query=LISTED),
+    Action("DELETE", _OF_USER, "connections close", _close_all_of_user, query=("x-reason",)),
     Action("GET", _CONNECTION, "connection", _one_connection, query=SHOWN),
     Action("DELETE", _CONNECTION, "connection close", _close, query=("x-reason",)),
     Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection, query=LISTED),

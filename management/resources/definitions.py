@@ -115,6 +115,8 @@ ACTIONS: Final = tuple(
     action
     for path, vhost in (
         ("/api/definitions", VhostRule.ANY),
+        # RabbitMQ's older name of it.
+        ("/api/all-configuration", VhostRule.ANY),
         ("/api/definitions/{vhost}", VhostRule.VISIBLE),
     )
     for action in (

@@ -20,7 +20,7 @@ from ...amqp_frames.methods import (
 from ...amqp_frames.properties import Properties
 from ...core.alarms import Resource
 from ..direct import AmqpRefusedError, Content, connect
-from ..request import Action, Answer, Request, Tag, bad_request, not_found
+from ..request import Action, Answer, Request, Tag, bad_request
 from .topology import refusal
 
 _OK: Final = {"status": "ok"}
@@ -130,8 +130,7 @@ def _expiry_of(path: str) -> datetime:
 
 async def _node(request: Request) -> Answer:
     """Deprecated in RabbitMQ, and still asked: the alarms, by another name."""
-    if request.names.get("node", request.about.node_name) != request.about.node_name:
-        raise not_found()
+    request.check_node()
     reason = request.context.alarms.reason
     # 200 all the same, as in RabbitMQ.
     return Answer(200, {"status": "failed", "reason": reason} if reason else _OK)

@@ -7,7 +7,7 @@ from typing import Final
 from ...actors.messages import AskLoginAttempts, LoginAttemptsAnswer
 from ..asking import ask
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag, not_found
+from ..request import Action, Answer, Request, Tag
 
 
 async def _methods(request: Request) -> Answer:
@@ -18,8 +18,7 @@ async def _methods(request: Request) -> Answer:
 
 async def _counts(request: Request, forget: bool = False) -> LoginAttemptsAnswer:
     """404 unless the path names this node."""
-    if request.names["node"] != request.about.node_name:
-        raise not_found()
+    request.check_node()
     context = request.context
     answer = await ask(context.runtime, context.logins, lambda me: AskLoginAttempts(me, forget))
     assert isinstance(answer, LoginAttemptsAnswer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...amqp_frames.methods import (
     BasicAck,
@@ -18,9 +18,10 @@ from ...amqp_frames.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
 )
+from ...amqp_frames.properties import encode_properties
 from ..direct import AmqpRefusedError, Content, DirectConnection, connect
 from ..request import Action, Answer, ApiError, Request, bad_request, not_found, object_with
-from ..snapshots import Row
+from ..rows import Row
 from ..values import plain_properties, properties_from
 from .topology import DEFAULT_EXCHANGE, refusal
 
@@ -31,7 +32,7 @@ _ACK_MODES: Final = (
     "reject_requeue_false",
     "reject_requeue_true",
 )
-# A get holds its messages in memory until it is answered.
+# A get holds its messages in memory until it is answered; `get_bytes_max` bounds their bytes.
 GET_COUNT_MAX: Final = 10_000
 
 
@@ -95,11 +96,15 @@ async def _get(request: Request) -> Answer:
     rows: list[Row] = []
     try:
         async with connect(context, request.user.name, request.peer_host, vhost) as connection:
+            held_bytes = 0
             while len(rows) < min(count, GET_COUNT_MAX):
-                row = await _get_one(connection, request.names["queue"], encoding, truncate)
-                if row is None:
+                found = await _get_one(connection, request.names["queue"], encoding, truncate)
+                if found is None:
                     break
-                rows.append(row)
+                rows.append(found.row)
+                held_bytes += found.held_bytes
+                if held_bytes >= request.about.get_bytes_max:
+                    break
             if rows:
                 await _answer_all(connection, ack_mode, len(rows))
     except AmqpRefusedError as refused:
@@ -119,9 +124,15 @@ def _number(name: str, value: object) -> int:
     return value
 
 
+class _Got(NamedTuple):
+    row: Row
+    # Of the payload as it is shown, and of the properties.
+    held_bytes: int
+
+
 async def _get_one(
     connection: DirectConnection, queue: str, encoding: str, truncate: int | None
-) -> Row | None:
+) -> _Got | None:
     answer = await connection.call(BasicGet(queue=queue), BasicGetOk, BasicGetEmpty)
     if isinstance(answer, BasicGetEmpty):
         return None
@@ -129,7 +140,7 @@ async def _get_one(
     properties, body = await connection.content()
     shown = body if truncate is None else body[:truncate]
     text = _text(shown) if encoding == "auto" else None
-    return {
+    row: Row = {
         "payload_bytes": len(body),
         "redelivered": answer.redelivered,
         "exchange": answer.exchange,
@@ -139,6 +150,7 @@ async def _get_one(
         "payload": base64.b64encode(shown).decode() if text is None else text,
         "payload_encoding": "base64" if text is None else "string",
     }
+    return _Got(row, len(shown) + len(encode_properties(properties)))
 
 
 def _text(octets: bytes) -> str | None:

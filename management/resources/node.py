@@ -9,11 +9,23 @@ from typing import Final
 
 from ...core.alarms import Resource
 from ...core.exchanges.table import TYPES
+from ...core.statistics.journal_figures import JournalFigures
 from ...core.statistics.sampling import GAUGES
+from ..cluster_name import CLUSTER_NAME, cluster_name
 from ..listing import listed, shown
-from ..request import LISTED, SHOWN, Action, Answer, Request, Tag, not_found
+from ..request import (
+    LISTED,
+    SHOWN,
+    Action,
+    Answer,
+    Request,
+    Tag,
+    bad_request,
+    object_with,
+)
+from ..rows import Row
 from ..sampler import gauges
-from ..snapshots import Row
+from .accounts import change
 from .topology import queue_totals
 
 # Those of RabbitMQ 3.10 whose meaning there is here.
@@ -53,14 +65,19 @@ async def _overview(request: Request) -> Answer:
     ranges = request.ranges()
     rates = request.statistics.of_vhosts(seen, ranges)
     message_stats = rates.pop("message_stats", {})
+    if message_stats and request.is_monitor():
+        # Of all vhosts.
+        message_stats |= request.statistics.on_disk(ranges.messages)
     row: Row = {
         "churn_rates": request.statistics.churn(ranges.messages),
         "message_stats": message_stats,
-        "cluster_name": about.node_name,
+        "cluster_name": cluster_name(context.accounts, about),
         "contexts": _contexts(request),
         "disable_stats": False,
         "enable_queue_totals": False,
         "exchange_types": _exchange_types(),
+        # Of the broker itself, whatever its product is called.
+        "leveret_version": about.version,
         "listeners": [
             {
                 "node": about.node_name,
@@ -98,14 +115,34 @@ async def _overview(request: Request) -> Answer:
 
 
 async def _cluster_name(request: Request) -> Answer:
-    return Answer(200, {"name": request.about.node_name})
+    return Answer(200, {"name": cluster_name(request.context.accounts, request.about)})
+
+
+async def _put_cluster_name(request: Request) -> Answer:
+    name = request.json("name")["name"]
+    if not isinstance(name, str):
+        raise bad_request("a cluster's name must be a text")
+    await change(request, "global parameter set", {"name": CLUSTER_NAME, "value": name})
+    return Answer(204)
+
+
+def _io_times(journal: JournalFigures) -> Row:
+    """The means since the start, in milliseconds; 0 of nothing."""
+    sync_count = sum(journal.sync_seconds.counts)
+    return {
+        "io_sync_avg_time": 1000 * journal.sync_seconds.total / max(sync_count, 1),
+        "io_write_avg_time": 1000 * journal.write_seconds / max(journal.writes, 1),
+    }
 
 
 def _node_row(request: Request) -> Row:
     about, context = request.about, request.context
     fd_total = limits_of_process.getrlimit(limits_of_process.RLIMIT_NOFILE)[0]
     return {
-        "applications": [{"name": "rabbit", "description": "RabbitMQ", "version": about.version}],
+        "applications": [
+            {"name": "leveret", "description": "Leveret", "version": about.version},
+            {"name": "rabbit", "description": about.product, "version": about.server_version},
+        ],
         "config_files": [],
         "contexts": _contexts(request),
         "db_dir": about.data_dir,
@@ -114,6 +151,7 @@ def _node_row(request: Request) -> Row:
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": _exchange_types(),
         "fd_total": fd_total,
+        **_io_times(context.journal_figures),
         "mem_alarm": context.alarms.is_low(Resource.MEMORY),
         "mem_limit": about.memory_alarm_bytes,
         "name": about.node_name,
@@ -123,7 +161,7 @@ def _node_row(request: Request) -> Row:
         "rates_mode": "detailed",
         "running": True,
         "sockets_total": context.connections_max or fd_total,
-        **dict(zip(GAUGES, gauges(context, about.data_dir), strict=True)),
+        **dict(zip(GAUGES, gauges(context), strict=True)),
         **request.statistics.rates_of_node(),
         **request.statistics.churn(),
         "type": "disc",
@@ -136,9 +174,15 @@ async def _nodes(request: Request) -> Answer:
 
 
 async def _one_node(request: Request) -> Answer:
-    if request.names["node"] != request.about.node_name:
-        raise not_found()
+    request.check_node()
     return Answer(200, shown(request, _node_row(request)))
+
+
+async def _reset(request: Request) -> Answer:
+    """Forget the samples; counts stay, as in RabbitMQ."""
+    request.check_node()
+    request.statistics.forget_samples()
+    return Answer(204)
 
 
 async def _extensions(_request: Request) -> Answer:
@@ -162,6 +206,13 @@ async def _feature_flags(request: Request) -> Answer:
     return await listed(request, rows)
 
 
+async def _enable_feature_flag(request: Request) -> Answer:
+    """All that there are, are enabled."""
+    if request.names["name"] not in _FEATURE_FLAGS:
+        raise bad_request("unsupported")
+    return Answer(204)
+
+
 async def _whoami(request: Request) -> Answer:
     return Answer(200, {"name": request.user.name, "tags": list(request.user.tags)})
 
@@ -169,9 +220,26 @@ async def _whoami(request: Request) -> Answer:
 ACTIONS: Final = (
     Action("GET", "/api/overview", "overview", _overview, query=SHOWN),
     Action("GET", "/api/cluster-name", "cluster name", _cluster_name),
+    Action(
+        "PUT",
+        "/api/cluster-name",
+        "cluster name set",
+        _put_cluster_name,
+        Tag.ADMINISTRATOR,
+        body=object_with("name", name="string"),
+    ),
+    Action("DELETE", "/api/reset", "statistics reset", _reset, Tag.ADMINISTRATOR),
+    Action("DELETE", "/api/reset/{node}", "statistics reset", _reset, Tag.ADMINISTRATOR),
     Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING, query=LISTED),
     Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING, query=SHOWN),
     Action("GET", "/api/feature-flags", "feature flags", _feature_flags, Tag.ADMINISTRATOR),
+    Action(
+        "PUT",
+        "/api/feature-flags/{name}/enable",
+        "feature flag enable",
+        _enable_feature_flag,
+        Tag.ADMINISTRATOR,
+    ),
     Action("GET", "/api/extensions", "extensions", _extensions),
     Action("GET", "/api/whoami", "whoami", _whoami),
 )

@@ -23,7 +23,7 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import Row
+from ..rows import Row
 from .accounts import change
 
 # They are parameters, and set as resources of their own.

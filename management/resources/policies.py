@@ -20,7 +20,7 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import Row
+from ..rows import Row
 from .accounts import change
 
 # What the requests of core/users/account_requests.py call them.

@@ -41,7 +41,6 @@ from ...core.definitions import (
 from ...core.exchanges.exchange import Exchange
 from ...core.json_tables import plain_table
 from ...core.topology.topology import Topology
-from ..client_names import connection_name
 from ..direct import AmqpRefusedError, connect
 from ..listing import listed, listed_long, shown
 from ..pace import in_order
@@ -59,9 +58,11 @@ from ..request import (
     not_found,
     object_with,
 )
-from ..snapshots import SNAPSHOT_ROWS_MIN, LongList, Row, rows_of
+from ..rows import Row
+from ..snapshots import SNAPSHOT_ROWS_MIN, rows_of
 from ..statistics import NO_RANGES, Ranges, Statistics
 from ..values import key_from_path, properties_key, table_from
+from ..watching import LongList
 from .clients import (
     consumer_rows,
     deliveries_from,
@@ -96,7 +97,7 @@ async def queue_totals(request: Request, seen: Sequence[Topology]) -> Row:
         return await make()
     key = "totals", *(each.vhost for each in seen)
     version = tuple((each, each.table.version) for each in seen)
-    return await snapshots.kept(key, version, make)
+    return await snapshots.recent(key, version, make)
 
 
 # --- Rows
@@ -165,11 +166,6 @@ def _queue_state(statistics: Statistics, queue: QueueDefinition) -> object:
     return is_alive, queue.is_paused, queue.policies, statistics.state_of_queue(queue)
 
 
-def _never_other(_source: object) -> object:
-    """The state of a row that does not change."""
-    return 0
-
-
 def _no_name(_source: object) -> str:
     return ""
 
@@ -227,7 +223,7 @@ def _long_list(
     seen: list[Topology],
     sources: Callable[[Topology], Generator[None, None, list[Source]]],
     row: Callable[[Source], Row],
-    state: Callable[[Source], object],
+    state: Callable[[Source], object] | None,
     name: Callable[[Source], str] = _name,
 ) -> LongList[Source]:
     """The list of a kind of things in these vhosts."""
@@ -259,7 +255,11 @@ async def _exchanges(request: Request) -> Answer:
     seen = _in_order(request)
     row = partial(exchange_row, request.statistics)
     state = partial(_exchange_state, request.statistics)
-    return await listed_long(request, _long_list("exchanges", seen, _exchanges_of, row, state))
+    return await listed_long(
+        request,
+        _long_list("exchanges", seen, _exchanges_of, row, state),
+        partial(row, ranges=request.ranges()),
+    )
 
 
 async def _one_exchange(request: Request) -> Answer:
@@ -281,7 +281,9 @@ async def _queues(request: Request) -> Answer:
     row = partial(queue_row, statistics, request.about.node_name)
     state = partial(_queue_state, statistics)
     return await listed_long(
-        request, _long_list("queues", _in_order(request), _queues_of, row, state)
+        request,
+        _long_list("queues", _in_order(request), _queues_of, row, state),
+        partial(row, ranges=request.ranges()),
     )
 
 
@@ -291,10 +293,10 @@ async def _one_queue(request: Request) -> Answer:
     row = queue_row(request.statistics, request.about.node_name, queue, ranges)
     row["deliveries"] = deliveries_from(request, queue, ranges.messages)
     row["incoming"] = request.statistics.incoming_of_queue(queue, ranges.messages)
-    row["consumer_details"] = consumer_rows(request, [queue])
+    row["consumer_details"] = await consumer_rows(request, [queue])
     opened = request.context.open_connections.get(queue.owner)  # type: ignore[call-overload]
     if opened is not None:
-        row["owner_pid_details"] = {"name": connection_name(request.about, opened)}
+        row["owner_pid_details"] = {"name": opened.peer.connection_name}
     return Answer(200, shown(request, row))
 
 
@@ -331,7 +333,7 @@ def _bindings_of(topology: Topology) -> Generator[None, None, list[Bound]]:
 
 async def _bindings(request: Request) -> Answer:
     seen = _in_order(request)
-    wanted = _long_list("bindings", seen, _bindings_of, _bound_row, _never_other, _no_name)
+    wanted = _long_list("bindings", seen, _bindings_of, _bound_row, None, _no_name)
     return await listed_long(request, wanted)
 
 
@@ -487,7 +489,10 @@ async def _queue_action(request: Request) -> Answer:
 
 async def _bind(kind: str, request: Request) -> Answer:
     given = request.json()
-    key = given.get("routing_key", "")
+    key = given.get("routing_key")
+    if key is None:
+        # Clients whose caller names no key send null.
+        key = ""
     if not isinstance(key, str):
         raise bad_request("routing_key must be a string")
     arguments = table_from(given.get("arguments"))
@@ -568,7 +573,14 @@ ACTIONS: Final = (
     Action("PUT", _QUEUE, "queue declare", _declare_queue, body=_NEW_QUEUE),
     Action("DELETE", _QUEUE, "queue delete", _delete_queue, query=("if-unused", "if-empty")),
     Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge),
-    Action("POST", f"{_QUEUE}/actions", "queue action", _queue_action, body=_QUEUE_ACTION),
+    Action(
+        "POST",
+        f"{_QUEUE}/actions",
+        "queue action",
+        _queue_action,
+        Tag.ADMINISTRATOR,
+        body=_QUEUE_ACTION,
+    ),
     Action("GET", f"{_QUEUE}/bindings", "bindings", _bindings_of_queue, query=LISTED),
     Action("POST", "/api/rebalance/queues", "rebalance", _rebalance, Tag.ADMINISTRATOR),
     Action("GET", "/api/bindings", "bindings", _bindings, query=LISTED),

@@ -211,7 +211,6 @@ async def _serve(
         stop_hint=hint,
         drops_unmatched=drops_unmatched,
         on_reading=partial(_show_reading, reading) if reading.is_shown else None,
-        on_listening=partial(_announce, log),
     )
     signals.at_hangup(partial(_renew_certificates, node))
     try:
@@ -219,6 +218,7 @@ async def _serve(
             await node.start()
     except (StorageError, OSError) as fault:
         raise StartError(error_words(fault)) from fault
+    _announce(log, node)
     _calm_collector()
     log.info(BROKER_STOPPING, signal=await signals.stopping)
     if not await node.stop():

@@ -21,8 +21,10 @@ from .control_client import ControlSession, RequestError
 
 # A request's line has at most 64 KiB, and an octet of a file becomes at most 6 in JSON.
 PART_BYTES: Final = 10_000
-# How long the broker may take: 20,000 queues take some 8 s.
+# How long the broker may take, unless `--timeout` says otherwise: 20,000 queues take some 8 s.
 IMPORT_SECONDS_MAX: Final = 1800.0
+# Of `--timeout`: more than ten days.
+TIMEOUT_SECONDS_MAX: Final = 1_000_000
 # It has the hashes of passwords.
 _OWNER_ONLY: Final = 0o600
 _STANDARD_STREAM: Final = "-"
@@ -54,12 +56,26 @@ def add_to(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
         example="leveret definitions import definitions.json\n"
         "leveret definitions import --vhost shop - < shop.json",
     )
+    importing.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=IMPORT_SECONDS_MAX,
+        metavar="SECONDS",
+        help=f"how long to wait for the broker (default: {IMPORT_SECONDS_MAX:.0f})",
+    )
     for action, carry_out in ((export, export_definitions), (importing, import_definitions)):
         add_directory(action)
         action.set_defaults(run=run, carry_out=carry_out)
         action.add_argument("--vhost", metavar="V", help="only of this vhost (default: of all)")
         text = f"the file, or {_STANDARD_STREAM} for a standard stream"
         action.add_argument("file", metavar="FILE", help=text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= TIMEOUT_SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0, or above {TIMEOUT_SECONDS_MAX}")
+    return seconds
 
 
 def export_definitions(parsed: argparse.Namespace, configuration: Configuration) -> None:
@@ -98,7 +114,7 @@ def import_definitions(parsed: argparse.Namespace, configuration: Configuration)
         try:
             for text in codecs.iterdecode(_read(parsed.file), "utf-8"):
                 session.ask("definitions part", {"text": text})
-            session.ask("definitions import", _named(parsed.vhost), IMPORT_SECONDS_MAX)
+            session.ask("definitions import", _named(parsed.vhost), parsed.timeout)
         except UnicodeDecodeError:
             raise StartError(f"definitions file {shown} is not UTF-8") from None
         except RequestError as fault:

@@ -1,20 +1,25 @@
 """The HTTP listeners of a node: of the management API, and of Prometheus alone (management/).
 
-The addresses are bound, and clients may connect, before AMQP clients can; the API itself is
-imported in a thread after that, because aiohttp takes some tenths of a second. Clients wait so
-long.
+The addresses are bound, and clients may connect, before AMQP clients can. The API itself is
+imported in a thread once the first client connects. This client waits for the import: aiohttp needs
+some tenths of a second of the interpreter, which AMQP clients would miss behind each start, and
+some memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from ..actors.node_context import NodeContext
+from ..actors.runtime.out_of_memory import is_out_of_memory
 from ..configuration import Configuration
 from ..errors import PORT_MAX, StartError, listening_fault
-from ..management.about import About, HttpLimits, OpenAccess, SamplingLimits
+from ..logs.events import HTTP_UNAVAILABLE
+from ..management.about import About, HttpLimits, ListLimits, OpenAccess, SamplingLimits
+from ..management.sampler import Samples
 
 if TYPE_CHECKING:
     from ..management.listeners import Listeners
@@ -25,6 +30,8 @@ PORTS_ABOVE = 10_000
 # And its metrics: 15692.
 METRICS_PORTS_ABOVE = 10_020
 _BACKLOG = 128
+# After an import that failed, as it does where no file descriptor is left.
+RETRY_SECONDS: Final = 5.0
 
 
 class HttpListening:
@@ -34,6 +41,7 @@ class HttpListening:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._samples: Samples | None = None
         self._listeners: Listeners | None = None
         self._api = _Listener("http", PORTS_ABOVE, "HTTP control", configuration)
         self._metrics = _Listener("prometheus", METRICS_PORTS_ABOVE, "Prometheus", configuration)
@@ -58,8 +66,8 @@ class HttpListening:
         await self._api.bind()
         await self._metrics.bind()
 
-    async def open(self, context: NodeContext, about: About) -> None:
-        """Answer from now on."""
+    def open(self, context: NodeContext, about: About) -> None:
+        """Make samples, and answer whoever connects, from now on."""
         if self.port is None and self.metrics_port is None:
             return
         configuration = self._configuration
@@ -74,27 +82,39 @@ class HttpListening:
             configuration.http_health_without_password,
             configuration.prometheus_without_password,
         )
-        listeners_class = await asyncio.to_thread(_load)
         sampling = SamplingLimits(
             configuration.statistics_interval_ms,
             configuration.statistics_samples_max,
             configuration.statistics_bytes_max,
         )
-        per_object = configuration.prometheus_per_object == "on"
-        listeners = listeners_class(context, about, sampling, per_object=per_object)
-        self._listeners = listeners
-        if self.port is not None:
-            await self._api.open(listeners.management(access, limits))
-        if self.metrics_port is not None:
-            await self._metrics.open(listeners.metrics_alone(limits))
+        lists = ListLimits(configuration.list_age_ms / 1000, configuration.lists_kept_max)
+        samples = self._samples = Samples(context, sampling)
+
+        async def listeners() -> Listeners:
+            listeners_class = await asyncio.to_thread(load_listeners)
+            if self._listeners is None:
+                per_object = configuration.prometheus_per_object == "on"
+                self._listeners = listeners_class(
+                    context, about, samples, lists, per_object=per_object
+                )
+            return self._listeners
+
+        async def management() -> HttpServer:
+            return (await listeners()).management(access, limits)
+
+        async def metrics_alone() -> HttpServer:
+            return (await listeners()).metrics_alone(limits)
+
+        self._api.open(context, management)
+        self._metrics.open(context, metrics_alone)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Answer no more, and make no samples."""
         self._api.close()
         self._metrics.close()
-        if self._listeners is not None:
-            self._listeners.stop()
-            self._listeners = None
+        if self._samples is not None:
+            self._samples.stop()
+            self._samples = None
 
 
 class _Listener:
@@ -108,7 +128,12 @@ class _Listener:
         self._ports_above = ports_above
         self._purpose = purpose
         self._configuration = configuration
+        # Those that no server has yet.
         self._sockets: list[socket.socket] = []
+        self._context: NodeContext
+        self._make: Callable[[], Awaitable[HttpServer]]
+        self._beginning: asyncio.Task[None] | None = None
+        self._retrying: asyncio.TimerHandle | None = None
         self._server: HttpServer | None = None
         self._servers: list[asyncio.Server] = []
         self.port: int | None = None
@@ -134,16 +159,50 @@ class _Listener:
             ) from error
         self.port = self._sockets[0].getsockname()[1]
 
-    async def open(self, server: HttpServer) -> None:
-        """Hand the server what connects."""
-        self._server = server
+    def open(self, context: NodeContext, make: Callable[[], Awaitable[HttpServer]]) -> None:
+        """Have the server made once somebody connects, and hand it all that connect."""
+        self._context, self._make = context, make
+        self._await_client()
+
+    def _await_client(self) -> None:
+        self._retrying = None
+        for each in self._sockets:
+            asyncio.get_running_loop().add_reader(each, self._begin)
+
+    def _begin(self) -> None:
+        """Somebody has connected; the kernel holds him, and those behind him."""
+        self._stop_waiting()
+        self._beginning = asyncio.get_running_loop().create_task(self._serve())
+
+    async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        sockets, self._sockets = self._sockets, []
-        for each in sockets:
-            self._servers.append(await loop.create_server(server, sock=each, backlog=_BACKLOG))
+        try:
+            server = self._server = await self._make()
+            while self._sockets:
+                listening = await loop.create_server(
+                    server, sock=self._sockets[-1], backlog=_BACKLOG
+                )
+                self._sockets.pop()
+                self._servers.append(listening)
+        except Exception as fault:
+            if is_out_of_memory(fault):
+                self._context.on_fatal("http", fault)
+                return
+            log = self._context.runtime.log
+            log.exception(HTTP_UNAVAILABLE, retry_seconds=RETRY_SECONDS)
+            self._retrying = loop.call_later(RETRY_SECONDS, self._await_client)
+
+    def _stop_waiting(self) -> None:
+        for each in self._sockets:
+            asyncio.get_running_loop().remove_reader(each)
 
     def close(self) -> None:
         """Answer no more."""
+        if self._retrying is not None:
+            self._retrying.cancel()
+        if self._beginning is not None:
+            self._beginning.cancel()
+        self._stop_waiting()
         for each in self._sockets:
             each.close()
         self._sockets.clear()
@@ -181,8 +240,8 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _load() -> type[Listeners]:
-    """The class of the servers; in a thread, because the import takes long."""
+def load_listeners() -> type[Listeners]:
+    """The class that makes the servers. Called in a thread, because the import needs long."""
     from ..management.listeners import Listeners
 
     return Listeners

@@ -66,6 +66,8 @@ class BackgroundCheck:
         self._reading: CleanReading | None = None
         self._identity = (0, 0)
         self._bytes_before = 0
+        # Of the segments that the last look has found and that are still to be read.
+        self.left_bytes = 0
 
     @property
     def unverified(self) -> int:
@@ -81,6 +83,7 @@ class BackgroundCheck:
         new = [number for number in numbers if not self._is_done(number)]
         self._unverified.intersection_update((*numbers, *self._names))
         self._waiting = deque((*new, *sorted(self._unverified)))
+        self.left_bytes = sum(map(self._size, self._waiting))
         return bool(self._waiting) or self._reading is not None
 
     def _is_done(self, number: int) -> bool:
@@ -94,6 +97,13 @@ class BackgroundCheck:
         known = self._done[number] = self._done[number] or identity
         return known == identity
 
+    def _size(self, number: int) -> int:
+        try:
+            return self._files.size(self._path(number))
+        except OSError:
+            # It has gone, or cannot be read: `step` says so.
+            return 0
+
     def pop_damaged(self) -> list[int]:
         """The segments that were found damaged since the last call."""
         found, self._found = self._found, []
@@ -105,6 +115,7 @@ class BackgroundCheck:
         No bytes: nothing is left to be read.
         """
         if self._reading is None and not self._begin():
+            self.left_bytes = 0
             return 0, []
         reading = self._reading
         assert reading is not None
@@ -115,6 +126,7 @@ class BackgroundCheck:
             lines = self._give_up(error)
         read = reading.bytes_read - self._bytes_before
         self._bytes_before = reading.bytes_read
+        self.left_bytes = max(0, self.left_bytes - read)
         return max(1, read), lines
 
     def _path(self, number: int) -> str:

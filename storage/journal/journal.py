@@ -162,7 +162,8 @@ class CommitResult(NamedTuple):
     synced: bool
     bytes: int
     records: int
-    # How long the sync took, by the clock of the caller, if it gave one.
+    # How long write and sync took, by the clock of the caller, if it gave one.
+    write_seconds: float = 0.0
     sync_seconds: float = 0.0
 
 
@@ -210,20 +211,22 @@ class Commit:
         self.size_bytes = writing.size_bytes()
 
     def run(self, clock: Callable[[], float] = _no_clock) -> CommitResult:
-        """Write, and sync if it must be; `clock`, in seconds, times the sync.
+        """Write, and sync if it must be; `clock`, in seconds, times both.
 
         NoSpaceError if the disk is full: `Journal.roll_back` is to be told. An OSError is fatal:
         nothing of it may be confirmed.
         """
         try:
-            written = self._writing.write(self._log)
             begin = clock()
+            written = self._writing.write(self._log)
+            middle = clock()
             if self._sync:
                 self._log.sync()
         except NoSpaceError as error:
             self.no_space = error
             raise
-        return CommitResult(self._sync, written, self._writing.records, clock() - begin)
+        records = self._writing.records
+        return CommitResult(self._sync, written, records, middle - begin, clock() - middle)
 
     @property
     def closes_segments(self) -> bool:
@@ -293,6 +296,8 @@ class JournalUsage(NamedTuple):
     segments: int
     live_bytes: int
     dead_bytes: int
+    # In which damage was found.
+    damaged_segments: int
 
 
 class _Refusal(NamedTuple):
@@ -353,6 +358,8 @@ class Journal:
         self._replacement: Rewritten | None = None
         # An anchored one, which waits for readers of the segment.
         self._anchored: Rewritten | None = None
+        # How many rewritten segments have taken their places.
+        self._replaced_count = 0
         # The anchors of segments that were rewritten; two while one of them is not in place yet.
         self._anchors = {each.segment: [each] for each in found.compacted}
         self._writer = SegmentWriter(
@@ -600,7 +607,8 @@ class Journal:
             all_bytes += size_bytes
             # Entries of a later segment may need a body in this one.
             live_bytes += size_bytes * live // max(live, ledger.appended[number], 1)
-        return JournalUsage(len(ledger.live), live_bytes, all_bytes - live_bytes)
+        dead_bytes = all_bytes - live_bytes
+        return JournalUsage(len(ledger.live), live_bytes, dead_bytes, len(self._damaged))
 
     # --- Reading back
 
@@ -614,6 +622,7 @@ class Journal:
         A commit with them has run. The segments stay as they are until `release`.
         """
         plan = locate(queue_id, self._ledger.queues.get(queue_id), ranges, bytes_max)
+        plan = plan._replace(replaced_count=self._replaced_count)
         self._pins.pin(plan.segments())
         return plan
 
@@ -769,11 +778,12 @@ class Journal:
         self._anchored = None
         number = rewritten.segment
         self._writer.log.replace(number)
+        self._replaced_count += 1
         assert rewritten.anchor is not None
         self._anchors[number] = [rewritten.anchor]
         # Its own settles are of earlier segments, of those that the ledger has for it.
         settles = self._ledger.speaks_of[number].settles if rewritten.keeps_settles else set()
-        spoken = Spoken(settles, set(rewritten.notes))
+        spoken = Spoken(settles, dict.fromkeys(rewritten.notes))
         self._ledger.rewritten(number, spoken, rewritten.anchor.entries)
         self._ledger.move(rewritten.moved)
         self._rewriting = 0
@@ -832,7 +842,7 @@ class Journal:
             # Their segment is not removed after all, so the identities are still where they were.
             shortage.runs.clear()
         shortage.spoken.add(self._ledger.speaks_of[number])
-        shortage.spoken.forget_above(number)
+        shortage.spoken.keep(range(number + 1))
         self._writer.roll_back(mark)
         self._entries = mark.entries
         self._named_change = mark.catalog_change

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -48,6 +48,8 @@ BLOCKS_PER_LIST_MAX: Final = 512
 # body records, each by themselves. So much is read at most to find one; and so many bytes of a
 # segment with messages of one queue cost a row of 24.
 PLACES_STRIDE_BYTES: Final = 256 * 1024
+# Notes about entries of so many queues of one segment are told apart at most: 100 octets each.
+NOTED_QUEUES_MAX: Final = 1_000
 # The numbers of a row: first entry id, offset of a body record, offset of an entries record.
 PLACES_WIDTH: Final = 3
 
@@ -342,20 +344,47 @@ class Spoken:
 
     A settle is needed for as long as the settled entry is in its segment's file, a note, which is
     a delivered, a deferred or an identities record, for as long as what it is about is needed.
+
+    `notes` has by segment and queue id the lowest and the highest entry id that a note is about;
+    None in place of a segment's queues if that is not known.
     """
 
     settles: set[int] = field(default_factory=set)
-    notes: set[int] = field(default_factory=set)
+    notes: dict[int, dict[int, EntryRange] | None] = field(default_factory=dict)
+
+    def note(self, segment: int, queue_id: int, first: int, last: int) -> None:
+        """A note is about these entries of the segment, both ends inclusive."""
+        about = self.notes.setdefault(segment, {})
+        if about is None:
+            return
+        known = about.get(queue_id)
+        if known is None:
+            if len(about) == NOTED_QUEUES_MAX:
+                self.notes[segment] = None
+                return
+            about[queue_id] = first, last
+        elif first < known[0] or last > known[1]:
+            about[queue_id] = min(first, known[0]), max(last, known[1])
+
+    def note_unknown(self, segments: Iterable[int]) -> None:
+        """Notes are about something of these segments."""
+        self.notes.update(dict.fromkeys(segments))
 
     def add(self, other: Spoken) -> None:
         """It speaks of these, too."""
         self.settles |= other.settles
-        self.notes |= other.notes
+        for segment, about in other.notes.items():
+            if about is None:
+                self.notes[segment] = None
+            else:
+                for queue_id, (first, last) in about.items():
+                    self.note(segment, queue_id, first, last)
 
-    def forget_above(self, number: int) -> None:
-        """Segments with a higher number do not come to be."""
-        for relation in (self.settles, self.notes):
-            relation.difference_update([each for each in relation if each > number])
+    def keep(self, segments: Container[int]) -> None:
+        """It speaks of no others any more."""
+        self.settles = {each for each in self.settles if each in segments}
+        for each in [each for each in self.notes if each not in segments]:
+            del self.notes[each]
 
 
 class SegmentLedger(Generic[BlockType]):
@@ -450,7 +479,12 @@ class SegmentLedger(Generic[BlockType]):
         for first, last in ranges:
             for block in live_entries.within(first, last):
                 found = True
-                self.speaks_of[self.open_segment].notes.add(block.entries_segment)
+                segment = block.entries_segment
+                # Of itself a segment may say what it likes.
+                if segment != self.open_segment:
+                    spoken = self.speaks_of[self.open_segment]
+                    ids = block.entry_ids
+                    spoken.note(segment, queue_id, max(first, ids[0]), min(last, ids[-1]))
         return found
 
     def withdraw(self, queue_id: int, entry_ids: EntryIds) -> None:
@@ -475,7 +509,7 @@ class SegmentLedger(Generic[BlockType]):
             del self.live[gone], self.appended[gone]
             self.remembered.made.pop(gone, None)
         # Nor of entries that were gone again already: their numbers are to be used anew.
-        spoken.forget_above(number)
+        spoken.keep(range(number + 1))
         for since in self._settled_since.values():
             if any(each > number for each in since):
                 since.add(number)
@@ -500,7 +534,7 @@ class SegmentLedger(Generic[BlockType]):
         """No start remembers an entry with an id below this, says a record in the open segment."""
         self.forget_identities(queue_id, below)
         # Any of them may have identities, also such as the window had forgotten already.
-        self.speaks_of[self.open_segment].notes.update(self.live)
+        self.speaks_of[self.open_segment].note_unknown(self.live)
 
     def _identities_went(self) -> None:
         # Segments that have nothing else, and stayed because of how many they had.
@@ -529,10 +563,8 @@ class SegmentLedger(Generic[BlockType]):
     def needs(self, number: int) -> set[int]:
         """The other segments that are there of which the segment's records speak."""
         spoken = self.speaks_of[number]
-        for relation in (spoken.settles, spoken.notes):
-            relation.intersection_update(self.live)
-            relation.discard(number)
-        return spoken.settles | spoken.notes
+        spoken.keep(self.live)
+        return (spoken.settles | spoken.notes.keys()) - {number}
 
     def speak(self, spoken: Spoken) -> None:
         """Records of the open segment say this, or less."""
@@ -553,16 +585,28 @@ class SegmentLedger(Generic[BlockType]):
     def rewritten(self, number: int, spoken: Spoken, entries: int) -> None:
         """The segment has only those entries now that were live when its rewriting began.
 
-        Settles of others, wherever they are, are about nothing any more. `spoken` is what its own
-        records still say.
+        Settles of other entries, wherever they are, are about nothing any more. Neither are notes
+        about entries that have died since. `spoken` is what the segment's own records still say.
         """
         since = self._settled_since.pop(number)
         for each, its in self.speaks_of.items():
             if each not in since:
                 its.settles.discard(number)
+            about = its.notes.get(number)
+            if about is not None and not self._has_live(number, about):
+                del its.notes[number]
         self.speaks_of[number] = spoken
         self.appended[number] = entries
         self.may_remove = True
+
+    def _has_live(self, number: int, about: Mapping[int, EntryRange]) -> bool:
+        """Is an entry of the segment live between the ends of these ranges, by queue id?"""
+        return any(
+            block.entries_segment == number
+            for queue_id, ends in about.items()
+            if queue_id in self.queues
+            for block in self.queues[queue_id].within(*ends)
+        )
 
     def forget(self, numbers: Iterable[int]) -> dict[int, Spoken]:
         """These segments are gone; returns what each spoke of."""

@@ -41,6 +41,8 @@ class ReadPlan(NamedTuple):
     through: int
     # About so many bytes of messages are wanted, one message at least.
     bytes_max: int
+    # How many rewritten segments had taken their places by then.
+    replaced_count: int = 0
 
     def segments(self) -> frozenset[int]:
         """The segments that it reads."""

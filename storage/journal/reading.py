@@ -57,6 +57,8 @@ TOGETHER_BYTES_MAX: Final = 1024 * 1024
 # One read goes on to further places until it has read so many bytes of segments, whatever it found
 # there: others wait for theirs. How much of it is wanted, settings say.
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
+# Of so many segments the reader knows how their records verify.
+SEALINGS_MAX: Final = 1_000
 # Where the messages lie in bodies that several queues share is remembered in so many bytes, four
 # for each message.
 SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -113,7 +115,8 @@ class _Stored(NamedTuple):
 
 
 class JournalReader:
-    """Carries plans out. For one thread; it remembers nothing but where shared messages lie."""
+    """Carries plans out. For one thread; it remembers where shared messages lie, and how the
+    records of segments verify."""
 
     def __init__(
         self,
@@ -138,6 +141,9 @@ class JournalReader:
         self._batch_numbers = batch_numbers
         self._places_are_exact = places_are_exact
         self._shared = SharedBodies(SHARED_BYTES_MAX)
+        # By segment; of segments as they were when so many had been replaced.
+        self._sealings: dict[int, Sealing] = {}
+        self._replaced_count = 0
 
     def read(self, plan: ReadPlan, joins: bool = True) -> PageRead:
         """Read what the plan says, as far as its bytes go.
@@ -145,12 +151,17 @@ class JournalReader:
         `joins`: messages of several batches may come in one. OSError if the machine, not the disk,
         is at fault.
         """
+        if plan.replaced_count != self._replaced_count or len(self._sealings) > SEALINGS_MAX:
+            # A rewritten segment has another writer's epoch.
+            self._sealings.clear()
+            self._replaced_count = plan.replaced_count
         gathered = _Gathered(self._decode, self._batch_numbers, joins)
         search = _Search(
             plan.queue_id,
             self._read,
             self._directory_id,
             self._shared,
+            self._sealings,
             self._places_are_exact,
         )
         lost: list[EntryRange] = []
@@ -226,6 +237,7 @@ class _Search:
         read: ReadLog,
         directory_id: bytes,
         shared: SharedBodies,
+        sealings: dict[int, Sealing],
         places_are_exact: bool,
     ) -> None:
         self._places_are_exact = places_are_exact
@@ -233,7 +245,7 @@ class _Search:
         self._read = read
         self._directory_id = directory_id
         self._shared = shared
-        self._sealings: dict[int, Sealing] = {}
+        self._sealings = sealings
         # Of entries records, with the bodies on the way, and of bodies that lie apart from them.
         self._walk: _Walk | None = None
         self._body_walk: _Walk | None = None
@@ -334,7 +346,9 @@ class _Search:
         sealing = self._sealings.get(segment)
         first_bytes = max(together_bytes, PIECE_BYTES_MIN)
         scan = Scan(self._read, segment, offset, self._directory_id, sealing, first_bytes)
-        self._sealings[segment] = scan.sealing
+        if scan.sealing.epoch is not None:
+            # Else the header could not be read, and may be the next time.
+            self._sealings[segment] = scan.sealing
         return _Walk(scan)
 
     def _walk_on(self, walk: _Walk, limit: int) -> bool:

@@ -16,6 +16,7 @@ from leveret.actors.runtime.ticker import Ticker
 from leveret.configuration import Configuration
 from leveret.core.connection.draining import Draining
 from leveret.core.connection.waiting_peers import WaitingPeers
+from leveret.core.statistics.traffic import Traffic
 
 
 class RecordingActor(LoopActor):
@@ -69,7 +70,7 @@ class Connection:
         self.reader = RecordingActor.start_on(bench.runtime, self.read)
         self.writer = RecordingActor.start_on(bench.runtime, self.written)
         self.wire: Any = Wire()
-        clock = ConnectionClock(bench.context, self.reader)
+        clock = ConnectionClock(bench.context, self.reader, Traffic())
         self.end = ConnectionEnd(bench.context, self.wire, clock, self.reader)
         bench.context.open_connections[self.reader] = "open"
 

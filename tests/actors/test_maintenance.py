@@ -15,6 +15,8 @@ from leveret.actors.disk.maintenance import (
     SegmentChecks,
 )
 from leveret.actors.messages import ReportsTo, SegmentDamaged, Woken
+from leveret.actors.runtime.wall_clock import WallClock
+from leveret.core.statistics.journal_figures import CheckFigures
 from leveret.storage.journal.report import ReportLine
 from structlog.testing import capture_logs
 
@@ -66,6 +68,10 @@ class Check:
         self.pieces = pieces
         self.damaged: list[int] = []
 
+    @property
+    def left_bytes(self) -> int:
+        return self.pieces * 10_000_000
+
     def look(self) -> bool:
         return self.pieces > 0
 
@@ -87,7 +93,8 @@ def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
     ticker = Inbox()
     slept: list[float] = []
     nobody: Any = None
-    checks = SegmentChecks(check, ticker, lambda: 7.0)  # type: ignore[arg-type]
+    figures, clock = CheckFigures(), WallClock(lambda: 8_000_000_000)
+    checks = SegmentChecks(check, ticker, lambda: 7.0, figures, clock)  # type: ignore[arg-type]
     pace = Pace(1_000_000_000, 100, slept.append)
     log = structlog.get_logger()
     actor = Maintenance(nobody, pace, bool, checks, log, pytest.fail)  # type: ignore[arg-type]
@@ -103,8 +110,14 @@ def test_segments_are_checked_piece_by_piece_and_damage_is_a_warning() -> None:
         actor.on_gathered([Woken("check")])
         while not own.empty():
             left.append(check.pieces)
+            assert (figures.checked_bytes, figures.left_bytes) == (
+                10_000_000 * (5 - check.pieces),
+                10_000_000 * check.pieces,
+            )
+            assert not figures.finished_seconds
             actor.on_gathered([own.get()])
     assert left == [4, 3, 2, 1, 0]
+    assert (figures.left_bytes, figures.finished_seconds) == (0, 8.0)
     assert slept == pytest.approx([0.01] * 5, rel=0.5)
     assert logs == [
         {

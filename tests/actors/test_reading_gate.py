@@ -9,6 +9,7 @@ from leveret.actors.connection.listener import READ_BYTES_MAX
 from leveret.actors.runtime.read_rounds import ReadRounds
 from leveret.actors.runtime.runtime import Runtime
 from leveret.core.connection.publish_window import NodeWindow, PublishWindow
+from leveret.core.connection.reading_time import Pause
 from structlog.testing import ReturnLogger
 
 FULL_READ_BYTES = 250_000
@@ -108,13 +109,13 @@ def test_the_gate_gives_a_reason_when_it_is_closed_for_longer_than_a_round(
     window = PublishWindow(1000, NodeWindow(2000), None)
     gate = ReadingGate(Socket(), window, rounds)  # type: ignore[arg-type]
     gate.is_resting = True
-    assert gate.reason() == ""
+    assert gate.reason() is None
     window.add(1001)
-    assert gate.reason() == "its publishes wait inside the broker"
+    assert gate.reason() is Pause.WINDOW
     window.add(1000)
     window.published()
-    assert gate.reason() == "the publishes of all connections wait inside the broker"
+    assert gate.reason() is Pause.NODE_WINDOW
     gate.is_write_blocked = True
-    assert gate.reason() == "its client does not read"
+    assert gate.reason() is Pause.CLIENT
     gate.is_alarmed = True
-    assert gate.reason() == "there is an alarm"
+    assert gate.reason() is Pause.ALARM

@@ -142,6 +142,25 @@ def test_tell_now_gives_turns_at_once_also_to_whom_the_actor_tells(
     assert runtime.is_idle()
 
 
+def test_a_callback_at_a_wake_comes_once_and_behind_the_turns(
+    runtime: Runtime, scheduler: HandScheduler
+) -> None:
+    entries: list[object] = []
+    actor = Diary.start_on(runtime, entries)
+    runtime.call_at_wake(lambda: entries.append("woken"))
+    # From the loop itself it is no wake.
+    tell(actor, "own")
+    scheduler.run_round()
+    assert "woken" not in entries
+    entries.clear()
+    for number in range(2):
+        thread = threading.Thread(target=tell, args=(actor, number))
+        thread.start()
+        thread.join()
+        scheduler.run_round()
+    assert [each for each in entries if each != "idle"] == [0, "woken", 1]
+
+
 def test_telling_from_another_thread_wakes_the_loop_once(
     runtime: Runtime, scheduler: HandScheduler
 ) -> None:

@@ -32,6 +32,7 @@ def test_declare_bind_and_consume_are_what_pika_would_send() -> None:
             wire.queue_bind(1, "q", "e", "k"),
             spec.Queue.Bind(queue="q", exchange="e", routing_key="k"),
         ),
+        (wire.queue_purge(1, "q"), spec.Queue.Purge(queue="q")),
         (wire.queue_delete(1, "q"), spec.Queue.Delete(queue="q")),
         (
             wire.exchange_declare(1, "e", "fanout"),

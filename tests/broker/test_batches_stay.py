@@ -23,11 +23,10 @@ WRITERS = {
     "durable": ROUTED_BY,
     "ttls_ms": {"core.publishing.publisher"},
     "journal_place": {"storage.journal.journal", "storage.journal.loading"},
-    "received_ns": {"actors.connection.reader", "actors.nsq.publishing"},
-    "arrived_ns": {"actors.connection.reader", "actors.nsq.connection"},
+    "received_ns": {"actors.connection.reader", "actors.nsq.connection"},
     "traced": {"actors.tracing.marks"},
 }
-WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns", "arrived_ns"}
+WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns"}
 
 
 class Watch:

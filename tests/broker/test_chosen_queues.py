@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import leveret
+from dashed import dashed
 from leveret.amqp_frames.methods import ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
@@ -17,7 +18,7 @@ QUEUES = "abc"
 
 def declare(client: Client, type_name: str, **arguments: str) -> None:
     """Exchange x with three queues; all durable."""
-    named = table_of({name.replace("_", "-"): value for name, value in arguments.items()})
+    named = table_of(dashed(arguments))
     exchange = ExchangeDeclare(exchange="x", type=type_name, durable=True, arguments=named)
     assert client.ask(1, exchange) == ExchangeDeclareOk()
     for queue in QUEUES:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import leveret
+from dashed import dashed
 from holding import part
 from insides import inside, on_loop, queue_actor
 from leveret.amqp_frames.methods import QueuePurge, QueuePurgeOk
@@ -53,7 +54,7 @@ def segments(directory: Path) -> list[str]:
 
 def declare(client: Client, durable: bool = True, **arguments: int) -> None:
     table = {"x-dedup-window": 5000}
-    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
+    table |= dashed(arguments)
     client.declare("q", durable=durable, arguments=table_of(table))
 
 

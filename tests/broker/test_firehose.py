@@ -19,8 +19,9 @@ VHOST = "/api/vhosts/%2F"
 
 
 @pytest.fixture
-def settings() -> dict[str, object]:
-    return {
+def settings(request: pytest.FixtureRequest) -> dict[str, object]:
+    own: dict[str, object] = getattr(request, "param", {})
+    return own | {
         "http_listener": "on",
         "http_port": 0,
         "log_level": "warning",
@@ -72,6 +73,7 @@ def test_it_is_switched_for_channels_that_are_open(broker: leveret.Broker, conne
     assert copies(listener) == []
 
 
+@pytest.mark.parametrize("settings", [{}, {"host": "0.0.0.0"}], indirect=True)
 def test_the_copies_name_the_connection_as_http_does(broker: leveret.Broker, connect) -> None:
     client = connect()
     client.open_channel(1)
@@ -86,6 +88,8 @@ def test_the_copies_name_the_connection_as_http_does(broker: leveret.Broker, con
     assert headers is not None
     [connection] = asked(broker, "GET", "/api/connections").content
     assert headers["connection"] == Field("longstr", connection["name"])
+    # The broker's own end is that of the socket, not the address that it listens on.
+    assert connection["name"].endswith(f" -> 127.0.0.1:{broker.port}")
     assert headers["node"] == Field("longstr", connection["node"])
     assert headers["properties"].value == {"app_id": Field("longstr", "a")}
     assert content.body == b"body"

@@ -7,6 +7,7 @@ from typing import Any
 
 import leveret
 import pytest
+from dashed import dashed
 from insides import context_of, on_loop
 from leveret.actors.messages import AccountRequest, ControlAnswer
 from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
@@ -69,8 +70,7 @@ def change(broker: leveret.Broker, *requests: tuple[str, dict[str, Any]]) -> Cha
 
 
 def policy(**definition: int) -> dict[str, Any]:
-    keys = {name.replace("_", "-"): value for name, value in definition.items()}
-    return {"vhost": "/", "name": "p", "pattern": "^q", "definition": keys}
+    return {"vhost": "/", "name": "p", "pattern": "^q", "definition": dashed(definition)}
 
 
 def effective(broker: leveret.Broker, argument: str) -> set[object]:

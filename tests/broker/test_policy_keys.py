@@ -10,6 +10,7 @@ from collections.abc import Callable
 import leveret
 import pytest
 from asking_http import asked
+from dashed import dashed
 from held_clock import HeldClock
 from identified import known, numbers
 from insides import deferred_count, wait_until
@@ -43,8 +44,7 @@ def client(broker: leveret.Broker):
 
 
 def set_policy(broker: leveret.Broker, **definition: int) -> None:
-    keys = {name.replace("_", "-"): value for name, value in definition.items()}
-    given = {"pattern": "^q$", "definition": keys}
+    given = {"pattern": "^q$", "definition": dashed(definition)}
     answer = asked(broker, "PUT", "/api/policies/%2F/p", given)
     assert answer.status in (201, 204), answer
 
@@ -67,13 +67,18 @@ def delivered(client: Client) -> tuple[int, bytes]:
     return deliver.delivery_tag, client.read_content(1).body
 
 
+def consume_first(client: Client, publish: Publish) -> None:
+    """A consumer has the first message."""
+    publish(b"1")
+    client.consume("q")
+    assert delivered(client) == (1, b"1")
+
+
 def test_a_consumer_timeout_is_for_later_deliveries(
     broker: leveret.Broker, client: Client, publish: Publish
 ) -> None:
     clock = HeldClock(broker)
-    publish(b"1")
-    client.consume("q")
-    assert delivered(client) == (1, b"1")
+    consume_first(client, publish)
     set_policy(broker, consumer_timeout=1000)
     clock.advance(2)
     client.nothing_more()
@@ -103,9 +108,7 @@ def test_an_in_flight_timeout_is_for_later_deliveries(
     broker: leveret.Broker, client: Client, publish: Publish
 ) -> None:
     clock = HeldClock(broker)
-    publish(b"1")
-    client.consume("q")
-    assert delivered(client) == (1, b"1")
+    consume_first(client, publish)
     set_policy(broker, in_flight_timeout=1000)
     clock.advance(2)
     client.nothing_more()
@@ -133,7 +136,7 @@ def test_an_in_flight_timeout_is_for_later_deliveries(
 def test_a_maximum_of_consumers_sends_nobody_away(
     broker: leveret.Broker, client: Client, publish: Publish
 ) -> None:
-    publish(b"1")
+    consume_first(client, publish)
 
     def is_refused(maximum: int) -> bool:
         client.open_channel(2)
@@ -146,13 +149,11 @@ def test_a_maximum_of_consumers_sends_nobody_away(
             assert client.ask(2, ChannelClose(200, "", 0, 0)) == ChannelCloseOk()
         return is_refused
 
-    client.consume("q", "first")
-    assert delivered(client) == (1, b"1")
     client.consume("q", "second")
     set_policy(broker, max_consumers=1)
     assert client.counts("q") == (0, 2)
     assert is_refused(1)
-    assert client.ask(1, BasicCancel("first")) == BasicCancelOk("first")
+    assert client.ask(1, BasicCancel("c")) == BasicCancelOk("c")
     assert is_refused(1)
     set_policy(broker, max_consumers=2)
     assert not is_refused(2)

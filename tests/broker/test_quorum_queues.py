@@ -7,6 +7,7 @@ from pathlib import Path
 
 import leveret
 import pytest
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicDeliver,
@@ -26,7 +27,7 @@ Q = "queue 'q' in vhost '/'"
 
 
 def declare(client: Client, **arguments: object) -> None:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     client.declare("q", durable=True, arguments=table_of(QUORUM | named))
 
 

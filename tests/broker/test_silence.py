@@ -11,7 +11,7 @@ from holding import part
 from insides import inside, on_loop, readers, wait_until
 from leveret.amqp_frames.constants import FRAME_HEARTBEAT, HEARTBEAT_FRAME
 from leveret.amqp_frames.methods import ConnectionClose, ConnectionOpen, ConnectionTune
-from leveret.core.connection.heartbeat import HeartbeatWatch
+from leveret.core.statistics.traffic import Traffic
 from timeouts import TIMEOUT_SECONDS
 from wire import Client, Frame
 
@@ -93,13 +93,13 @@ def test_a_client_that_only_sends_heartbeats_stays(
     broker: leveret.Broker, connect: Callable[..., Client], clock: HeldClock
 ) -> None:
     client = connect(heartbeat_seconds=10)
-    watch = part(inside(readers(broker)[0]), HeartbeatWatch)
+    traffic = part(inside(readers(broker)[0]), Traffic)
     clock.advance(5)
     # Longer than the two intervals of silence that are granted.
     for _ in range(6):
-        signs = watch.signs
+        reads = traffic.received_count
         client.send(HEARTBEAT_FRAME)
-        wait_until(lambda before=signs: watch.signs > before)  # type: ignore[misc]
+        wait_until(lambda before=reads: traffic.received_count > before)  # type: ignore[misc]
         clock.advance(5)
     client.open_channel(1)
 

@@ -20,7 +20,7 @@ from leveret.amqp_frames.messages.dedup_headers import IdentityReader
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
-from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.connection.reading_time import Pause, ReadingTime
 from leveret.core.queue.construction import equip, make_queue, refill
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.dedup import STORED_KIND, RememberedRow
@@ -781,7 +781,7 @@ class History:
         name = self.random.choice(CHANNELS)
         channel, reading = self.model.channels[name], self.credits[name].reading
         if channel.is_read:
-            reading.pause(self.uptime_ms)
+            reading.pause(self.uptime_ms, Pause.ALARM)
             channel.was_unread = True
         else:
             reading.resume(self.uptime_ms)

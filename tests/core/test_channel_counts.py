@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from batches import batch_of, numbered
+from counting import acked, delivered, told_one
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.core.definitions import QueueDefinition
 from leveret.core.exchanges.table import carry_out
@@ -97,9 +98,9 @@ def test_each_exchange_of_a_batch_counts_its_own_messages(commands, counted) -> 
 def test_a_run_of_batches_to_one_queue_counts_as_they_would_alone(commands, counted) -> None:
     queue, other = commands.declare_queue("q"), commands.declare_queue("r")
     for key, to, count in ((b"q", queue, 1), (b"q", queue, 2), (b"r", other, 4), (b"q", queue, 8)):
-        counted.counts.told_one(b"\0\1" + key + b"\0", to, count)
+        told_one(counted.counts, b"\0\1" + key + b"\0", to, count)
     assert counted.collected() == {"publish": 15}
-    counted.counts.told_one(b"\0\1q\0", queue, 16)
+    told_one(counted.counts, b"\0\1q\0", queue, 16)
     assert counted.collected() == {"publish": 31}
     assert counted.by_exchange(queue) == {"": 27}
     assert counted.of_exchange("") == {"publish_in": 31, "publish_out": 31}
@@ -145,9 +146,9 @@ def test_confirms_count_for_the_exchange_of_their_publishes(commands, counted) -
 def test_deliveries_and_acks_count_for_the_channel_and_the_queue(commands, counted) -> None:
     queue = commands.declare_queue()
     counts = counted.counts
-    counts.delivered(queue, 5, 2, no_ack=False)
-    counts.delivered(queue, 3, 0, no_ack=True)
-    counts.acked(queue, 4)
+    delivered(counts, queue, 5, 2, no_ack=False)
+    delivered(counts, queue, 3, 0, no_ack=True)
+    acked(counts, queue, 4)
     counts.got(queue, is_redelivered=True, no_ack=False)
     counts.got(queue, is_redelivered=False, no_ack=True)
     counts.got_nothing(queue)
@@ -173,7 +174,7 @@ def test_a_channel_that_counts_nothing_is_not_collected(commands, counted, monke
     monkeypatch.setattr(ChannelCounts, "draining", lambda self: drained.append(self) or drain(self))
     idle = ChannelCounts(counted.node, commands.topology)
     for _ in range(3):
-        counted.counts.acked(queue, 1)
+        acked(counted.counts, queue, 1)
         counted.node.collect()
         counted.node.collect()
     assert drained == [counted.counts] * 3
@@ -195,7 +196,7 @@ def test_a_channel_forgets_queues_and_exchanges_that_are_no_more(commands, count
         queue = commands.declare_queue(f"q{number}")
         commands.bind(queue.name, f"x{number}")
         counted.publish(batch_of(publish("k", exchange=f"x{number}"), publish("stays")))
-        counted.counts.acked(queue, 1)
+        acked(counted.counts, queue, 1)
         counted.node.collect()
         queue.rules = None
         plan = commands.topology.prepare_delete_exchange(f"x{number}")
@@ -212,9 +213,9 @@ def test_counts_of_a_channel_that_counts_while_it_is_collected_are_not_lost(
 ) -> None:
     queues = [commands.declare_queue(f"q{number}") for number in range(5)]
     for queue in queues:
-        counted.counts.acked(queue, 1)
+        acked(counted.counts, queue, 1)
     for _ in counted.node.collecting():
-        counted.counts.acked(queues[0], 1)
+        acked(counted.counts, queues[0], 1)
     assert counted.collected()["ack"] == counted.node.of_queue(queues[0]).totals["ack"] + 4
     assert counted.node.totals["ack"] >= 10
 
@@ -222,9 +223,9 @@ def test_counts_of_a_channel_that_counts_while_it_is_collected_are_not_lost(
 def test_who_gives_up_collecting_leaves_nothing_behind(commands, counted) -> None:
     queues = [commands.declare_queue(f"q{number}") for number in range(5)]
     for queue in queues:
-        counted.counts.acked(queue, 1)
+        acked(counted.counts, queue, 1)
     steps = counted.node.collecting()
     next(steps)
     steps.close()
-    counted.counts.acked(queues[0], 1)
+    acked(counted.counts, queues[0], 1)
     assert counted.collected() == {"ack": 6}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from leveret.amqp_frames.methods import ConnectionStartOk
 from leveret.amqp_frames.values.field_table import table_of
-from leveret.core.connection.handshake import Handshake, Limits, ServerNames
+from leveret.core.connection.handshake import (
+    OTHER_CLIENT_PROPERTIES_MAX,
+    Handshake,
+    Limits,
+    ServerNames,
+)
 from leveret.core.connection.peer import Peer
 from leveret.core.connection.phase import ConnectionPhase
 
 
-def test_the_broker_keeps_only_the_client_properties_that_it_uses() -> None:
+def received(said: dict[str, object]) -> Handshake:
     phase = ConnectionPhase()
     phase.start()
     handshake = Handshake(
@@ -20,10 +25,17 @@ def test_the_broker_keeps_only_the_client_properties_that_it_uses() -> None:
         Peer("127.0.0.1:1"),
         phase,
     )
-    said = {
+    handshake.receive(ConnectionStartOk(table_of(said), "PLAIN", b"\0guest\0guest", "en_US"))
+    return handshake
+
+
+def test_the_broker_keeps_plain_client_properties_and_capabilities_that_it_knows() -> None:
+    said: dict[str, object] = {
         "product": "a client",
         "version": [1],
         "platform": "any",
+        "retries": 3,
+        "nested": {"a": "b"},
         "capabilities": {
             "basic.nack": True,
             "connection.blocked": False,
@@ -31,9 +43,23 @@ def test_the_broker_keeps_only_the_client_properties_that_it_uses() -> None:
             "of its own": True,
         },
     }
-    handshake.receive(ConnectionStartOk(table_of(said), "PLAIN", b"\0guest\0guest", "en_US"))
+    handshake = received(said)
     assert handshake.client_properties == table_of(
-        {"product": "a client", "capabilities": {"basic.nack": True, "connection.blocked": False}}
+        {
+            "product": "a client",
+            "platform": "any",
+            "retries": 3,
+            "capabilities": {"basic.nack": True, "connection.blocked": False},
+        }
     )
     assert handshake.capability("basic.nack")
     assert not handshake.capability("connection.blocked")
+
+
+def test_of_many_client_properties_the_first_are_kept_and_all_that_the_broker_uses() -> None:
+    names = [f"p{number}" for number in range(2 * OTHER_CLIENT_PROPERTIES_MAX)]
+    capabilities = {"basic.nack": True}
+    said = dict.fromkeys(names, "x") | {"connection_name": "n", "capabilities": capabilities}
+    kept = received(said).client_properties
+    others = names[:OTHER_CLIENT_PROPERTIES_MAX]
+    assert kept.keys() == {"connection_name", "capabilities", *others}

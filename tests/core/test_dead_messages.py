@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from batches import numbered
 from counting_list import CountingList
+from dashed import dashed
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.queue.construction import equip, make_queue
 from leveret.core.queue.rules import Effects, MessageQueue
@@ -15,7 +16,7 @@ WINDOW = 1 << 20
 
 def queue_of(**arguments: object) -> MessageQueue:
     queue = MessageQueue("the queue", True, WINDOW)
-    table = table_of({name.replace("_", "-"): value for name, value in arguments.items()})
+    table = table_of(dashed(arguments))
     equip(queue, table, WINDOW)
     queue.publish(numbered(5), range(5), Effects())
     return queue

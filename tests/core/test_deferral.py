@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from batches import numbered, sized
+from dashed import dashed
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
@@ -23,7 +24,7 @@ HOUR_MS = 3_600_000
 
 
 def queue_with(**arguments: object) -> MessageQueue:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     queue = make_queue("q", True, table_of(named), WINDOW)
     queue.now_ms = NOW_MS
     return queue

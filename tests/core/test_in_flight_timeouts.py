@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from batches import numbered
+from dashed import dashed
 from holding import parts
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
-from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.connection.reading_time import Pause, ReadingTime
 from leveret.core.queue.construction import equip, make_queue
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.in_flight import Delivery
@@ -17,7 +18,7 @@ WINDOW = 1 << 30
 
 
 def queue_with(**arguments: object) -> MessageQueue:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return make_queue("q", True, table_of(named), WINDOW)
 
 
@@ -151,11 +152,11 @@ def test_while_its_connection_is_not_read_a_deadline_stands_still() -> None:
     reading = ReadingTime()
     queue = queue_with(x_in_flight_timeout=100)
     consumer_on(queue, reading=reading)
-    reading.pause(0)
+    reading.pause(0, Pause.ALARM)
     reading.resume(70)
     queue.uptime_ms = 70
     publish(queue, 1)
-    reading.pause(90)
+    reading.pause(90, Pause.ALARM)
     assert wake(queue, 170).timed_out is None
     # It was read for 20 ms, and looks again when the pause so far would have been all.
     assert queue.wait_ms() == 80

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from batches import batch_of
+from dashed import dashed
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
@@ -43,7 +44,7 @@ def transient(count: int) -> Batch:
 
 
 def queue_of(**arguments: object) -> MessageQueue:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return make_queue("the queue", True, table_of(named), ALL)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batches import numbered
+from dashed import dashed
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue
@@ -14,7 +15,7 @@ WINDOW = 1 << 30
 
 
 def queue_with(**arguments: object) -> MessageQueue:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return make_queue("q", True, table_of(named), WINDOW)
 
 

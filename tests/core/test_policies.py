@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from dashed import dashed
 from leveret.amqp_frames.values.field_table import Plain, table_of
 from leveret.core.definitions import AppliedPolicies, ExchangeDefinition, QueueDefinition
 from leveret.core.parameters.parameters import Parameter, Parameters
@@ -34,7 +35,7 @@ def policy(
     priority: int = 0,
     **keys: Any,
 ) -> Policy:
-    definition = {key.replace("_", "-"): value for key, value in keys.items()}
+    definition = dashed(keys)
     return Policy("/", name, pattern, apply_to, definition, priority)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from counting import told_one
 from leveret.core.definitions import QueueDefinition
 from leveret.core.statistics.channel_counts import ChannelCounts
 from leveret.core.statistics.history import details
@@ -44,7 +45,7 @@ class Node:
         return queue
 
     def publish(self, queue: QueueDefinition, count: int) -> None:
-        self.channel.told_one(b"\0\1q\0", queue, count)
+        told_one(self.channel, b"\0\1q\0", queue, count)
         queue.rules.ready += count
         self.counts.touch(queue)
 

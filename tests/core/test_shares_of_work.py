@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 import pytest
 from batches import numbered
+from dashed import dashed
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
 from leveret.core.queue.construction import make_queue
@@ -112,7 +113,7 @@ class Work:
 
 
 def queue_with(**arguments: object) -> MessageQueue:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return make_queue("q", True, table_of(named), WINDOW)
 
 

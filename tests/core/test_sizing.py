@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from batches import batch_of
+from dashed import dashed
 from leveret.amqp_frames.messages.batch import Batch
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
@@ -50,7 +51,7 @@ def queue_of(*sizes: int, **arguments: object) -> MessageQueue:
 
 
 def named(**arguments: object):
-    return table_of({name.replace("_", "-"): value for name, value in arguments.items()})
+    return table_of(dashed(arguments))
 
 
 def enter(queue: MessageQueue, batch: Batch, delay_ms: int = 0) -> Effects:

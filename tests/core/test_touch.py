@@ -5,7 +5,7 @@ from __future__ import annotations
 from batches import numbered
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.connection.channel_credit import ChannelCredit
-from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.connection.reading_time import Pause, ReadingTime
 from leveret.core.queue.construction import equip, make_queue
 from leveret.core.queue.consumers import Consumer
 from leveret.core.queue.in_flight import Delivery
@@ -126,11 +126,11 @@ def test_the_maximum_and_the_new_time_stand_still_while_the_connection_is_not_re
     reading = ReadingTime()
     delivery = deliver(queue, 1, reading)
     queue.uptime_ms = 100
-    reading.pause(100)
+    reading.pause(100, Pause.ALARM)
     reading.resume(1100)
     queue.uptime_ms = 1150
     assert touch(queue, delivery, 0, 1) == [(0, 1, 1650)]
-    reading.pause(1200)
+    reading.pause(1200, Pause.ALARM)
     reading.resume(1500)
     assert wake(queue, 1650) == []
     queue.uptime_ms = 1940

@@ -167,3 +167,24 @@ def test_outside_confirm_mode_only_the_bytes_are_waited_for(unconfirmed) -> None
     unconfirmed.reject("r", batch, array("I", [1]))
     assert (unconfirmed.confirmed, unconfirmed.rejected) == ([], [])
     assert unconfirmed.released_bytes == batch.wire_bytes
+
+
+def test_the_confirm_that_ends_a_batch_with_numbers_says_so(unconfirmed) -> None:
+    everything = range(3)
+    alone, divided, several, unnumbered = (numbered(3) for _ in range(4))
+    unconfirmed.insert(alone, 1, {"q": everything})
+    assert unconfirmed.confirm("q", alone, everything)
+    assert not unconfirmed.confirm("q", alone, everything)
+    unconfirmed.insert(divided, 4, {"q": everything})
+    assert not unconfirmed.confirm("q", divided, array("I", [0, 2]))
+    assert unconfirmed.confirm("q", divided, array("I", [1]))
+    unconfirmed.insert(several, 7, {"a": everything, "b": everything})
+    assert not unconfirmed.confirm("a", several, everything)
+    assert unconfirmed.confirm("b", several, everything)
+    unconfirmed.insert(unnumbered, 0, {"q": everything})
+    assert not unconfirmed.confirm("q", unnumbered, everything)
+    rejected = numbered(3)
+    unconfirmed.insert(rejected, 10, {"a": everything, "b": everything})
+    unconfirmed.reject("a", rejected, everything)
+    # All have their nacks: nothing is confirmed any more.
+    assert not unconfirmed.confirm("b", rejected, everything)

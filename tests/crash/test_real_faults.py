@@ -18,6 +18,7 @@ from pathlib import Path
 import frames_by_hand as wire
 import pytest
 from broker_process import BrokerProcess
+from dashed import dashed
 from preloaded_faults import PreloadedFaults, compiled
 from socket_client import EndedError, SocketClient
 
@@ -214,7 +215,7 @@ def test_a_second_broker_on_the_directory_is_refused_and_the_first_goes_on(
 
 
 def declare(client: SocketClient, queue: str, **arguments: str | int) -> None:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     client.ask(wire.queue_declare(1, queue, arguments=named), wire.QUEUE_DECLARE_OK)
 
 

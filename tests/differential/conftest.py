@@ -17,7 +17,7 @@ for folder in (HERE, HERE.parents[1]):
 pytest.register_assert_rewrite("command_socket", "scripted_session", "both_brokers")
 
 from both_brokers import Address, BothBrokers  # noqa: E402
-from granted import TRACED_VHOST, grant_offline, write_definitions  # noqa: E402
+from granted import HASH_COST, TRACED_VHOST, grant_offline, write_definitions  # noqa: E402
 
 from benchmarks.brokers import RABBITMQ_MISSING, RABBITMQ_SERVER, RabbitMQ, free_port  # noqa: E402
 from benchmarks.tls import CertificateFiles  # noqa: E402
@@ -87,7 +87,7 @@ def rabbitmq(
         rabbitmq.start()
         yield rabbitmq
     finally:
-        rabbitmq.stop()
+        rabbitmq.discard()
 
 
 @pytest.fixture(scope="session")
@@ -101,6 +101,7 @@ def both(
     settings = certificates.settings(
         "optional",
         message_size_max_bytes=MESSAGE_BYTES_MAX,
+        password_hash_cost=HASH_COST,
         http_listener="on",
         http_port=http_ports[1],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashed import dashed
 from leveret.amqp_frames.methods import BasicGet, BasicGetOk, BasicNack, BasicReject, QueueDeclare
 from leveret.amqp_frames.values.field_table import Field, Table
 from scripted_session import Channel
@@ -25,12 +26,12 @@ def dead_lettered(
     table: Table = {"x-dead-letter-exchange": text(exchange)}
     if key is not None:
         table["x-dead-letter-routing-key"] = text(key)
-    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
+    table |= dashed(arguments)
     return QueueDeclare(queue=queue, arguments=table)
 
 
 def quorum(queue: str, **arguments: Field) -> QueueDeclare:
-    table = {name.replace("_", "-"): value for name, value in arguments.items()}
+    table = dashed(arguments)
     return QueueDeclare(
         queue=queue, durable=True, arguments={"x-queue-type": text("quorum")} | table
     )

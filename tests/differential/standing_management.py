@@ -24,6 +24,7 @@ STANDING: dict[str, tuple[str, str]] = {
     "overview .contexts[].cowboy_opts": ("string", "-"),
     "overview .erlang_full_version": ("string", "-"),
     "overview .erlang_version": ("string", "-"),
+    "overview .leveret_version": ("-", "string"),
     "overview .listeners[].socket_opts": ("array|object", "-"),
     "overview .release_series_support_status": ("string", "-"),
     "node .auth_mechanisms": ("array", "-"),
@@ -52,10 +53,65 @@ STANDING: dict[str, tuple[str, str]] = {
     "user .password_hash": ("string", "-"),
 }
 
+# Paths of RabbitMQ's that its description of the API does not name.
+UNLISTED = (
+    "/api/feature-flags",
+    "/api/feature-flags/x/enable",
+    "/api/healthchecks/node",
+    "/api/healthchecks/node/x",
+    "/api/login",
+    "/api/nodes/x/memory",
+    "/api/nodes/x/memory/relative",
+    "/api/nodes/x/memory/ets",
+    "/api/nodes/x/memory/ets/relative",
+    "/api/nodes/x/memory/ets/x",
+    "/api/nodes/x/memory/ets/x/relative",
+    "/api/reset",
+    "/api/reset/x",
+    "/api/topic-permissions/{vhost}/x/x",
+)
+# Path -> its methods in RabbitMQ, and in Leveret. HEAD, which goes with GET, is left out.
+METHODS: dict[str, tuple[str, str]] = {
+    # Erlang's tables.
+    **{
+        f"/api/nodes/x/memory/ets{rest}": ("GET", "")
+        for rest in ("", "/relative", "/x", "/x/relative")
+    },
+    # Gives the web page a cookie.
+    "/api/login": ("POST", ""),
+    # Of a plugin that is not there.
+    "/api/federation-links": ("GET", ""),
+    "/api/federation-links/{vhost}": ("GET", ""),
+    # Users of these names can be asked for.
+    "/api/users/bulk-delete": ("POST", "DELETE GET POST PUT"),
+    "/api/users/without-permissions": ("GET", "DELETE GET PUT"),
+}
+# Path -> the answers of both to a user that is no monitor.
+_NOT_AUTHORISED = (401, "User not authorised to access object")
+REFUSED: dict[str, tuple[object, object]] = {
+    "connections/username/guest": (500, _NOT_AUTHORISED),
+    "connections/username/none": (500, _NOT_AUTHORISED),
+}
+
+# Changes that a user without permission asks for, and the answers of both.
+UNANSWERED: dict[tuple[str, str], tuple[object, object]] = {
+    ("POST", "/api/login"): ((401, "Login failed"), 404),
+}
+# The same where RabbitMQ knows the user as one of its API.
+FAULTS: dict[tuple[str, str], tuple[object, object]] = {
+    ("DELETE", "/api/connections/x"): (500, 404),
+    ("DELETE", "/api/connections/username/x"): (500, _NOT_AUTHORISED),
+}
+
 Sides = tuple[tuple[int, object], tuple[int, object]]
 
 # A call of CHANGES, by its number there -> the answers of both.
+_FAULT = (500, None)
+_MISSING = (404, {"error": "Object Not Found", "reason": "Not Found"})
 ANSWERS: dict[str, Sides] = {
+    # A binding is of a queue, q, or of an exchange, e.
+    "56 GET bindings/%2F/e/amq.direct/x/y": (_FAULT, _MISSING),
+    "57 GET bindings/%2F/e/amq.direct/x/y/z": (_FAULT, _MISSING),
     # Its lines are broken, and the missing keys are named in another order.
     "12 POST exchanges/%2F/amq.default/publish": (
         (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from both_brokers import BothBrokers
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicGet,
     BasicGetOk,
@@ -31,7 +32,7 @@ SHARES = {1: range(VALUES * 15 // 100, VALUES * 35 // 100), 3: range(195, 256)}
 
 
 def hashing(**arguments: str) -> ExchangeDeclare:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return ExchangeDeclare(exchange="x", type="x-consistent-hash", arguments=table_of(named))
 
 
@@ -153,7 +154,7 @@ def test_one_queue_is_chosen(both: BothBrokers, name: str) -> None:
 
 
 def arguments(**named: Field) -> Table:
-    return {name.replace("_", "-"): value for name, value in named.items()}
+    return dashed(named)
 
 
 def text(value: str) -> Field:

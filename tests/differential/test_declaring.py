@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from both_brokers import BothBrokers, compared
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -26,7 +27,7 @@ VERSION = {"x-queue-version": Field("signedint", 2)}
 
 
 def declared(**arguments: object) -> QueueDeclare:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return QueueDeclare(queue="q", arguments=named)  # type: ignore[arg-type]
 
 

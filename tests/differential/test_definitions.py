@@ -20,6 +20,8 @@ VHOST = "definitions"
 PATH = "/api/definitions"
 # RabbitMQ declares some 150 queues a second.
 TIMEOUT_SECONDS = 120
+# What an import may cost.
+IMPORT_SECONDS_MAX = 2
 Json = dict[str, Any]
 
 
@@ -156,10 +158,20 @@ def test_what_rabbitmq_exports_goes_to_leveret_and_back(
     assert [len(theirs[section]) for section in ("queues", "exchanges", "bindings")] == [*counts]
     settings = {"http_listener": "on", "http_port": 0, "password_hash_cost": 10}
     with leveret.Broker(data_dir=tmp_path, port=0, **settings) as broker:  # type: ignore[arg-type]
-        began = time.monotonic()
+        before = asked(broker, "GET", PATH).content
+        last = exported["bindings"][-1]
+        broken = [*exported["bindings"][:-1], last | {"destination_type": "none"}]
+        answer = asked(broker, "POST", PATH, exported | {"bindings": broken})
+        assert answer.status == 400
+        assert f"bindings[{len(broken) - 1}]" in answer.content["reason"]
+        assert asked(broker, "GET", PATH).content == before
+        began, began_cpu = time.monotonic(), time.process_time()
         answer = asked(broker, "POST", PATH, exported)
-        print(f"imported in {time.monotonic() - began:.2f} s")
+        # Of the broker and of this client. A busy machine makes the time longer, and this hardly.
+        cpu_seconds = time.process_time() - began_cpu
+        print(f"imported in {time.monotonic() - began:.2f} s, {cpu_seconds:.2f} s of a processor")
         assert (answer.status, answer.content) == (204, None)
+        assert cpu_seconds < IMPORT_SECONDS_MAX
         # By the hash that RabbitMQ made.
         whoami = asked(broker, "GET", "/api/whoami", None, "defs.3", "hare")
         assert whoami.status == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from both_brokers import BothBrokers, compared
 from client_frames import PERSISTENT, publish
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicAck,
     BasicConsume,
@@ -32,7 +33,7 @@ def text(value: str) -> Field:
 
 
 def queue(name: str = "q", *, durable: bool = False, **arguments: Field) -> QueueDeclare:
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    named = dashed(arguments)
     return QueueDeclare(queue=name, durable=durable, arguments=named)
 
 

@@ -7,6 +7,7 @@ all, so that one policy takes another's place.
 from __future__ import annotations
 
 from both_brokers import compared
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     BasicConsume,
     BasicGet,
@@ -25,8 +26,7 @@ PATH = "/api/policies/%2F/tried"
 
 
 def set_policy(session: Session, path: str = PATH, **definition: object) -> None:
-    keys = {name.replace("_", "-"): value for name, value in definition.items()}
-    given = {"pattern": "^(live|news)$", "definition": keys}
+    given = {"pattern": "^(live|news)$", "definition": dashed(definition)}
     session.call(f"PUT {path}", given)
 
 
@@ -37,8 +37,8 @@ def clear_policy(session: Session, path: str = PATH) -> None:
 def filled(session: Session, count: int, durable: bool = False, **arguments: object) -> Channel:
     """A channel in confirm mode, and the queue with so many messages."""
     channel = session.channel()
-    named = {name.replace("_", "-"): value for name, value in arguments.items()}
-    channel.ask(QueueDeclare(queue="live", durable=durable, arguments=table_of(named)))
+    table = table_of(dashed(arguments))
+    channel.ask(QueueDeclare(queue="live", durable=durable, arguments=table))
     channel.ask(QueueDeclare(queue="dead"), QueueDeclare(queue="other"), ConfirmSelect())
     for number in range(count):
         publish(channel, b"%d" % number)
@@ -57,14 +57,20 @@ def drain(channel: Channel, *queues: str) -> None:
             pass
 
 
-@compared
-def test_max_length(session: Session) -> None:
+def limited(session: Session, key: str) -> Channel:
+    """The queue with messages of one octet, under a limit that was lowered and raised again."""
     channel = filled(session, 5)
-    for length, left in ((3, 3), (2, 2), (4, 2)):
-        set_policy(session, max_length=length)
+    for limit, left in ((3, 3), (2, 2), (4, 2)):
+        set_policy(session, **{key: limit})
         channel.wait_for_counts("live", left)
     for body in (b"a", b"b", b"c"):
         publish(channel, body)
+    return channel
+
+
+@compared
+def test_max_length(session: Session) -> None:
+    channel = limited(session, "max_length")
     channel.wait_for_counts("live", 4)
     clear_policy(session)
     publish(channel, b"d")
@@ -73,12 +79,7 @@ def test_max_length(session: Session) -> None:
 
 @compared
 def test_max_length_bytes(session: Session) -> None:
-    channel = filled(session, 5)
-    for size, left in ((3, 3), (2, 2), (4, 2)):
-        set_policy(session, max_length_bytes=size)
-        channel.wait_for_counts("live", left)
-    for body in (b"a", b"b", b"c"):
-        publish(channel, body)
+    channel = limited(session, "max_length_bytes")
     clear_policy(session)
     publish(channel, b"longer than four")
     drain(channel, "live")

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import pykka
 from leveret.actors.node_context import NodeContext
 from leveret.actors.runtime.runtime import Runtime
+from leveret.core.statistics.node_counts import NodeCounts
 
 Part = TypeVar("Part")
 
@@ -37,6 +38,7 @@ _OUTSIDE = (
     FrameType,
     GeneratorType,
     NodeContext,
+    NodeCounts,
     Runtime,
 )
 # Parts of an object, which lead to other actors.

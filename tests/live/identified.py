@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dashed import dashed
 from leveret.amqp_frames.methods import BasicAck, BasicNack
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Plain, table_of
@@ -28,7 +29,7 @@ def known(
 def declare(client: Client, queue: str = "q", durable: bool = True, **arguments: Plain) -> None:
     """A queue with a window of 1,000; other arguments as x_max_length=1 or window=5."""
     table = {"x-dedup-window": arguments.pop("window", 1000)}
-    table |= {name.replace("_", "-"): value for name, value in arguments.items()}
+    table |= dashed(arguments)
     client.declare(queue, durable=durable, arguments=table_of(table))
 
 

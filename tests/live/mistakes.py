@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
+from dashed import dashed
 from leveret.amqp_frames.methods import (
     ChannelClose,
     ChannelCloseOk,
@@ -42,7 +43,7 @@ def text(value: str) -> Field:
 
 def bad_argument(name: str, value: Field, reason: str, **others: Field) -> Mistake:
     """A declaration of q with this argument, refused for this reason."""
-    arguments = {name: value} | {key.replace("_", "-"): each for key, each in others.items()}
+    arguments = {name: value} | dashed(others)
     words = f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {reason}"
     return Mistake(
         f"{name} {value.value}", QueueDeclare(queue="q", arguments=arguments), 406, words

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dashed import dashed
 from insides import wait_until
 from leveret.amqp_frames.methods import (
     BasicAck,
@@ -41,7 +42,7 @@ def clerk(host: str, port: int) -> Client:
 
 
 def _queue(client: Client, name: str, **arguments: Plain) -> None:
-    table = {name.replace("_", "-"): value for name, value in arguments.items()}
+    table = dashed(arguments)
     client.declare(name, durable=True, arguments=table_of(table))
 
 

@@ -1,7 +1,7 @@
 """Calls of every row of the table: paths with names of things that are there, and bodies that fit.
 
 The broker has the queue `q` with a message, the exchanges `e` and `f`, bindings by the key `k`, the
-vhost `shop`, the user `victim` with permissions and a connection.
+vhost `shop`, and the user `victim` with permissions, those for topics of `e` among them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ BODIES: Mapping[str, object] = {
     "POST /api/users/bulk-delete": {"users": ["victim"]},
     "PUT /api/permissions/{vhost}/{user}": {"configure": "a", "write": "b", "read": "c"},
     "PUT /api/topic-permissions/{vhost}/{user}": {"exchange": "e", "write": "a", "read": "b"},
+    "PUT /api/topic-permissions/{vhost}/{user}/{exchange}": {
+        "exchange": "f",
+        "write": "a",
+        "read": "b",
+    },
+    "PUT /api/cluster-name": {"name": "hares"},
     "PUT /api/policies/{vhost}/{name}": {"pattern": "^none$", "definition": {"max-length": 9}},
     "PUT /api/operator-policies/{vhost}/{name}": {
         "pattern": "^none$",
@@ -43,6 +49,7 @@ BODIES: Mapping[str, object] = {
     "PUT /api/user-limits/{user}/{name}": {"value": 1000},
     "PUT /api/global-parameters/{name}": {"name": "g", "value": 1},
     "POST /api/definitions": {"vhosts": [{"name": "imported"}]},
+    "POST /api/all-configuration": {"vhosts": [{"name": "imported too"}]},
     "POST /api/definitions/{vhost}": {
         "queues": [{"name": "imported", "durable": True, "auto_delete": False, "arguments": {}}]
     },
@@ -67,6 +74,13 @@ STATE = (
 )
 
 
+def _name_for(path: str) -> str:
+    """What `{name}` in a path may be."""
+    if "feature-flags" in path:
+        return "quorum_queue"
+    return "max-channels" if "user-limits" in path else "max-queues"
+
+
 class Things(NamedTuple):
     """Names of what the broker has."""
 
@@ -84,6 +98,7 @@ class Things(NamedTuple):
             "destination": "f" if "/e/{destination}" in path else "q",
             "properties_key": "k",
             "user": "victim",
+            "username": "guest",
             "node": self.node,
             "connection": self.connection,
             "channel": f"{self.connection} (1)",
@@ -91,7 +106,7 @@ class Things(NamedTuple):
             "unit": "weeks",
             "port": "1",
             "protocol": "amqp",
-            "name": "max-channels" if "user-limits" in path else "max-queues",
+            "name": _name_for(path),
         }
         return {name: known.get(name, "x") for name in re.findall(r"{(\w+)}", path)}
 
@@ -118,6 +133,8 @@ def make_things(broker: leveret.Broker) -> Things:
     # As RabbitMQ has it: a salt of four octets and a SHA-256, in Base64.
     asked(broker, "PUT", path, {"password_hash": "A" * 48, "tags": ""})
     asked(broker, "PUT", "/api/permissions/%2F/victim", EVERYTHING)
+    topics = {"exchange": "e", "write": "", "read": ""}
+    asked(broker, "PUT", "/api/topic-permissions/%2F/victim", topics)
     asked(broker, "PUT", "/api/vhosts/shop", {})
     asked(broker, "PUT", "/api/queues/%2F/q", {})
     asked(broker, "DELETE", "/api/queues/%2F/q/contents")

@@ -1,7 +1,8 @@
 """A pytest plugin: which tests stay together when several workers share a run (`pytest -n 2`).
 
 Tests of one module share fixtures, so a module is not divided. All of tests/spark share one JVM,
-which takes ten seconds to start, so they are one unit. The unit with the most tests begins first.
+and all of tests/differential one RabbitMQ; each takes ten seconds to start, so they are one unit
+each. The unit with the most tests begins first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # One worker takes all of these folders' tests.
-UNDIVIDED = ("tests/spark/",)
+UNDIVIDED = ("tests/differential/", "tests/spark/")
 
 
 class Modules(LoadScopeScheduling):

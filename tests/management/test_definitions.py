@@ -124,6 +124,39 @@ def test_a_broken_file_changes_nothing_and_says_why(broker: leveret.Broker) -> N
     assert imported(broker, b"").status == 204
 
 
+class TestDedupIdentities:
+    """A file's queues and its policies, which change other queues' windows, count together."""
+
+    @pytest.fixture
+    def settings(self, settings: dict[str, object]) -> dict[str, object]:
+        return settings | {"dedup_identities_max": 100}
+
+    @staticmethod
+    def file(policy_window: int, *windows: int) -> dict[str, Any]:
+        """A policy for the queue "old", and queues with windows of their own."""
+        definition = {"dedup-window": policy_window}
+        policy = {"vhost": "/", "name": "p", "pattern": "^old$", "definition": definition}
+        queues = [
+            QUEUE | {"name": f"new{number}", "arguments": {"x-dedup-window": window}}
+            for number, window in enumerate(windows)
+        ]
+        return {"policies": [policy], "queues": queues}
+
+    def test_their_sum_is_bounded(self, broker: leveret.Broker) -> None:
+        assert imported(broker, {"queues": [QUEUE | {"name": "old"}]}).status == 204
+        before = exported(broker)
+        answer = imported(broker, self.file(60, 30, 30))
+        reason = "the dedup windows of all queues together would have 20 more identities than"
+        assert answer.status == 400
+        assert answer.content["reason"] == f"{reason} dedup_identities_max"
+        assert exported(broker) == before
+        assert imported(broker, self.file(60, 30)).status == 204
+        assert context_of(broker).vhosts["/"].table.dedup_identities == 90
+        # The policy asks for less, which makes room for another queue.
+        assert imported(broker, self.file(20, 30, 50)).status == 204
+        assert context_of(broker).vhosts["/"].table.dedup_identities == 100
+
+
 def test_a_file_of_one_vhost(broker: leveret.Broker) -> None:
     body = (FILES / "3.13-vhost.json").read_bytes()
     assert imported(broker, body, f"{PATH}/shop").content == {
@@ -194,5 +227,6 @@ class TestSizes:
         assert imported(broker, good).status == 204
         answer = imported(broker, bad)
         assert answer.status == 413
-        assert answer.content["reason"] == "a request's body has at most 200000 bytes"
+        reason = "a request's body has at most 200000 bytes (definitions_bytes_max)"
+        assert answer.content["reason"] == reason
         assert asked(broker, "PUT", "/api/queues/%2F/q", good).status == 413

@@ -113,6 +113,31 @@ def test_counts_rates_and_samples_are_as_in_rabbitmq(
     client.drop()
 
 
+def test_a_reset_forgets_samples_and_keeps_counts(broker: leveret.Broker) -> None:
+    """As RabbitMQ does."""
+    message = {"routing_key": "q", "payload": "x", "payload_encoding": "string", "properties": {}}
+    assert asked(broker, "PUT", "/api/queues/%2F/q", {}).status == 201
+    sample(broker, 1_000_000)
+    for tick in range(1_000_001, 1_000_003):
+        asked(broker, "POST", "/api/exchanges/%2F/amq.default/publish", message)
+        sample(broker, tick)
+
+    def samples() -> list[int]:
+        stats = get(broker, f"/api/queues/%2F/q?{RANGES}")["message_stats"]
+        assert stats["publish"] == 2
+        return [each["sample"] for each in stats["publish_details"]["samples"]]
+
+    assert samples() == [2, 1, 0]
+    node = get(broker, "/api/overview")["node"]
+    assert asked(broker, "DELETE", "/api/reset/elsewhere").status == 404
+    assert samples() == [2, 1, 0]
+    for path in ("/api/reset", f"/api/reset/{node}"):
+        assert asked(broker, "DELETE", path)[:2] == (204, None)
+        assert samples() == [2]
+    sample(broker, 1_000_003)
+    assert samples() == [2, 2]
+
+
 def test_pages_break_messages_down_as_in_rabbitmq(broker: leveret.Broker, connect: Connect) -> None:
     client = worked(connect)
     sample(broker, 1_000_000)
@@ -150,6 +175,29 @@ def test_pages_break_messages_down_as_in_rabbitmq(broker: leveret.Broker, connec
     client.drop()
 
 
+@pytest.mark.parametrize("kind", ["queues", "exchanges"])
+def test_rows_of_short_lists_have_samples_and_of_long_ones_rates(
+    kind: str, broker: leveret.Broker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample(broker, 1_000_000)
+    client = worked(connect)
+    sample(broker, 1_000_001)
+    one = {"queues": "q", "exchanges": "amq.default"}[kind]
+    stats = get(broker, f"/api/{kind}/%2F/{one}?{RANGES}")["message_stats"]
+
+    def listed_stats() -> Any:
+        rows = get(broker, f"/api/{kind}/%2F?{RANGES}")
+        [row] = [row for row in rows if row["name"] in (one, "")]
+        return row["message_stats"]
+
+    assert listed_stats() == stats
+    assert any("samples" in each for each in stats.values() if isinstance(each, dict))
+    monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+    assert listed_stats().keys() == stats.keys()
+    assert "samples" not in str(listed_stats())
+    client.drop()
+
+
 def test_ranges_that_cannot_be_are_refused_in_rabbitmqs_words(broker: leveret.Broker) -> None:
     for query in ("lengths_age=60&lengths_incr=0", "lengths_age=9999999&lengths_incr=1"):
         age, increment = (part.partition("=")[2] for part in query.split("&"))
@@ -181,6 +229,30 @@ def test_consumers_and_queues_name_who_is_active(broker: leveret.Broker, connect
     assert exclusive["single_active_consumer_tag"] is None
     assert single["exclusive_consumer_tag"] is None
     assert single["single_active_consumer_tag"] == "first"
+
+
+def test_queues_and_channels_are_idle_since_the_sample_of_their_last_change(
+    broker: leveret.Broker, connect: Connect
+) -> None:
+    def idle() -> list[str | None]:
+        [channel] = get(broker, "/api/channels")
+        return [each.get("idle_since") for each in (*get(broker, "/api/queues"), channel)]
+
+    client = connect()
+    client.open_channel(1, confirms=True)
+    client.declare("q")
+    assert idle() == [None, None]
+    client.publish_all("q", b"1")
+    tick = 1_800_000_000 // TICK_SECONDS
+    sample(broker, tick)
+    assert idle() == [None, None]
+    for later in (1, 2):
+        sample(broker, tick + later)
+        assert idle() == ["2027-01-15T00:00:00.000+00:00"] * 2
+    client.send(publish("q"))
+    client.expect_acks(range(2, 3))
+    sample(broker, tick + 3)
+    assert idle() == [None, None]
 
 
 def test_a_connection_names_its_mechanism_and_the_brokers_own_end(

@@ -6,21 +6,25 @@ import shutil
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import leveret
 import pytest
-from asking_http import HARE
-from insides import context_of, on_loop, wait_until
+from asking_http import HARE, asked
+from gated_files import GatedFiles
+from insides import context_of, listener_of, on_loop, wait_until
+from leveret.actors.messages import AlarmCleared
+from leveret.actors.runtime.runtime import tell
 from leveret.amqp_frames.compiled import FORM
-from leveret.amqp_frames.methods import BasicDeliver
+from leveret.amqp_frames.methods import BasicDeliver, TxCommit, TxSelect
 from leveret.commands.control_client import ask_broker
-from leveret.configuration import Configuration
+from leveret.configuration import MEMORY_BUDGET_BYTES_MIN, Configuration
 from leveret.core.alarms import Resource
 from leveret.listening.http import METRICS_PORTS_ABOVE, port_of
 from leveret.management.prometheus.asked import DETAILED, RABBITMQ
 from scraping import scraped
-from wire import PERSISTENT, Client
+from wire import PERSISTENT, Client, publish
 
 PATHS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_metrics")
 
@@ -168,12 +172,16 @@ def test_detailed_metrics_are_those_of_the_families_and_vhosts_that_are_asked_fo
         client.open_channel()
         client.declare("a")
         nothing = scraped(broker, "/metrics/detailed")
+        unknown = scraped(broker, "/metrics/detailed?family=nosuch")
         coarse = scraped(broker, "/metrics/detailed?family=queue_coarse_metrics")
         two = scraped(broker, "/metrics/detailed?family=queue_consumer_count&family=node_metrics")
         elsewhere = scraped(
             broker, "/metrics/detailed?family=queue_coarse_metrics&vhost=other&vhost=none"
         )
-    assert set(nothing.types) == {"rabbitmq_build_info", "rabbitmq_identity_info"}
+    for each in (nothing, unknown):
+        # As in RabbitMQ.
+        assert each.status == 200
+        assert set(each.types) == {"rabbitmq_build_info", "rabbitmq_identity_info"}
     assert coarse.samples(f"{DETAILED}queue_messages") == {("a", "/"): 0}
     assert f"{DETAILED}queue_consumers" not in coarse.types
     assert two.samples(f"{DETAILED}queue_consumers") == {("a", "/"): 0}
@@ -224,6 +232,26 @@ def test_the_node_says_who_it_is_and_what_it_may_use(broker: leveret.Broker) -> 
     assert scrape.value("rabbitmq_erlang_uptime_seconds") >= 0
     for alarm in ("memory_used", "free_disk_space"):
         assert scrape.value(f"rabbitmq_alarms_{alarm}_watermark") == 0
+
+
+def test_free_bytes_of_the_disk_are_those_that_the_disk_watch_has_seen(tmp_path: Path) -> None:
+    free = [10**9 + 7]
+
+    class Disk(GatedFiles):
+        def free_bytes(self, path: str) -> int:
+            return free[0]
+
+    settings: dict[str, Any] = {"http_listener": "on", "http_port": 0, "disk_check_interval_ms": 10}
+    with leveret.Broker(data_dir=tmp_path / "data", port=0, files=Disk(), **settings) as broker:
+        for value in (free[0], 10**9 + 8):
+            free[0] = value
+
+            def is_shown(value: int = value) -> bool:
+                [node] = asked(broker, path="/api/nodes").content
+                metric = scraped(broker).value("rabbitmq_disk_space_available_bytes")
+                return node["disk_free"] == metric == value
+
+            wait_until(is_shown)
 
 
 def test_an_alarm_is_shown(broker: leveret.Broker) -> None:
@@ -311,6 +339,21 @@ def test_syncs_and_messages_of_the_journal_s_commits_are_counted(broker: leveret
     # Each of them was synced; the transient message needed none.
     assert [count - syncs[0] for count in syncs] == commits
     assert seconds[0] < seconds[1] < seconds[2] == seconds[3]
+    # Under RabbitMQ's names, too. The declare's change is named in the journal as well.
+    for name in ("io_sync_ops", "io_write_ops"):
+        counts = [each.value(f"rabbitmq_{name}_total") for each in (before, one)]
+        assert counts[1] - counts[0] == 1
+    written = [each.value("rabbitmq_io_write_bytes_total") for each in (before, one)]
+    assert 50 < written[1] - written[0] < 5000
+    assert one.value("rabbitmq_io_sync_time_seconds_total") == seconds[1]
+    assert one.value("rabbitmq_io_write_time_seconds_total") > 0
+    [node] = asked(broker, path="/api/nodes").content
+    assert node["io_sync_count"] == transient.value("rabbitmq_io_sync_ops_total")
+    assert node["io_write_count"] == transient.value("rabbitmq_io_write_ops_total")
+    assert node["io_write_bytes"] == transient.value("rabbitmq_io_write_bytes_total")
+    mean_ms = 1000 * seconds[3] / node["io_sync_count"]
+    assert node["io_sync_avg_time"] == pytest.approx(mean_ms)
+    assert node["io_write_avg_time"] > 0
     buckets = more.samples("leveret_journal_commit_messages_bucket")
     assert (buckets[("1",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
     for name in ("commit_messages", "sync_seconds"):
@@ -346,3 +389,184 @@ def test_bytes_of_the_journal_are_dead_once_their_messages_are_acknowledged(
         scrape = scraped(broker)
     assert scrape.value("leveret_journal_segments") == 1
     assert scrape.value("leveret_journal_compactions_total") == 0
+
+
+@has(memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN)
+def test_messages_that_are_written_to_the_disk_and_read_back_are_counted(
+    broker: leveret.Broker,
+) -> None:
+    def messages() -> tuple[float, float]:
+        scrape = scraped(broker)
+        read, written = (
+            scrape.value(f"rabbitmq_msg_store_{name}_total") for name in ("read", "write")
+        )
+        return read, written
+
+    count, body = 30, bytes(MEMORY_BUDGET_BYTES_MIN // 10)
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        client.publish_all("a", *[body] * count, properties=PERSISTENT)
+        assert messages()[1] == count
+        for _ in range(count):
+            assert client.get("a", no_ack=True) is not None
+        read = messages()[0]
+        # Some perhaps more than once.
+        assert read > 0
+        client.publish_all("a", *[body] * count)
+        for _ in range(count):
+            assert client.get("a", no_ack=True) is not None
+        # Transient ones that had no room were spilled and read back.
+        after = messages()
+    spilled = after[1] - count
+    assert 0 < spilled <= count
+    assert after[0] > read
+    [node] = asked(broker, path="/api/nodes").content
+    assert (node["msg_store_read_count"], node["msg_store_write_count"]) == after
+    stats = asked(broker, path="/api/overview").content["message_stats"]
+    assert (stats["disk_reads"], stats["disk_writes"]) == after
+    assert stats["disk_reads_details"].keys() == {"rate"}
+
+
+@has(segment_bytes_max=1024 * 1024)
+def test_the_background_check_says_how_far_it_is(broker: leveret.Broker) -> None:
+    def check(name: str) -> float:
+        return scraped(broker).value(f"leveret_journal_check_{name}")
+
+    assert (check("bytes"), check("finished_timestamp_seconds")) == (0, 0)
+    begin = time.time()
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        client.publish_all("a", *[bytes(600_000)] * 3, properties=PERSISTENT)
+        # A segment is looked for once a second, and gets its index.
+        wait_until(lambda: check("finished_timestamp_seconds") > 0)
+        scrape = scraped(broker)
+    assert begin - 1 < scrape.value("leveret_journal_check_finished_timestamp_seconds")
+    counted = scrape.samples("leveret_journal_check_bytes")
+    assert counted[("checked",)] > 600_000
+    assert counted[("left",)] == 0
+    assert scrape.value("leveret_journal_damaged_segments") == 0
+
+
+def test_damage_that_the_start_finds_is_counted(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data_dir": tmp_path / "data", "port": 0, "http_port": 0}
+    with leveret.Broker(**settings, http_listener="on") as broker:
+        assert scraped(broker).value("leveret_journal_damaged_segments") == 0
+        with Client(broker.host, broker.port) as client:
+            client.log_in()
+            client.open_channel(confirms=True)
+            client.declare("a", durable=True)
+            client.publish_all("a", *[b"body" * 100] * 3, properties=PERSISTENT)
+    [segment] = (tmp_path / "data").rglob("*.journal")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"body") + 50] ^= 1
+    segment.write_bytes(data)
+    with leveret.Broker(**settings, http_listener="on") as broker:
+        assert scraped(broker).value("leveret_journal_damaged_segments") == 1
+
+
+# --- Connections
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"publish_window_bytes_max": 65_536}, "publish_window"),
+        ({"node_publish_window_bytes_max": 65_536}, "node_window"),
+    ],
+    indirect=["settings"],
+)
+def test_connections_that_are_not_read_are_counted_by_the_reason(
+    reason: str, broker: leveret.Broker, files: GatedFiles
+) -> None:
+    def paused() -> dict[str, float]:
+        samples = scraped(broker).samples("leveret_connections_paused")
+        return {name: count for (name,), count in samples.items() if count}
+
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        assert paused() == {}
+        files.hold()
+        with client.sending(publish("a", bytes(10_000), PERSISTENT) * 100):
+            files.wait_until_syncing()
+            wait_until(lambda: paused() == {reason: 1})
+            [connection] = asked(broker, path="/api/connections").content
+            assert connection["state"] == "flow"
+            files.release()
+        client.expect_acks(range(1, 101))
+        wait_until(lambda: paused() == {})
+
+
+def test_a_publisher_that_waits_for_the_end_of_an_alarm_is_counted(broker: leveret.Broker) -> None:
+    def paused() -> float:
+        return scraped(broker).samples("leveret_connections_paused")[("alarm",)]
+
+    def states() -> list[str]:
+        return [each["state"] for each in asked(broker, path="/api/connections").content]
+
+    def alarm(is_low: bool) -> None:
+        context_of(broker).alarms.change(Resource.MEMORY, is_low=is_low)
+        if not is_low:
+            tell(listener_of(broker), AlarmCleared())
+
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a")
+        on_loop(broker, partial(alarm, is_low=True))
+        assert paused() == 0
+        assert states() == ["blocking"]
+        client.send(publish("a", b"1"))
+        wait_until(lambda: paused() == 1)
+        assert states() == ["blocked"]
+        on_loop(broker, partial(alarm, is_low=False))
+        client.expect_acks(range(1, 2))
+        assert paused() == 0
+        assert states() == ["running"]
+
+
+# --- Confirms
+
+
+def test_confirms_are_timed_by_whether_they_wait_for_the_disk(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel(confirms=True)
+        client.declare("a", durable=True)
+        syncs = scraped(broker).value("leveret_journal_sync_seconds_sum")
+        begin = time.monotonic()
+        client.publish_all("a", b"1", properties=PERSISTENT)
+        client.publish_all("a", b"2", properties=PERSISTENT)
+        client.publish_all("a", b"transient")
+        # No queue gets it: nobody is waited for.
+        client.publish_all("nowhere", b"3")
+        took_seconds = time.monotonic() - begin
+        scrape = scraped(broker)
+    assert scrape.types["leveret_confirm_seconds"] == "histogram"
+    counted = {("persistent",): 2, ("transient",): 1}
+    assert scrape.samples("leveret_confirm_seconds_count") == counted
+    seconds = scrape.samples("leveret_confirm_seconds_sum")
+    assert 0 < sum(seconds.values()) <= took_seconds
+    # Each of the persistent ones waited for its sync.
+    sync_seconds = scrape.value("leveret_journal_sync_seconds_sum") - syncs
+    assert seconds[("persistent",)] >= sync_seconds
+
+
+def test_publishes_without_confirms_and_transactions_are_not_timed(broker: leveret.Broker) -> None:
+    with Client(broker.host, broker.port) as client:
+        client.log_in()
+        client.open_channel()
+        client.declare("a")
+        client.send(publish("a", b"unconfirmed"))
+        client.open_channel(2)
+        client.ask(2, TxSelect())
+        client.send(publish("a", b"in a transaction", channel=2))
+        client.ask(2, TxCommit())
+        client.wait_for_counts("a", (2, 0))
+        scrape = scraped(broker)
+    assert scrape.value("leveret_confirm_seconds_count") == 0

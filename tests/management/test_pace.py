@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
-from leveret.management.pace import Pace, in_order
+import pytest
+from leveret.management.pace import Committing, Pace, in_order
 
 
 def _steps(name: str, count: int, done: list[str]) -> Generator[None, None, str]:
@@ -66,3 +67,63 @@ def test_items_are_sorted_in_steps_as_they_are_in_one_go() -> None:
         items = [(chance.randrange(50), number) for number in range(count)]
         found = asyncio.run(Pace().carry_out(in_order(items, lambda item: item[0])))
         assert found == sorted(items, key=lambda item: item[0])
+
+
+async def _rounds(count: int) -> None:
+    """So many rounds of the event loop."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        begun = loop.create_future()
+        loop.call_soon(begun.set_result, None)
+        await begun
+
+
+class Commits:
+    """Says that one is under way, until it ends."""
+
+    def __init__(self) -> None:
+        self.is_under_way = True
+        self.callbacks: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        """Others may follow at once: that is for the test to say."""
+        callbacks, self.callbacks = self.callbacks, []
+        for each in callbacks:
+            each()
+
+    def committing(self) -> Committing:
+        return Committing(lambda: self.is_under_way, lambda each: self.callbacks.append(each))
+
+
+def test_no_slice_begins_while_a_commit_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leveret.management.pace.HOLD_SECONDS", 3600.0)
+    done: list[str] = []
+
+    async def work() -> None:
+        commits = Commits()
+        pace = Pace(0.0, commits.committing())
+        tasks = [asyncio.create_task(pace.carry_out(_steps(name, 3, done))) for name in "ab"]
+        # As many slices as commits end, though the next one is under way each time.
+        for count in range(4):
+            await _rounds(20)
+            assert len(done) == count
+            commits.end()
+        # One of them does not wait any more.
+        tasks[0].cancel()
+        commits.is_under_way = False
+        commits.end()
+        assert await tasks[1] == "b"
+
+    asyncio.run(work())
+    assert "".join(done).count("b") == 3
+
+
+def test_a_commit_that_takes_long_does_not_stop_the_slices() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        pace = Pace(0.0, Commits().committing())
+        assert await pace.carry_out(_steps("a", 5, done)) == "a"
+
+    asyncio.run(work())
+    assert done == ["a"] * 5

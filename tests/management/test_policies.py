@@ -315,6 +315,30 @@ def test_topic_permissions_are_set_shown_and_cleared(broker: leveret.Broker) -> 
     assert status(broker, f"DELETE {path}") == 404
 
 
+def test_topic_permissions_of_one_exchange_are_cleared_alone(broker: leveret.Broker) -> None:
+    """As in RabbitMQ, the exchange in the path counts for this only."""
+    add_user(broker, "ann", "management")
+    path = "/api/topic-permissions/%2F/ann"
+    assert call(broker, f"GET {path}/amq.topic")[:2] == (404, MISSING)
+    row = {"user": "ann", "vhost": "/", "write": "a", "read": "b"}
+    rows = [row | {"exchange": name} for name in ("amq.topic", "other", "third")]
+    for each in rows:
+        call(broker, f"PUT {path}/elsewhere", each)
+    for shown in (path, f"{path}/amq.topic", f"{path}/none"):
+        assert call(broker, f"GET {shown}").content == rows
+    reason = "[{key_missing,exchange}]"
+    answer = call(broker, f"PUT {path}/amq.topic", {"write": "a", "read": "b"})
+    assert (answer.status, answer.content["reason"]) == (400, reason)
+    assert status(broker, f"DELETE {path}/none") == 204
+    assert status(broker, f"DELETE {path}/other") == 204
+    assert call(broker, f"GET {path}").content == [rows[0], rows[2]]
+    for missing in ("topic-permissions/none/ann/x", "topic-permissions/%2F/none/x"):
+        assert call(broker, f"DELETE /api/{missing}")[:2] == (404, MISSING)
+    for name in ("amq.topic", "third"):
+        assert status(broker, f"DELETE {path}/{name}") == 204
+    assert status(broker, f"DELETE {path}/third") == 404
+
+
 # --- Vhosts
 
 

@@ -54,12 +54,18 @@ def test_numbers_are_numbers_in_their_range(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "name"), [("a.b", "a.b"), ("", "~"), ("~", "%7E"), ("a/b #", "a%2Fb%20%23")]
+    ("key", "name"),
+    [("a.b", "a.b"), ("", "~"), ("~", "%7E"), ("a/b #", "a%2Fb+%23"), ("a+b", "a%2Bb")],
 )
 def test_a_binding_is_named_by_its_key(key: str, name: str) -> None:
     assert properties_key(key, {}) == name
     # A client may have quoted it once more, or not.
     assert key_from_path(name) == name
+
+
+def test_a_plus_in_a_path_is_a_space_as_in_rabbitmq() -> None:
+    assert {key_from_path(each) for each in ("a b", "a+b", "a%20b")} == {"a+b"}
+    assert key_from_path("a%2Bb") == "a%2Bb"
 
 
 def test_bindings_that_differ_in_arguments_have_different_names_in_any_order() -> None:

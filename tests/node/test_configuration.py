@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -9,7 +10,26 @@ from leveret.configuration import Configuration, load, setting_names
 from leveret.errors import ConfigurationError
 from leveret.settings import Settings
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "node" / "leveret.toml"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "node" / "leveret.toml"
+DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+# What else the documents write as they write settings.
+OTHER_NAMES = {
+    # Variables of the environment for the build and for commands.
+    "compiled",
+    "password",
+    # Fields of the log.
+    "bytes_in_all",
+    "bytes_read",
+    # Labels of metrics, fields of the API and of definitions.
+    "leveret_version",
+    "page_size",
+    "password_hash",
+    "prometheus_plugin_version",
+    "users_without_password_hash",
+    # RabbitMQ's.
+    "vm_memory_high_watermark",
+}
 
 
 def written(directory: Path, text: str) -> Path:
@@ -29,6 +49,22 @@ def test_every_setting_of_the_example_file_is_explained_above_it() -> None:
         if line and not line.startswith("#"):
             above = lines[number - 1]
             assert above.startswith(("# ", "default_user")), f"nothing explains {line!r}"
+
+
+def test_every_setting_that_a_document_names_is_there() -> None:
+    """As `name = value`, after the word "setting", or as a variable; in RUNNING.md by its name."""
+    named: set[str] = set()
+    for document in DOCUMENTS:
+        text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+        found = re.findall(r"\bsettings? `([a-z_]+)`(?:(?:,| and| or) `([a-z_]+)`)?", text)
+        named |= {name for pair in found for name in pair if name}
+        named |= set(re.findall(r"`([a-z]+(?:_[a-z]+)+) = ", text))
+        named |= {name.lower() for name in re.findall(r"LEVERET_([A-Z_]+[A-Z])", text)}
+        if document.name == "RUNNING.md":
+            named |= set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text))
+    settings = named & set(setting_names())
+    assert len(settings) > 30
+    assert named - settings == OTHER_NAMES
 
 
 def test_every_setting_is_an_argument_of_a_broker_with_its_type() -> None:

@@ -13,6 +13,7 @@ import leveret
 import pytest
 from insides import context_of
 from leveret.actors.control.definition_transfer import PART_CHARACTERS
+from leveret.commands.command_line import main
 from leveret.commands.control_client import ControlSession, RequestError
 from leveret.commands.definitions_command import PART_BYTES
 from typed_commands import Shell
@@ -119,6 +120,24 @@ def test_a_broken_file_changes_nothing_and_says_why(
         wanted = reason.format(file) if "{}" in reason else f"definitions file {file}{reason}"
         assert refusal.startswith(wanted)
         assert exported(shell) == before
+
+
+def test_an_import_waits_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps({"queues": [queue(f"q{number}") for number in range(500)]}))
+    with running(tmp_path / "data") as (_, shell):
+        refusal = shell.refused("definitions", "import", "--timeout", "0.000001", str(file))
+        assert refusal == f"definitions file {file}: the broker does not answer: timed out"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e7", "x"])
+def test_a_time_to_wait_that_cannot_be_is_refused(
+    seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["definitions", "import", f"--timeout={seconds}", "file"])
+    assert ended.value.code == 2
+    assert "--timeout" in capsys.readouterr().err
 
 
 def test_a_file_that_is_larger_than_a_line_goes_in_parts(tmp_path: Path) -> None:

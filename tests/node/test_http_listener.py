@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +22,7 @@ from insides import wait_until
 from leveret.commands.command_line import main
 from leveret.commands.control_client import ask_broker
 from leveret.configuration import Configuration
+from leveret.listening import http
 from leveret.listening.http import PORTS_ABOVE, port_of
 from log_lines import LogLines
 from served import Served
@@ -45,7 +48,7 @@ def test_a_body_may_have_so_many_bytes(size: int, broker: leveret.Broker) -> Non
         assert answer.status == 413
         assert answer.content == {
             "error": "bad_request",
-            "reason": "a request's body has at most 65536 bytes",
+            "reason": "a request's body has at most 65536 bytes (http_body_bytes_max)",
         }
 
 
@@ -262,15 +265,77 @@ def test_the_command_says_what_is_wrong_in_one_line(
 # --- As a process
 
 
-def test_amqp_clients_are_served_before_the_api_is_imported(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "gate")
-    # It is found before the installed one, and waits for a writer whom nobody sends.
-    (tmp_path / "aiohttp.py").write_text("open('gate').read()\n")
-    with (
-        Served(tmp_path, http_listener="on", http_port=0) as broker,
-        Client(broker.host, broker.port) as client,
-    ):
-        client.log_in()
+def has_reader(fifo: Path) -> bool:
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return False
+    return True
+
+
+def test_the_api_is_imported_for_its_first_client_and_amqp_clients_are_served_meanwhile(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # It is found before the installed one, and waits for what comes through the gate.
+    (tmp_path / "aiohttp.py").write_text("while True: open('gate').read()\n")
+    with Served(tmp_path, http_listener="on", http_port=0) as broker:
+        with Client(broker.host, broker.port) as client:
+            client.log_in()
+        host, _, number = ask_broker(tmp_path / "data", "status", {})["http_address"].partition(":")
+        assert not has_reader(gate)
+        with socket.create_connection((host, int(number))):
+            wait_until(lambda: has_reader(gate))
+            with Client(broker.host, broker.port) as client:
+                client.log_in()
+
+
+def test_an_import_of_the_api_that_fails_is_logged_and_tried_again(
+    log: LogLines, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = http.load_listeners
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def fail_first() -> object:
+        if failures:
+            raise failures.pop()
+        return load()
+
+    monkeypatch.setattr(http, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(http, "load_listeners", fail_first)
+    assert asked(broker, "GET", path="/api/health/live").status == 200
+    [line] = log.of("http.unavailable")
+    assert (line["level"], line["retry_seconds"]) == ("error", 0.01)
+    assert "Too many open files" in str(line)
+
+
+def test_a_broker_stops_while_the_api_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    load = http.load_listeners
+
+    def wait() -> object:
+        begun.set()
+        assert go_on.wait(TIMEOUT_SECONDS)
+        return load()
+
+    monkeypatch.setattr(http, "load_listeners", wait)
+    broker = leveret.Broker(data_dir=tmp_path / "data", port=0, http_listener="on", http_port=0)
+    broker.start()
+    with socket.create_connection(("127.0.0.1", port(broker)), timeout=TIMEOUT_SECONDS) as client:
+        assert begun.wait(TIMEOUT_SECONDS)
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        # The listening socket is closed, and with it what the kernel held.
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+        go_on.set()
+        stopping.join(TIMEOUT_SECONDS)
+        assert not stopping.is_alive()
 
 
 def test_the_command_serves_it_unless_it_is_off(tmp_path: Path) -> None:

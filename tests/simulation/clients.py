@@ -40,7 +40,7 @@ from leveret.amqp_frames.values.field_table import table_of
 from leveret.core.channel.delivery_commands import DeliveryCommands
 from leveret.core.channel.outstanding import Settled
 from leveret.core.channel.transaction import Outcome
-from leveret.core.connection.reading_time import ReadingTime
+from leveret.core.connection.reading_time import Pause, ReadingTime
 from leveret.core.definitions import DELIVERY_EXCHANGE, QueueDefinition
 from leveret.core.exchanges.table import carry_out
 from leveret.core.publishing.publisher import Publisher
@@ -165,7 +165,7 @@ class Connection:
             self.clock.resume(loop.uptime_ms)
             loop.go_on(self)
         else:
-            self.reading.pause(loop.uptime_ms)
+            self.reading.pause(loop.uptime_ms, Pause.ALARM)
             self.clock.pause(loop.uptime_ms)
             loop.stop(self)
 

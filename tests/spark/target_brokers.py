@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+from dashed import dashed
 
 from benchmarks.brokers import RabbitMQ, free_port
 
@@ -53,7 +54,7 @@ class Target:
             connection.close()
 
     def declare(self, queue: str, **arguments: object) -> str:
-        named = {name.replace("_", "-"): value for name, value in arguments.items()}
+        named = dashed(arguments)
         with self.channel() as channel:
             channel.queue_declare(queue, durable=True, arguments=named)
         return queue

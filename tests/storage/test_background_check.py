@@ -52,6 +52,22 @@ def test_closed_segments_get_an_index_and_the_newest_gets_none() -> None:
     assert read(files, may_use_indexes=False).unverified == []
 
 
+def test_it_knows_how_many_bytes_are_left() -> None:
+    files, _ = in_three_segments()
+    opened(files)
+    check = read(files).background_check(files)
+    assert check.left_bytes == 0
+    check.look()
+    sizes = [files.size(segment_path(DIRECTORY, number)) for number in (1, 2, 3)]
+    assert check.left_bytes == sum(sizes)
+    # A small segment is one piece.
+    for at in range(1, 4):
+        assert check.step() == (sizes[at - 1], [])
+        assert check.left_bytes == sum(sizes[at:])
+    assert check.step() == (0, [])
+    assert check.left_bytes == 0
+
+
 def test_a_segment_that_is_closed_later_is_found_at_the_next_look() -> None:
     files, _ = in_three_segments()
     journal, _ = opened(files)

@@ -20,6 +20,7 @@ from leveret.storage.journal.segment_facts import read_facts
 from leveret.storage.journal.segment_files import REWRITTEN, segment_numbers, segment_path
 from leveret.storage.journal.segment_index import index_path, write_index
 from leveret.storage.journal.segment_reader import SegmentReader
+from pages import read_page
 from publishes import batch_of, message
 
 SEGMENT_BYTES = 16 * 1024
@@ -208,6 +209,21 @@ def test_a_segment_is_rewritten_again_when_more_of_it_has_gone() -> None:
     recovered = started(files)
     assert [key for key in contents(recovered) if key[0] != 3] == [(2, 57)]
     assert recovered.report == []
+
+
+def test_a_reader_that_knows_a_segment_reads_what_took_its_place() -> None:
+    files, journal = mostly_dead()
+    journal.commit()
+    files.kill()
+    # Another boot: the replacement has another epoch than the segment.
+    journal, _ = opened(files)
+    reader = journal.reader(str)
+    before = read_page(journal, reader, 2, [(57, 57)], 1 << 20)
+    assert compact_all(journal) >= 1
+    after = read_page(journal, reader, 2, [(57, 57)], 1 << 20)
+    for page in (before, after):
+        assert (page.lost, page.report) == ([], [])
+        assert [row.first_entry_id for row in page.rows] == [57]
 
 
 def test_a_segment_that_is_being_emptied_is_left_alone() -> None:

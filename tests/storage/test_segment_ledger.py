@@ -2,7 +2,13 @@ from __future__ import annotations
 
 from array import array
 
-from leveret.storage.journal.ledger import PLACES_STRIDE_BYTES, RunningLedger, ranges_in
+from leveret.storage.journal.ledger import (
+    NOTED_QUEUES_MAX,
+    PLACES_STRIDE_BYTES,
+    RunningLedger,
+    Spoken,
+    ranges_in,
+)
 
 
 def ledger_of(segments: int) -> RunningLedger:
@@ -54,6 +60,43 @@ def test_a_delivery_outlives_the_entries_record_that_it_speaks_of() -> None:
     assert ledger.delivered(7, [(1, 2)])
     ledger.open(3)
     assert ledger.removable() == []
+
+
+def test_a_delivery_of_entries_that_a_rewritten_segment_lacks_keeps_nothing() -> None:
+    ledger = RunningLedger()
+    ledger.open(1)
+    ledger.extend(7, range(1, 3), 1, 1, 0, 0)
+    ledger.extend(8, range(1, 3), 1, 1, 0, 0)
+    ledger.open(2)
+    assert ledger.delivered(7, [(2, 2)])
+    assert ledger.delivered(8, [(1, 1)])
+    ledger.open(3)
+    assert ledger.delivered(7, [(1, 2)])
+    ledger.open(4)
+    assert ledger.settle(7, [(2, 2)])
+    assert ledger.settle(8, [(1, 2)])
+    ledger.begin_rewrite(1)
+    ledger.rewritten(1, Spoken(), 1)
+    # Entry 1 of queue 7 is live, and segment 3 says that it was delivered.
+    assert ledger.removable() == [2]
+
+
+def test_notes_about_very_many_queues_stay_as_long_as_their_segment() -> None:
+    ledger = RunningLedger()
+    ledger.open(1)
+    for queue_id in range(NOTED_QUEUES_MAX + 2):
+        ledger.extend(queue_id, range(1, 2), 1, 1, 0, 0)
+    ledger.open(2)
+    for queue_id in range(1, NOTED_QUEUES_MAX + 2):
+        assert ledger.delivered(queue_id, [(1, 1)])
+    ledger.open(3)
+    for queue_id in range(1, NOTED_QUEUES_MAX + 2):
+        assert ledger.settle(queue_id, [(1, 1)])
+    ledger.begin_rewrite(1)
+    ledger.rewritten(1, Spoken(), 1)
+    assert ledger.removable() == []
+    assert ledger.settle(0, [(1, 1)])
+    assert ledger.removable() == [1, 2]
 
 
 def test_a_record_that_would_say_nothing_is_not_made() -> None:
