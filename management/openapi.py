@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from .listing import PAGE_SIZE_MAX
-from .request import TAGS, Action, Answer, Request, Tag
+from .request import RANGES, TAGS, Action, Answer, Request, Tag
 from .text import encoded
 
 PATH: Final = "/api/openapi.json"
@@ -29,6 +29,9 @@ _QUERY: Final[dict[str, dict[str, object]]] = {
     "vhost": {"type": "string", "description": "whose metrics; may be there several times"},
     "if-unused": {"type": "boolean"},
     "if-empty": {"type": "boolean"},
+    "for_rabbitmq": {"type": "boolean", "description": "without what RabbitMQ cannot read"},
+    "download": {"type": "string", "description": "the file's name, for browsers"},
+    **{name: {"type": "integer", "minimum": 1, "description": "seconds"} for name in RANGES},
 }
 _ANY_OBJECT: Final = {"type": "object"}
 _ERROR: Final = {

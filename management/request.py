@@ -176,8 +176,8 @@ class Request:
         As in RabbitMQ a range that is not two whole numbers counts as none.
         """
         found = []
-        for kind in ("lengths", "msg_rates", "data_rates"):
-            texts = self.query.get(f"{kind}_age", ""), self.query.get(f"{kind}_incr", "")
+        for names in zip(RANGES[::2], RANGES[1::2], strict=True):
+            texts = tuple(self.query.get(name, "") for name in names)
             wanted = Range(*map(int, texts)) if all(map(_is_number, texts)) else None
             if wanted is not None and not wanted.is_valid():
                 raise bad_request(f"Invalid range parameters: age {wanted[0]}, incr {wanted[1]}")
@@ -257,6 +257,15 @@ class Action(NamedTuple):
 # Query parameters of one row, and of lists.
 SHOWN: Final = ("columns",)
 LISTED: Final = ("columns", "sort", "sort_reverse", "page", "page_size", "name", "use_regex")
+# Of samples: how far they reach back, and how far they are apart, of lengths, messages and octets.
+RANGES: Final = (
+    "lengths_age",
+    "lengths_incr",
+    "msg_rates_age",
+    "msg_rates_incr",
+    "data_rates_age",
+    "data_rates_incr",
+)
 
 
 def object_with(*required: str, **types: str) -> Mapping[str, object]:

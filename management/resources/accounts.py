@@ -17,6 +17,7 @@ from ..asking import ask
 from ..listing import listed, shown
 from ..request import (
     LISTED,
+    RANGES,
     SHOWN,
     Action,
     Answer,
@@ -341,12 +342,14 @@ _NEW_PERMISSION: Final = object_with(
 
 
 def _topic_list(path: str, *of: str) -> Action:
-    return Action("GET", path, "topic permissions", partial(_topic_permissions, of), _ADMIN)
+    return Action(
+        "GET", path, "topic permissions", partial(_topic_permissions, of), _ADMIN, query=LISTED
+    )
 
 
 ACTIONS: Final = (
-    Action("GET", "/api/vhosts", "vhosts", _vhosts, query=LISTED),
-    Action("GET", _VHOST, "vhost", _one_vhost, _ADMIN, query=SHOWN),
+    Action("GET", "/api/vhosts", "vhosts", _vhosts, query=(*LISTED, *RANGES)),
+    Action("GET", _VHOST, "vhost", _one_vhost, _ADMIN, query=(*SHOWN, *RANGES)),
     Action("PUT", _VHOST, "vhost add", _put_vhost, _ADMIN, _ANY, _NEW_VHOST),
     Action("DELETE", _VHOST, "vhost delete", _delete_vhost, _ADMIN, _ANY),
     Action("POST", f"{_VHOST}/start/{{node}}", "vhost start", _start_vhost, _ADMIN, _ANY),
@@ -393,11 +396,11 @@ ACTIONS: Final = (
     _topic_list("/api/topic-permissions"),
     _topic_list(f"{_USER}/topic-permissions", "user"),
     _topic_list(f"{_VHOST}/topic-permissions", "vhost"),
-    Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN),
+    Action("GET", _TOPICS, "topic permissions", _one_users_topic_permissions, _ADMIN, query=LISTED),
     Action("PUT", _TOPICS, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPICS, "topic permissions clear", _delete_topic_permissions, _ADMIN),
     # As in RabbitMQ, the path's exchange counts for DELETE alone.
-    Action("GET", _TOPIC, "topic permissions", _one_users_topic_permissions, _ADMIN),
+    Action("GET", _TOPIC, "topic permissions", _one_users_topic_permissions, _ADMIN, query=LISTED),
     Action("PUT", _TOPIC, "topic permissions set", _put_topic_permission, _ADMIN, _ANY),
     Action("DELETE", _TOPIC, "topic permissions clear", _delete_topic_permissions, _ADMIN),
 )

@@ -21,6 +21,7 @@ from ..client_names import channel_name, open_channels
 from ..listing import listed, shown
 from ..request import (
     LISTED,
+    RANGES,
     SHOWN,
     Action,
     Answer,
@@ -166,6 +167,7 @@ class _Channel(NamedTuple):
 
 async def _channel_rows(request: Request, connections: Iterable[OpenConnection]) -> list[Row]:
     """Rows of their channels: all are asked before any answer is awaited."""
+    wanted = request.ranges().messages
     channels = {
         channel: _Channel(opened, number)
         for opened in connections
@@ -179,12 +181,14 @@ async def _channel_rows(request: Request, connections: Iterable[OpenConnection])
     found = [answered[channel] for channel in channels if channel in answered]
 
     def row(report: ChannelReport) -> Row:
-        return _channel_row(request, channels[report.channel], report)
+        return _channel_row(request, channels[report.channel], report, wanted)
 
     return await rows_of(request.snapshots.pace, found, row)
 
 
-def _channel_row(request: Request, channel: _Channel, report: ChannelReport) -> Row:
+def _channel_row(
+    request: Request, channel: _Channel, report: ChannelReport, wanted: Range | None
+) -> Row:
     about, (opened, number) = request.about, channel
     counts: dict[str, Any] = report.counts
     row: Row = {
@@ -206,7 +210,7 @@ def _channel_row(request: Request, channel: _Channel, report: ChannelReport) -> 
     }
     counted = opened.channel_counts.get(number)
     if counted is not None:
-        row |= request.statistics.of_channel(counted, request.ranges().messages)
+        row |= request.statistics.of_channel(counted, wanted)
     return row
 
 
@@ -230,12 +234,13 @@ async def _one_channel(request: Request) -> Answer:
 async def _shown_channel(request: Request, channel: _Channel, asked: Ref) -> Answer:
     if not _may_see(request, channel.opened):
         raise not_authorised("User not authorised to access object")
+    wanted = request.ranges().messages
     reports = await ask_all(request.context.runtime, [asked], ReportChannel, attrgetter("channel"))
     if not reports:
         # It has gone.
         raise not_found()
-    row = _channel_row(request, channel, reports[0])
-    row |= _breakdown(request, channel.opened.channel_counts.get(channel.number))
+    row = _channel_row(request, channel, reports[0], wanted)
+    row |= _breakdown(request, channel.opened.channel_counts.get(channel.number), wanted)
     consumers = await consumer_rows(request, tuple(request.context.vhosts.queues()))
     row["consumer_details"] = [
         each for each in consumers if each["channel_details"].get("name") == row["name"]
@@ -243,11 +248,11 @@ async def _shown_channel(request: Request, channel: _Channel, asked: Ref) -> Ans
     return Answer(200, shown(request, row))
 
 
-def _breakdown(request: Request, counted: ChannelCounts | None) -> Row:
+def _breakdown(request: Request, counted: ChannelCounts | None, wanted: Range | None) -> Row:
     """What a channel published to which exchange, and got from which queue."""
     if counted is None:
         return {"deliveries": [], "publishes": []}
-    statistics, wanted, vhost = request.statistics, request.ranges().messages, counted.vhost
+    statistics, vhost = request.statistics, counted.vhost
     publishes = [
         {
             "exchange": {"name": exchange_name(exchange), "vhost": vhost},
@@ -376,16 +381,28 @@ _CONNECTION: Final = "/api/connections/{connection}"
 _OF_USER: Final = "/api/connections/username/{username}"
 
 ACTIONS: Final = (
-    Action("GET", "/api/connections", "connections", _connections, query=LISTED),
+    Action("GET", "/api/connections", "connections", _connections, query=(*LISTED, *RANGES)),
     Action("GET", _OF_USER, "connections", _connections_of_user, query=LISTED),
     Action("DELETE", _OF_USER, "connections close", _close_all_of_user, query=("x-reason",)),
-    Action("GET", _CONNECTION, "connection", _one_connection, query=SHOWN),
+    Action("GET", _CONNECTION, "connection", _one_connection, query=(*SHOWN, *RANGES)),
     Action("DELETE", _CONNECTION, "connection close", _close, query=("x-reason",)),
-    Action("GET", f"{_CONNECTION}/channels", "channels", _channels_of_connection, query=LISTED),
-    Action("GET", "/api/vhosts/{vhost}/connections", "connections", _connections, query=LISTED),
-    Action("GET", "/api/vhosts/{vhost}/channels", "channels", _channels, query=LISTED),
-    Action("GET", "/api/channels", "channels", _channels, query=LISTED),
-    Action("GET", "/api/channels/{channel}", "channel", _one_channel, query=SHOWN),
+    Action(
+        "GET",
+        f"{_CONNECTION}/channels",
+        "channels",
+        _channels_of_connection,
+        query=(*LISTED, *RANGES),
+    ),
+    Action(
+        "GET",
+        "/api/vhosts/{vhost}/connections",
+        "connections",
+        _connections,
+        query=(*LISTED, *RANGES),
+    ),
+    Action("GET", "/api/vhosts/{vhost}/channels", "channels", _channels, query=(*LISTED, *RANGES)),
+    Action("GET", "/api/channels", "channels", _channels, query=(*LISTED, *RANGES)),
+    Action("GET", "/api/channels/{channel}", "channel", _one_channel, query=(*SHOWN, *RANGES)),
     Action("GET", "/api/consumers", "consumers", _consumers, query=LISTED),
     # Who may not open the vhost sees none there, as in RabbitMQ.
     Action(

@@ -120,7 +120,15 @@ ACTIONS: Final = tuple(
         ("/api/definitions/{vhost}", VhostRule.VISIBLE),
     )
     for action in (
-        Action("GET", path, "definitions export", _export, Tag.ADMINISTRATOR, vhost),
+        Action(
+            "GET",
+            path,
+            "definitions export",
+            _export,
+            Tag.ADMINISTRATOR,
+            vhost,
+            query=("for_rabbitmq", "download"),
+        ),
         Action(
             "POST",
             path,

@@ -7,7 +7,7 @@ from typing import Final
 from ...actors.messages import AskLoginAttempts, LoginAttemptsAnswer
 from ..asking import ask
 from ..listing import listed, shown
-from ..request import Action, Answer, Request, Tag
+from ..request import LISTED, SHOWN, Action, Answer, Request, Tag
 
 
 async def _methods(request: Request) -> Answer:
@@ -53,8 +53,8 @@ async def _attempts_by_source(request: Request) -> Answer:
 _ATTEMPTS: Final = "/api/auth/attempts/{node}"
 
 ACTIONS: Final = (
-    Action("GET", "/api/auth", "login methods", _methods, Tag.NONE),
-    Action("GET", _ATTEMPTS, "login attempts", _attempts, Tag.MONITORING),
+    Action("GET", "/api/auth", "login methods", _methods, Tag.NONE, query=SHOWN),
+    Action("GET", _ATTEMPTS, "login attempts", _attempts, Tag.MONITORING, query=LISTED),
     Action("DELETE", _ATTEMPTS, "login attempts forget", _forget, Tag.MONITORING),
     Action("GET", f"{_ATTEMPTS}/source", "login attempts", _attempts_by_source, Tag.MONITORING),
     Action("DELETE", f"{_ATTEMPTS}/source", "login attempts forget", _forget, Tag.MONITORING),

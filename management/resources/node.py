@@ -15,6 +15,7 @@ from ..cluster_name import CLUSTER_NAME, cluster_name
 from ..listing import listed, shown
 from ..request import (
     LISTED,
+    RANGES,
     SHOWN,
     Action,
     Answer,
@@ -218,7 +219,7 @@ async def _whoami(request: Request) -> Answer:
 
 
 ACTIONS: Final = (
-    Action("GET", "/api/overview", "overview", _overview, query=SHOWN),
+    Action("GET", "/api/overview", "overview", _overview, query=(*SHOWN, *RANGES)),
     Action("GET", "/api/cluster-name", "cluster name", _cluster_name),
     Action(
         "PUT",
@@ -232,7 +233,14 @@ ACTIONS: Final = (
     Action("DELETE", "/api/reset/{node}", "statistics reset", _reset, Tag.ADMINISTRATOR),
     Action("GET", "/api/nodes", "nodes", _nodes, Tag.MONITORING, query=LISTED),
     Action("GET", "/api/nodes/{node}", "node", _one_node, Tag.MONITORING, query=SHOWN),
-    Action("GET", "/api/feature-flags", "feature flags", _feature_flags, Tag.ADMINISTRATOR),
+    Action(
+        "GET",
+        "/api/feature-flags",
+        "feature flags",
+        _feature_flags,
+        Tag.ADMINISTRATOR,
+        query=LISTED,
+    ),
     Action(
         "PUT",
         "/api/feature-flags/{name}/enable",

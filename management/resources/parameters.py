@@ -14,6 +14,8 @@ from ...core.parameters.parameters import (
 )
 from ..listing import listed, shown
 from ..request import (
+    LISTED,
+    SHOWN,
     Action,
     Answer,
     Request,
@@ -191,14 +193,16 @@ _VALUE: Final = {"type": "object", "properties": {"value": {}}, "required": ["va
 _LIMIT: Final = object_with("value", value="integer")
 
 ACTIONS: Final = (
-    Action("GET", "/api/parameters", "parameters", _parameters, _MAKER),
-    Action("GET", _COMPONENT, "parameters", _parameters, _MAKER),
-    Action("GET", f"{_COMPONENT}/{{vhost}}", "parameters", _parameters, _MAKER),
-    Action("GET", _PARAMETER, "parameter", _one_parameter, _MAKER),
+    Action("GET", "/api/parameters", "parameters", _parameters, _MAKER, query=LISTED),
+    Action("GET", _COMPONENT, "parameters", _parameters, _MAKER, query=LISTED),
+    Action("GET", f"{_COMPONENT}/{{vhost}}", "parameters", _parameters, _MAKER, query=LISTED),
+    Action("GET", _PARAMETER, "parameter", _one_parameter, _MAKER, query=SHOWN),
     Action("PUT", _PARAMETER, "parameter set", _put_parameter, _MAKER, body=_VALUE),
     Action("DELETE", _PARAMETER, "parameter clear", _delete_parameter, _MAKER),
-    Action("GET", _GLOBAL, "global parameters", _global_parameters, _MAKER),
-    Action("GET", f"{_GLOBAL}/{{name}}", "global parameter", _one_global_parameter, _MAKER),
+    Action("GET", _GLOBAL, "global parameters", _global_parameters, _MAKER, query=LISTED),
+    Action(
+        "GET", f"{_GLOBAL}/{{name}}", "global parameter", _one_global_parameter, _MAKER, query=SHOWN
+    ),
     Action(
         "PUT",
         f"{_GLOBAL}/{{name}}",
@@ -210,14 +214,16 @@ ACTIONS: Final = (
     Action(
         "DELETE", f"{_GLOBAL}/{{name}}", "global parameter clear", _delete_global_parameter, _MAKER
     ),
-    Action("GET", _OF_VHOSTS, "vhost limits", _vhost_limits),
-    Action("GET", _OF_VHOST, "vhost limits", _vhost_limits, vhost=VhostRule.MONITORED),
+    Action("GET", _OF_VHOSTS, "vhost limits", _vhost_limits, query=LISTED),
+    Action(
+        "GET", _OF_VHOST, "vhost limits", _vhost_limits, vhost=VhostRule.MONITORED, query=LISTED
+    ),
     Action(
         "PUT", f"{_OF_VHOST}/{{name}}", "vhost limit set", _put_vhost_limit, _ADMIN, body=_LIMIT
     ),
     Action("DELETE", f"{_OF_VHOST}/{{name}}", "vhost limit clear", _delete_vhost_limit, _ADMIN),
-    Action("GET", _OF_USERS, "user limits", _user_limits),
-    Action("GET", _OF_USER, "user limits", _user_limits),
+    Action("GET", _OF_USERS, "user limits", _user_limits, query=LISTED),
+    Action("GET", _OF_USER, "user limits", _user_limits, query=LISTED),
     Action("PUT", f"{_OF_USER}/{{name}}", "user limit set", _put_user_limit, _ADMIN, body=_LIMIT),
     Action("DELETE", f"{_OF_USER}/{{name}}", "user limit clear", _delete_user_limit, _ADMIN),
 )

@@ -13,6 +13,7 @@ from ...core.policies.policy import Policy, policy_of, policy_value
 from ..listing import listed, shown
 from ..request import (
     LISTED,
+    SHOWN,
     Action,
     Answer,
     Request,
@@ -78,7 +79,7 @@ def _policy_actions(path: str, component: str, tag: Tag) -> tuple[Action, ...]:
     return (
         Action("GET", f"/api/{path}", path, partial(_policies, component), query=LISTED),
         Action("GET", of_vhost, path, partial(_policies, component), query=LISTED),
-        Action("GET", one, name, partial(_one_policy, component), tag),
+        Action("GET", one, name, partial(_one_policy, component), tag, query=SHOWN),
         Action("PUT", one, f"{name} set", partial(_put_policy, component), tag, body=_NEW),
         Action("DELETE", one, f"{name} clear", partial(_delete_policy, component), tag),
     )

@@ -46,6 +46,7 @@ from ..listing import listed, listed_long, shown
 from ..pace import in_order
 from ..request import (
     LISTED,
+    RANGES,
     SHOWN,
     Action,
     Answer,
@@ -560,16 +561,16 @@ _NEW_QUEUE: Final = object_with(durable="boolean", auto_delete="boolean", argume
 _QUEUE_ACTION: Final = object_with("action", action="string")
 
 ACTIONS: Final = (
-    Action("GET", "/api/exchanges", "exchanges", _exchanges, query=LISTED),
-    Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges, query=LISTED),
-    Action("GET", _EXCHANGE, "exchange", _one_exchange, query=SHOWN),
+    Action("GET", "/api/exchanges", "exchanges", _exchanges, query=(*LISTED, *RANGES)),
+    Action("GET", "/api/exchanges/{vhost}", "exchanges", _exchanges, query=(*LISTED, *RANGES)),
+    Action("GET", _EXCHANGE, "exchange", _one_exchange, query=(*SHOWN, *RANGES)),
     Action("PUT", _EXCHANGE, "exchange declare", _declare_exchange, body=_NEW_EXCHANGE),
     Action("DELETE", _EXCHANGE, "exchange delete", _delete_exchange, query=("if-unused",)),
     Action("GET", f"{_EXCHANGE}/bindings/source", "bindings", _bindings_from, query=LISTED),
     Action("GET", f"{_EXCHANGE}/bindings/destination", "bindings", _bindings_to, query=LISTED),
-    Action("GET", "/api/queues", "queues", _queues, query=LISTED),
-    Action("GET", "/api/queues/{vhost}", "queues", _queues, query=LISTED),
-    Action("GET", _QUEUE, "queue", _one_queue, query=SHOWN),
+    Action("GET", "/api/queues", "queues", _queues, query=(*LISTED, *RANGES)),
+    Action("GET", "/api/queues/{vhost}", "queues", _queues, query=(*LISTED, *RANGES)),
+    Action("GET", _QUEUE, "queue", _one_queue, query=(*SHOWN, *RANGES)),
     Action("PUT", _QUEUE, "queue declare", _declare_queue, body=_NEW_QUEUE),
     Action("DELETE", _QUEUE, "queue delete", _delete_queue, query=("if-unused", "if-empty")),
     Action("DELETE", f"{_QUEUE}/contents", "queue purge", _purge),
