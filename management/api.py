@@ -66,7 +66,7 @@ class Figures:
         self.snapshots = Snapshots(self.pace, lists)
         form = Form.PER_OBJECT if per_object else Form.AGGREGATED
         source = Source(context, about, self.statistics, samples.lag_seconds)
-        self.metrics = MetricTexts(source, self.pace, form, lists.age_seconds)
+        self.metrics = MetricTexts(source, self.snapshots, form)
 
 
 class Login(NamedTuple):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from typing import Final
 
 from prometheus_client import Metric
@@ -12,8 +11,7 @@ from prometheus_client import Metric
 from ...actors.messages import AskLoginAttempts, LoginAttemptsAnswer
 from ...core.users.login_attempts import LoginCounts
 from ..asking import ask
-from ..pace import Pace
-from ..snapshots import SNAPSHOT_ROWS_MIN, Body
+from ..snapshots import SNAPSHOT_ROWS_MIN, Body, Snapshots
 from . import channels, messages, node, own, queues
 from .asked import Asked, Form, Source
 from .exposition import exposed
@@ -25,36 +23,30 @@ _PART_BYTES_MIN: Final = 8192
 class MetricTexts:
     """The texts of one node; `default_form` is what a client gets that does not ask for another.
 
-    About many queues they are at most `age_seconds` old.
+    About many queues they are kept as long lists are, and are as old at most.
     """
 
-    def __init__(self, source: Source, pace: Pace, default_form: Form, age_seconds: float) -> None:
-        self._age_seconds = age_seconds
+    def __init__(self, source: Source, snapshots: Snapshots, default_form: Form) -> None:
         self.default_form = default_form
         self._source = source
-        self._pace = pace
-        self._kept: dict[Asked, tuple[float, asyncio.Task[Body]]] = {}
+        self._snapshots = snapshots
 
     async def text(self, asked: Asked) -> Body:
         """The metrics that are asked for; that were made a moment ago, about many queues."""
-        now = time.monotonic()
-        self._kept = {
-            each: kept for each, kept in self._kept.items() if kept[0] > now - self._age_seconds
-        }
+
+        def make() -> Awaitable[Body]:
+            return self._make(asked)
+
         queue_count = sum(len(each.table.queues()) for each in self._source.context.vhosts)
         if queue_count < SNAPSHOT_ROWS_MIN:
-            return await self._make(asked)
-        kept = self._kept.get(asked)
-        if kept is None:
-            kept = self._kept[asked] = now, asyncio.create_task(self._make(asked))
-        # A client that goes away takes the text from nobody.
-        return await asyncio.shield(kept[1])
+            return await make()
+        return await self._snapshots.recent(("metrics", asked), None, make)
 
     async def _make(self, asked: Asked) -> Body:
-        source = self._source
+        source, pace = self._source, self._snapshots.pace
         process = await asyncio.to_thread(node.of_process)
         logins = await _logins(source)
-        of_channels = await channels.reports(source, asked, self._pace)
+        of_channels = await channels.reports(source, asked, pace)
 
         def steps() -> Generator[None, None, Body]:
             metrics: list[Metric] = node.metrics(source, asked, process)
@@ -65,7 +57,7 @@ class MetricTexts:
             parts = yield from exposed(metrics)
             return Body((yield from _joined(parts)))
 
-        return await self._pace.carry_out(steps())
+        return await pace.carry_out(steps())
 
 
 async def _logins(source: Source) -> dict[str, LoginCounts]:

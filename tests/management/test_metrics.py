@@ -61,6 +61,26 @@ def test_promtool_finds_no_fault(path: str, broker: leveret.Broker) -> None:
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
+# --- One text for all
+
+
+@has(list_age_ms=3_600_000)
+def test_about_many_queues_one_text_serves_all_but_not_one_that_failed(
+    broker: leveret.Broker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leveret.management.prometheus.texts.SNAPSHOT_ROWS_MIN", 0)
+    monkeypatch.setattr("leveret.management.snapshots.UNUSED_SECONDS_MAX", 3600.0)
+    with monkeypatch.context() as failing:
+        failing.setattr("leveret.management.prometheus.node.of_process", lambda: 1 // 0)
+        assert scraped(broker).status == 500
+    before = scraped(broker)
+    assert before.value("rabbitmq_queues") == 0
+    client.declare("a")
+    assert scraped(broker).text == before.text
+    # Another form is another text.
+    assert scraped(broker, "/metrics/per-object").value("rabbitmq_queues") == 1
+
+
 # --- Who may ask
 
 
