@@ -11,7 +11,8 @@ except ModuleNotFoundError:  # it is for CPython only
 
     def encoded(value: object) -> bytes:
         """The value as JSON."""
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        # In ASCII: a name that is not UTF-8 has surrogate escapes, which have no encoding.
+        return json.dumps(value, separators=(",", ":")).encode()
 
     def decoded(text: bytes) -> Any:
         """The JSON's value; ValueError."""
