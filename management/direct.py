@@ -134,6 +134,8 @@ class DirectConnection:
         self._unread = b""
         self._wakes: asyncio.Future[None] | None = None
         self._is_closed = False
+        # As `open` agrees it with the broker.
+        self._frame_max_bytes = 0
         peer = Peer(f"{host}:0", asks_certificate=True, user=user, is_internal=True)
         parent = _Parent.start_on(context.runtime)
         transport = _Memory(self)
