@@ -373,10 +373,11 @@ class RoundOver(NamedTuple):
 class TimedOut(NamedTuple):
     """Queue -> Channel: these parts were not answered in time, and are the queue's again.
 
-    Or they have gone from the queue, which was emptied.
+    Or they have gone from the queue, which `was_emptied`.
     """
 
     parts: list[Part]
+    was_emptied: bool = False
 
 
 class Deliver(NamedTuple):

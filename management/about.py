@@ -72,3 +72,15 @@ class OpenAccess(NamedTuple):
 
     health_without_password: str
     metrics_without_password: str
+
+
+class NsqAddress(NamedTuple):
+    """How clients find this broker: what nsqd tells nsqlookupd of itself.
+
+    Ports are 0 where the broker does not listen for that.
+    """
+
+    broadcast_address: str
+    hostname: str
+    tcp_port: int
+    http_port: int

@@ -1,13 +1,10 @@
 """From a request to its answer: finds the row, logs the user in, checks what it may, and answers.
 
-A login is decided where AMQP's are (actors/connection/logins.py), off the event loop, with the same
-protection against clients that try many. Health needs none where the settings have it so.
+Health needs no login where the settings have it so.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -15,15 +12,12 @@ from aiohttp.abc import AbstractMatchInfo
 from aiohttp.web import BaseRequest, Response
 from aiohttp.web_urldispatcher import UrlDispatcher
 
-from ..actors.messages import LogIn, LoginAnswer
 from ..actors.node_context import NodeContext
 from ..core.connection.peer import is_loopback
 from ..core.users.accounts import User
-from ..core.users.login_attempts import HTTP
-from ..core.users.login_results import LoginResult
 from ..logs.events import CONTROL_REQUEST
-from .about import About, ListLimits, OpenAccess
-from .asking import ask
+from .about import About, HttpLimits, ListLimits, OpenAccess
+from .logging_in import Login, WrongLoginError, checked
 from .prometheus.asked import Form, Source
 from .prometheus.texts import MetricTexts
 from .request import (
@@ -69,17 +63,6 @@ class Figures:
         self.metrics = MetricTexts(source, self.snapshots, form)
 
 
-class Login(NamedTuple):
-    """A name and a password as a client sent them."""
-
-    user: str
-    password: str
-
-    def __repr__(self) -> str:
-        """Without the password, wherever it is shown."""
-        return f"Login(user={self.user!r})"
-
-
 class Found(NamedTuple):
     """A row of the table, and the names in the path."""
 
@@ -88,12 +71,19 @@ class Found(NamedTuple):
 
 
 class Api:
-    """The resources of one listener; it keeps nothing of a request."""
+    """The resources of one listener; it keeps nothing of a request. A `Site` (server.py)."""
 
-    def __init__(self, figures: Figures, access: OpenAccess, actions: Iterable[Action]) -> None:
+    def __init__(
+        self,
+        figures: Figures,
+        access: OpenAccess,
+        limits: HttpLimits,
+        actions: Iterable[Action],
+    ) -> None:
         self.pace = figures.pace
         self._context = figures.context
         self._figures = figures
+        self._limits = limits
         # Who needs no password for rows with these tags.
         self._open_to = {
             Tag.NONE_FOR_HEALTH: access.health_without_password,
@@ -127,19 +117,10 @@ class Api:
             return _NO_USER
         if login is None:
             raise ApiError(401, "not_authorized", "Login failed", CHALLENGE)
-        answer = await ask(
-            self._context.runtime,
-            self._context.logins,
-            lambda me: LogIn(me, host, login.user, login.password, HTTP),
-        )
-        assert isinstance(answer, LoginAnswer)
-        user = self._context.accounts.users.get(login.user)
-        result = answer.result
-        if result is LoginResult.ALLOWED and user is None:
-            # Deleted since its password was found right.
-            result = LoginResult.UNKNOWN_USER
-        if user is None or result is not LoginResult.ALLOWED:
-            raise ApiError(401, "not_authorized", "Login failed", CHALLENGE, result.value)
+        try:
+            user = await checked(self._context, login, host)
+        except WrongLoginError as wrong:
+            raise ApiError(401, "not_authorized", "Login failed", CHALLENGE, str(wrong)) from None
         refusal = refusal_of(user.tags, tag)
         if refusal:
             raise not_authorised(refusal)
@@ -148,6 +129,27 @@ class Api:
     @staticmethod
     def _is_open_to(host: str, whom: str) -> bool:
         return whom == "everywhere" or (whom == "loopback" and is_loopback(host))
+
+    def body_bytes_max(self, found: Found) -> int:
+        """The largest body that this row reads."""
+        limits = self._limits
+        if found.action.is_definitions:
+            return limits.definitions_bytes_max
+        return limits.body_bytes_max
+
+    def too_large(self, found: Found) -> ApiError:
+        """413."""
+        is_definitions = found.action.is_definitions
+        setting = "definitions_bytes_max" if is_definitions else "http_body_bytes_max"
+        text = f"a request's body has at most {self.body_bytes_max(found)} bytes ({setting})"
+        return ApiError(413, "bad_request", text)
+
+    def refusal(self, fault: ApiError, *, is_known: bool) -> Answer:
+        """RabbitMQ's two words, where it says any."""
+        content: object = {"error": fault.error, "reason": fault.reason}
+        if fault.status == 405 or (fault.status == 401 and not is_known):
+            content = None
+        return Answer(fault.status, content, fault.headers)
 
     async def answer(
         self, found: Found, user: User, request: BaseRequest, body: bytes, host: str
@@ -210,19 +212,3 @@ def _not_there(methods: Collection[str] | None, method: str) -> Action:
         raise ApiError(405, "method_not_allowed", f"it has {allowed}", {"allow": allowed})
 
     return Action("GET", "", "nothing", answer, Tag.ANY)
-
-
-def login_of(authorization: str | None) -> Login | None:
-    """What the header `authorization` says, by the scheme Basic (RFC 7617), in UTF-8.
-
-    None if it says nothing that could be a login.
-    """
-    scheme, _, encoded = (authorization or "").strip().partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        text = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
-    user, colon, password = text.partition(":")
-    return Login(user, password) if colon else None

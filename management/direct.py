@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..actors.connection.reader import Reader
-from ..actors.messages import AlarmCleared, ConnectionLost, Down, Ref
+from ..actors.messages import ConnectionLost, Ref
 from ..actors.node_context import NodeContext
-from ..actors.runtime.runtime import LoopActor, tell
+from ..actors.runtime.runtime import tell
 from ..amqp_frames.constants import (
     FRAME_BODY,
     FRAME_HEADER,
@@ -46,6 +46,7 @@ from ..amqp_frames.methods import (
 from ..amqp_frames.properties import Properties, decode_properties, encode_properties
 from ..amqp_frames.values.field_table import table_of
 from ..core.connection.peer import Peer
+from .in_memory import InternalParent, MemoryTransport
 
 _CHANNEL: Final = 1
 _FRAME_HEADER_BYTES: Final = 7
@@ -78,53 +79,6 @@ class Content(NamedTuple):
     body: bytes
 
 
-class _Memory:
-    """The transport: what the writer writes is here at once."""
-
-    def __init__(self, parent: DirectConnection) -> None:
-        self._parent = parent
-        self._is_closing = False
-
-    def write(self, data: bytes) -> None:
-        self._parent.received(data)
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        self._parent.received(b"".join(pieces))
-
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, _name: str) -> Any:
-        return None
-
-    def pause_reading(self) -> None:
-        """The client side waits for answers, and sends no more than one command ahead."""
-
-    def resume_reading(self) -> None:
-        """As `pause_reading`."""
-
-    def close(self) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self._parent.closed()
-
-    def abort(self) -> None:
-        self.close()
-
-
-class _Parent(LoopActor):
-    """The reader's parent, as the listener is of others."""
-
-    def on_receive(self, message: object) -> None:
-        if isinstance(message, Down):
-            self.stop()
-        else:
-            assert isinstance(message, AlarmCleared), message
-
-
 class DirectConnection:
     """The client side; `connect` opens one."""
 
@@ -137,8 +91,8 @@ class DirectConnection:
         # As `open` agrees it with the broker.
         self._frame_max_bytes = 0
         peer = Peer(f"{host}:0", asks_certificate=True, user=user, is_internal=True)
-        parent = _Parent.start_on(context.runtime)
-        transport = _Memory(self)
+        parent = InternalParent.start_on(context.runtime)
+        transport = MemoryTransport(self)
         self._reader: Ref = Reader.start_on(context.runtime, context, transport, peer, parent)
 
     # --- The transport's side

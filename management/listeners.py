@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from ..actors.node_context import NodeContext
-from .about import About, HttpLimits, ListLimits, OpenAccess
+from ..actors.nsq.settings import NsqSettings
+from .about import About, HttpLimits, ListLimits, NsqAddress, OpenAccess
 from .api import Api, Figures
+from .nsq.calls import CALLS
+from .nsq.site import NsqSite
 from .resources import metrics
 from .resources.table import ACTIONS
 from .sampler import Samples
@@ -32,9 +35,15 @@ class Listeners:
 
     def management(self, access: OpenAccess, limits: HttpLimits) -> HttpServer:
         """All resources."""
-        return HttpServer(self._context, Api(self._figures, access, ACTIONS), limits)
+        return HttpServer(self._context, Api(self._figures, access, limits, ACTIONS), limits)
 
     def metrics_alone(self, limits: HttpLimits) -> HttpServer:
         """The metrics, without a password."""
-        api = Api(self._figures, _OPEN_METRICS, metrics.ACTIONS)
+        api = Api(self._figures, _OPEN_METRICS, limits, metrics.ACTIONS)
         return HttpServer(self._context, api, limits)
+
+    def nsq(self, settings: NsqSettings, address: NsqAddress, limits: HttpLimits) -> HttpServer:
+        """nsqd's and nsqlookupd's calls."""
+        figures = self._figures
+        site = NsqSite(self._context, settings, figures.about, address, limits, figures.pace, CALLS)
+        return HttpServer(self._context, site, limits)

@@ -16,7 +16,7 @@ import logging
 import termios
 from collections.abc import Generator, Mapping, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from aiohttp import web
 from isal import isal_zlib
@@ -27,9 +27,10 @@ from ..actors.runtime.descriptors import REFUSAL, has_one_of_the_last
 from ..actors.runtime.runtime import LoopActor, tell
 from ..core.connection.peer import is_loopback
 from ..core.connection.waiting_peers import WaitingPeers
+from ..core.users.accounts import User
 from ..logs.events import HTTP_FAILED, HTTP_REFUSED
 from .about import HttpLimits
-from .api import Api, Found, Login, login_of
+from .logging_in import Login, login_of
 from .pace import Pace
 from .request import JSON, Answer, ApiError
 from .snapshots import Body
@@ -63,14 +64,43 @@ _FAULT: Final = ApiError(
 _TOO_LONG: Final = ApiError(408, "timeout", "the request took too long to come")
 
 
+class Site(Protocol):
+    """What a listener serves. `found` is its own: what a request asks for.
+
+    The server calls in this order, so that nothing of a body is kept for a client that may not ask.
+    """
+
+    pace: Pace
+
+    async def find(self, request: web.BaseRequest) -> Any:
+        """What the request asks for, or what says that there is no such thing."""
+
+    async def log_in(self, found: Any, login: Login | None, host: str) -> User:
+        """The user that asks; ApiError if he may not."""
+
+    def body_bytes_max(self, found: Any) -> int:
+        """The largest body that is read."""
+
+    def too_large(self, found: Any) -> ApiError:
+        """The body is larger."""
+
+    async def answer(
+        self, found: Any, user: User, request: web.BaseRequest, body: bytes, host: str
+    ) -> Answer:
+        """Carry it out; ApiError if it cannot be."""
+
+    def refusal(self, fault: ApiError, *, is_known: bool) -> Answer:
+        """What the client is told of a fault; `is_known`: it has sent a login."""
+
+
 class HttpServer:
     """What all connections of one HTTP listener share. Only the event loop calls it."""
 
-    def __init__(self, context: NodeContext, api: Api, limits: HttpLimits) -> None:
+    def __init__(self, context: NodeContext, site: Site, limits: HttpLimits) -> None:
         self.context = context
         self.limits = limits
         self.sockets: dict[web.RequestHandler, HttpSocket] = {}
-        self._api = api
+        self._site = site
         self._waiting = WaitingPeers[HttpSocket](0.0, _has_nothing_unread)
         context.crowds.add(self._waiting, _abandon)
         self._deadlines = Deadlines.start_on(context.runtime, context)
@@ -155,7 +185,7 @@ class HttpServer:
             answer = await self._answer(request, one, log)
             one.state = State.WRITING
             self.watch(one)
-            return await _send(request, answer, self._api.pace)
+            return await _send(request, answer, self._site.pace)
         except ConnectionError:
             raise
         except Exception:
@@ -190,50 +220,44 @@ class HttpServer:
         if user or fault.status not in (401, 404):
             # A request without a login gets 401, and the client repeats it with one.
             log.warning(HTTP_REFUSED, status=fault.status, reason=fault.logged_reason, user=user)
-        content: object = {"error": fault.error, "reason": fault.reason}
-        if fault.status == 405 or (fault.status == 401 and login is None):
-            content = None
-        headers = fault.headers
+        answer = self._site.refusal(fault, is_known=login is not None)
         if not request.content.is_eof():
             # The rest of its body would be read as the next request.
-            headers = {**headers, "connection": "close"}
-        return Answer(fault.status, content, headers)
+            answer = answer._replace(headers={**answer.headers, "connection": "close"})
+        return answer
 
     async def _asked(
         self, request: web.BaseRequest, one: HttpSocket, login: Login | None
     ) -> Answer:
         if not request.can_read_body:
             self._is_whole(one)
+        site = self._site
         # Each part of a request has a round of its own, so that ten requests at once are no long
         # round.
-        await self._api.pace.turn()
-        found = await self._api.find(request)
-        user = await self._api.log_in(found, login, one.host)
+        await site.pace.turn()
+        found = await site.find(request)
+        user = await site.log_in(found, login, one.host)
         body = await self._body(request, found)
         self._is_whole(one)
-        return await self._api.answer(found, user, request, body, one.host)
+        return await site.answer(found, user, request, body, one.host)
 
     def _is_whole(self, one: HttpSocket) -> None:
         """It waits for the broker from now on."""
         one.state = State.SERVING
         self._waiting.is_served(one)
 
-    async def _body(self, request: web.BaseRequest, found: Found) -> bytes:
-        setting, bytes_max = "http_body_bytes_max", self.limits.body_bytes_max
-        if found.action.is_definitions:
-            setting, bytes_max = "definitions_bytes_max", self.limits.definitions_bytes_max
-            request = request.clone(client_max_size=bytes_max)
-        text = f"a request's body has at most {bytes_max} bytes ({setting})"
-        too_large = ApiError(413, "bad_request", text)
+    async def _body(self, request: web.BaseRequest, found: Any) -> bytes:
+        bytes_max = self._site.body_bytes_max(found)
         if (request.content_length or 0) > bytes_max:
-            raise too_large
+            raise self._site.too_large(found)
+        request = request.clone(client_max_size=bytes_max)
         if request.headers.get("expect", "").lower() == "100-continue":
             assert request.transport is not None
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
-            raise too_large from None
+            raise self._site.too_large(found) from None
         except web.RequestPayloadError:
             raise ApiError(400, "bad_request", "the body cannot be read") from None
 

@@ -86,7 +86,7 @@ class Broker:
     """A broker that runs while its context is entered; `host` and `port` say where.
 
     With a certificate in the settings `tls_port`, else None, says where it speaks TLS, and with the
-    setting `nsq_port` the attribute of this name where it speaks NSQ.
+    setting `nsq_port` the attribute of this name where it speaks NSQ; `nsq_http_port` likewise.
 
         with Broker(data_dir=path, port=0) as broker:
             connect(broker.host, broker.port)
@@ -114,6 +114,7 @@ class Broker:
         self.port = 0
         self.tls_port: int | None = None
         self.nsq_port: int | None = None
+        self.nsq_http_port: int | None = None
         self.http_port: int | None = None
         self.failure: BaseException | None = None
         self._log = service_log(self.configuration.log_level, self.configuration.log_format)
@@ -217,6 +218,7 @@ class Broker:
         await node.start()
         self.host, self.port, self.tls_port = node.host, node.port, node.tls_port
         self.http_port, self.nsq_port = node.http.port, node.nsq_port
+        self.nsq_http_port = node.http.nsq_port
         self._started.set()
         await self._stopping.wait()
         if self.failure is not None:

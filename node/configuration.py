@@ -117,6 +117,10 @@ class Configuration:
     nsq_heartbeat_ms: int = 30_000
     nsq_heartbeat_ms_max: int = 60_000
     nsq_deflate_level_max: int = 6
+    nsq_broadcast_address: str = ""  # the host's name
+    nsq_http_port: int = -1  # no HTTP for NSQ; 0 takes a free one
+    nsq_http_host: str = "127.0.0.1"
+    nsq_http_connections_max: int = 64
 
     log_level: str = "info"
     log_format: str = "auto"
@@ -271,6 +275,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "nsq_heartbeat_ms": (HEARTBEAT_MS_MIN, 3_600_000),
     "nsq_heartbeat_ms_max": (HEARTBEAT_MS_MIN, 3_600_000),
     "nsq_deflate_level_max": (1, 9),
+    "nsq_http_port": (-1, 65_535),
+    "nsq_http_connections_max": (1, 65_535),
     "http_body_bytes_max": (1024, 16 * MIB),
     "definitions_bytes_max": (1024, 1024 * MIB),
     "http_get_bytes_max": (0, 1024 * MIB),
@@ -366,6 +372,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _MAY_BE_EMPTY = {
     "definitions_file",
+    "nsq_broadcast_address",
     "nsq_user",
     "loopback_users",
     "trace_queues",

@@ -340,9 +340,10 @@ class Node:
         # broker has both, the advice of the message leads to a start.
         await listening.bind(listener)
         await self.http.bind()
+        nsq_settings = self._nsq_settings(listening)
         start_nsq = None
         if configuration.nsq_port >= 0:
-            start_nsq = partial(_start_nsq, self._nsq_settings(listening))
+            start_nsq = partial(_start_nsq, nsq_settings)
         await listening.open(listener, tls, self.http.address, start_nsq)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         self.nsq_port = listening.nsq_port
@@ -350,7 +351,8 @@ class Node:
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about
         )
-        self.http.open(context, self._about(listening, directory))
+        about_node = self._about(listening, directory)
+        self.http.open(context, about_node, nsq_settings, self.nsq_port)
 
     def _nsq_settings(self, listening: Listening) -> NsqSettings:
         configuration = self._configuration
@@ -388,6 +390,9 @@ class Node:
         if self.http.metrics_port is not None:
             host, port = configuration.prometheus_host, self.http.metrics_port
             listeners.append(ListenerAddress("http/prometheus", host, port))
+        if self.http.nsq_port is not None:
+            host, port = configuration.nsq_http_host, self.http.nsq_port
+            listeners.append(ListenerAddress("http/nsq", host, port))
         return About(
             node_name=_node_name(),
             version=VERSION,

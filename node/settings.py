@@ -59,6 +59,10 @@ class Settings(TypedDict, total=False):
     nsq_heartbeat_ms: int
     nsq_heartbeat_ms_max: int
     nsq_deflate_level_max: int
+    nsq_broadcast_address: str
+    nsq_http_port: int
+    nsq_http_host: str
+    nsq_http_connections_max: int
     log_level: str
     log_format: str
     server_product: str

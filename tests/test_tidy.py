@@ -30,7 +30,15 @@ MAY_IMPORT = {
     "spark": {"spark", "amqp_frames", "logs", "storage"},
     "pyspark_leveret": {"spark"},
     "actors": {"actors", "core", "storage", "amqp_frames", "nsq_frames", "logs"},
-    "management": {"management", "actors", "core", "storage", "amqp_frames", "logs"},
+    "management": {
+        "management",
+        "actors",
+        "core",
+        "storage",
+        "amqp_frames",
+        "nsq_frames",
+        "logs",
+    },
     "node": {
         "node",
         "management",

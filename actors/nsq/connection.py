@@ -26,6 +26,7 @@ from ...core.connection.reading_time import Pause, ReadingTime
 from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
 from ...core.nsq.session import (
+    NSQD_STATES,
     Features,
     Negotiated,
     Session,
@@ -198,7 +199,11 @@ class NsqConnection(LoopActor):
         self._writer = Writer.start_on(
             self.runtime, self._transport, self.actor_ref, context.ticker, self._traffic
         )
-        self._wake_in(context.handshake_timeout_seconds, "handshake")
+        if self._peer.is_internal:
+            # The request that it serves has its own limit of time.
+            self._session.heartbeat_ms = 0
+        else:
+            self._wake_in(context.handshake_timeout_seconds, "handshake")
         self._heartbeats.start(self._session.heartbeat_ms)
 
     def on_receive(self, message: object) -> None:
@@ -497,6 +502,9 @@ class NsqConnection(LoopActor):
 
     def _may_enter(self) -> bool:
         """May the client go without AUTH?"""
+        if self._peer.is_internal:
+            # It has logged in over HTTP.
+            return True
         return bool(self._settings.user) and is_loopback(self._peer.host)
 
     def _entered(self, command: bytes) -> Publishing:
@@ -504,16 +512,16 @@ class NsqConnection(LoopActor):
         if self._publishing is None:
             if not self._may_enter():
                 raise auth_first(command)
-            self._enter(self._settings.user)
+            self._enter(self._peer.user or self._settings.user)
         assert self._publishing is not None
         return self._publishing
 
     def _enter(self, user: str) -> None:
         """The client is this user from now on."""
         context, vhost = self._context, self._settings.vhost
-        limit = context.connections_max
+        limit, is_internal = context.connections_max, self._peer.is_internal
         try:
-            if limit and len(context.open_connections) >= limit:
+            if not is_internal and limit and len(context.open_connections) >= limit:
                 text = f"node connection limit ({limit}) is reached"
                 raise NsqError("E_UNAUTHORIZED", text)
             context.accounts.check_open(user, vhost)
@@ -523,7 +531,7 @@ class NsqConnection(LoopActor):
         topology = vhost_user.access.topology
         identity = self._identity
         identity.user, identity.vhost = user, vhost
-        counts = self._counts = ChannelCounts(context.counts, topology)
+        counts = self._counts = ChannelCounts(context.counts, topology, is_internal)
         tracing = ChannelTracing(context.trace, CHANNEL_NUMBER, identity)
         tap = FirehoseTap(context, self.actor_ref, CHANNEL_NUMBER, user, topology)
         self._publishing = Publishing(
@@ -549,16 +557,17 @@ class NsqConnection(LoopActor):
             self._settings.random_bytes,
             self._settings.arrivals,
         )
-        context.open_connections[self.actor_ref] = OpenConnection(
-            self._peer,
-            identity,
-            vhost_user.access,
-            {CHANNEL_NUMBER: self.actor_ref},
-            self._traffic,
-            {CHANNEL_NUMBER: counts},
-        )
-        context.counts.churned("connection_created")
-        self._traffic.count_octets = partial(context.counts.count_octets, topology)
+        if not is_internal:
+            context.open_connections[self.actor_ref] = OpenConnection(
+                self._peer,
+                identity,
+                vhost_user.access,
+                {CHANNEL_NUMBER: self.actor_ref},
+                self._traffic,
+                {CHANNEL_NUMBER: counts},
+            )
+            context.counts.churned("connection_created")
+            self._traffic.count_octets = partial(context.counts.count_octets, topology)
         context.unopened.discard(self.actor_ref)
         self._log.info("connection.opened", user=user, vhost=vhost)
 
@@ -710,7 +719,17 @@ class NsqConnection(LoopActor):
     def _report(self) -> dict[str, object]:
         if self._publishing is None or self._consuming is None:
             return {}
-        return self._publishing.counts() | self._consuming.counts()
+        session, queue = self._session, self._consuming.queue
+        return {
+            **self._publishing.counts(),
+            **self._consuming.counts(),
+            "client_names": session.client_names,
+            "deflate": isinstance(self._decompressor, DeflateDecompressor),
+            "snappy": isinstance(self._decompressor, SnappyDecompressor),
+            "queue": "" if queue is None else queue.name,
+            "sample_rate": session.sample_rate,
+            "state": NSQD_STATES[session.state],
+        }
 
     # --- Endings
 

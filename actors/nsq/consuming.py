@@ -185,6 +185,9 @@ class Consuming:
         """
         parts = self._in_flight.time_out(message.parts)
         if parts and self._queue is not None:
+            if not message.was_emptied:
+                count = sum([high - low for _, low, high in parts])
+                self._counts.timed_out(self._queue, count)
             tell(self._queue.handle, Settle(self._connection, parts))
 
     # --- Answers of the client
@@ -217,6 +220,7 @@ class Consuming:
         assert self._queue is not None
         if self._context.trace.is_on:
             self._tracing.acked([part], "returned")
+        self._counts.requeued(self._queue, 1)
         tell(self._queue.handle, Requeue(self._connection, (part,), asked.delay_ms))
 
     def touch(self, params: list[bytes]) -> None:

@@ -625,7 +625,7 @@ class Queue(LoopActor):
             by_channel.setdefault(channel, []).append((delivery, low, high))
         for channel, parts in by_channel.items():
             self._tracing.settled(parts, "purged")
-            tell(channel, TimedOut(parts))  # type: ignore[arg-type]
+            tell(channel, TimedOut(parts, was_emptied=True))  # type: ignore[arg-type]
         answer = TopicAnswer(message.token, queue=self._definition)
         self._drop_synced(effects, message.reply_to, answer)
 

@@ -24,9 +24,9 @@ declare or delete of the same exchanges and queues would, and none to find them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...amqp_frames.constants import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from ...amqp_frames.errors import SoftError
@@ -155,6 +155,48 @@ def plan_topic(topology: Topology, action: TopicAction, topic: str, channel: str
         case TopicAction.EMPTY_CHANNEL:
             return at_hand.empty_channel(channel)
     return at_hand.pause_channel(channel, is_paused=False)
+
+
+def is_topic(table: ExchangeTable, name: str) -> bool:
+    """Is there a topic of this name?"""
+    exchange = table.find_exchange(name)
+    return exchange is not None and _is_topic(exchange.definition)
+
+
+class TopicParts(NamedTuple):
+    """A topic as it is now; its channels, by their names, are in no particular order."""
+
+    name: str
+    exchange: ExchangeDefinition
+    # What keeps its messages while it has no channels, or is paused.
+    hidden: QueueDefinition | None
+    channels: dict[str, QueueDefinition]
+
+    @property
+    def is_paused(self) -> bool:
+        """Does it keep its messages to itself?"""
+        return self.hidden is not None and self.hidden.is_paused
+
+
+def topics_of(
+    table: ExchangeTable, only: str | None = None
+) -> Generator[None, None, list[TopicParts]]:
+    """All topics, or the one of this name if there is such, by their names; in short steps."""
+    parts: dict[str, TopicParts] = {}
+    for exchange in tuple(table.exchanges()):
+        definition = exchange.definition
+        name = definition.name
+        if (only is None or name == only) and _is_topic(definition):
+            hidden = table.find_hidden_queue(hidden_queue_name(name))
+            parts[name] = TopicParts(name, definition, hidden, {})
+        yield
+    for queue in tuple(table.queues()):
+        topic, _, channel = queue.name.partition(CHANNEL_DIVIDER)
+        found = parts.get(topic)
+        if found is not None and not queue.exclusive and _is_channel_of(topic, queue.name):
+            found.channels[channel] = queue
+        yield
+    return [parts[name] for name in sorted(parts)]
 
 
 def topic_of(queue: QueueDefinition) -> str:
@@ -448,6 +490,15 @@ def _is_channel_of(topic: str, queue_name: str) -> bool:
         return False
     channel = queue_name[len(topic) + len(CHANNEL_DIVIDER) :]
     return is_valid_name(channel.encode("utf-8", "surrogateescape"))
+
+
+def _is_topic(exchange: ExchangeDefinition) -> bool:
+    name = exchange.name
+    return (
+        is_valid_name(name.encode("utf-8", "surrogateescape"))
+        and not name.startswith(RESERVED_PREFIX)
+        and not _fault_of(exchange)
+    )
 
 
 def _fault_of(exchange: ExchangeDefinition) -> str:

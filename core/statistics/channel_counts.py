@@ -47,7 +47,17 @@ class _Published:
 class DeliveredCounts:
     """From one queue, since the last drain."""
 
-    __slots__ = ("ack", "deliver", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
+    __slots__ = (
+        "ack",
+        "deliver",
+        "deliver_no_ack",
+        "get",
+        "get_empty",
+        "get_no_ack",
+        "redeliver",
+        "requeue",
+        "time_out",
+    )
 
     def __init__(self) -> None:
         self.ack = 0
@@ -57,6 +67,8 @@ class DeliveredCounts:
         self.get_empty = 0
         self.get_no_ack = 0
         self.redeliver = 0
+        self.requeue = 0
+        self.time_out = 0
 
 
 class ChannelCounts:
@@ -178,6 +190,14 @@ class ChannelCounts:
     def got_nothing(self, queue: QueueDefinition) -> None:
         """basic.get found the queue empty."""
         (self.delivered.get(queue) or self.begin_queue(queue)).get_empty += 1
+
+    def requeued(self, queue: QueueDefinition, count: int) -> None:
+        """The client has given messages back; of NSQ clients only."""
+        (self.delivered.get(queue) or self.begin_queue(queue)).requeue += count
+
+    def timed_out(self, queue: QueueDefinition, count: int) -> None:
+        """The client has not answered in time; of NSQ clients only."""
+        (self.delivered.get(queue) or self.begin_queue(queue)).time_out += count
 
     def confirm_mode(self, unconfirmed: Unconfirmed) -> None:
         """The channel numbers its publishes from now on; `unconfirmed` holds the open ones."""

@@ -94,7 +94,7 @@ def _open_standard_streams() -> None:
 
 
 def _run_serve(parsed: argparse.Namespace) -> int:
-    names = ("host", "port", "nsq_port", "data_dir", "log_level")
+    names = ("host", "port", "nsq_port", "nsq_http_port", "data_dir", "log_level")
     flags = {name: getattr(parsed, name) for name in names}
     passed_over: list[str] = []
     try:
@@ -174,6 +174,8 @@ def _add_serve(commands: Any) -> None:
     add_setting(serve, "port", "the TCP port, 0 takes a free one", metavar="N", type=int)
     nsq_help = "the TCP port for NSQ's clients, -1 for none, 0 takes a free one"
     add_setting(serve, "nsq_port", nsq_help, metavar="N", type=int)
+    http_help = "the TCP port for NSQ's HTTP calls, -1 for none, 0 takes a free one"
+    add_setting(serve, "nsq_http_port", http_help, metavar="N", type=int)
     levels = "the least that is logged: debug, info, warning or error"
     add_setting(serve, "log_level", levels, metavar="L")
     serve.add_argument(
@@ -241,6 +243,8 @@ def _announce(log: FilteringBoundLogger, node: Node) -> None:
     """
     tls = "" if node.tls_port is None else f", TLS on {node.host}:{node.tls_port}"
     nsq = "" if node.nsq_port is None else f", NSQ on {node.host}:{node.nsq_port}"
+    if node.http.nsq_port is not None:
+        nsq += f", NSQ's HTTP on port {node.http.nsq_port}"
     try:
         sys.stdout.write(f"leveret {VERSION} listening on {node.host}:{node.port}{tls}{nsq}\n")
         sys.stdout.flush()

@@ -1,4 +1,5 @@
-"""The HTTP listeners of a node: of the management API, and of Prometheus alone (management/).
+"""The HTTP listeners of a node: of the management API, of Prometheus alone, and of NSQ's calls
+(management/).
 
 The addresses are bound, and clients may connect, before AMQP clients can. The API itself is
 imported in a thread once the first client connects. This client waits for the import: aiohttp needs
@@ -14,11 +15,19 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..actors.node_context import NodeContext
+from ..actors.nsq.settings import NsqSettings
 from ..actors.runtime.out_of_memory import is_out_of_memory
 from ..configuration import Configuration
 from ..errors import PORT_MAX, StartError, listening_fault
 from ..logs.events import HTTP_UNAVAILABLE
-from ..management.about import About, HttpLimits, ListLimits, OpenAccess, SamplingLimits
+from ..management.about import (
+    About,
+    HttpLimits,
+    ListLimits,
+    NsqAddress,
+    OpenAccess,
+    SamplingLimits,
+)
 from ..management.sampler import Samples
 
 if TYPE_CHECKING:
@@ -35,8 +44,8 @@ RETRY_SECONDS: Final = 5.0
 
 
 class HttpListening:
-    """Bound by `bind`, answers from `open` to `close`. One of the management API, and one of
-    Prometheus alone; each says where it listens, unless it is off.
+    """Bound by `bind`, answers from `open` to `close`. One of the management API, one of
+    Prometheus alone, and one of NSQ's calls; each says where it listens, unless it is off.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -45,6 +54,7 @@ class HttpListening:
         self._listeners: Listeners | None = None
         self._api = _Listener("http", PORTS_ABOVE, "HTTP control", configuration)
         self._metrics = _Listener("prometheus", METRICS_PORTS_ABOVE, "Prometheus", configuration)
+        self._nsq = _Listener("nsq_http", None, "NSQ's HTTP calls", configuration)
 
     @property
     def port(self) -> int | None:
@@ -57,6 +67,11 @@ class HttpListening:
         return self._metrics.port
 
     @property
+    def nsq_port(self) -> int | None:
+        """Of the listener for NSQ's calls; None if it is off."""
+        return self._nsq.port
+
+    @property
     def address(self) -> str:
         """Host and port of the API, or nothing if it is off."""
         return "" if self.port is None else f"{self._configuration.http_host}:{self.port}"
@@ -65,10 +80,16 @@ class HttpListening:
         """Take the addresses, before AMQP clients come; StartError if one is not free."""
         await self._api.bind()
         await self._metrics.bind()
+        await self._nsq.bind()
 
-    def open(self, context: NodeContext, about: About) -> None:
-        """Make samples, and answer whoever connects, from now on."""
-        if self.port is None and self.metrics_port is None:
+    def open(
+        self, context: NodeContext, about: About, nsq: NsqSettings, nsq_port: int | None
+    ) -> None:
+        """Make samples, and answer whoever connects, from now on.
+
+        `nsq_port` is where the broker speaks NSQ, for clients that look it up; None: nowhere.
+        """
+        if self.port is None and self.metrics_port is None and self.nsq_port is None:
             return
         configuration = self._configuration
         limits = HttpLimits(
@@ -105,13 +126,24 @@ class HttpListening:
         async def metrics_alone() -> HttpServer:
             return (await listeners()).metrics_alone(limits)
 
+        hostname = socket.gethostname()
+        broadcast = configuration.nsq_broadcast_address or hostname
+        address = NsqAddress(broadcast, hostname, nsq_port or 0, self.nsq_port or 0)
+        connections_max = configuration.nsq_http_connections_max
+        nsq_limits = limits._replace(connections_max=connections_max)
+
+        async def nsq_calls() -> HttpServer:
+            return (await listeners()).nsq(nsq, address, nsq_limits)
+
         self._api.open(context, management)
         self._metrics.open(context, metrics_alone)
+        self._nsq.open(context, nsq_calls)
 
     def close(self) -> None:
         """Answer no more, and make no samples."""
         self._api.close()
         self._metrics.close()
+        self._nsq.close()
         if self._samples is not None:
             self._samples.stop()
             self._samples = None
@@ -121,9 +153,11 @@ class _Listener:
     """One address."""
 
     def __init__(
-        self, name: str, ports_above: int, purpose: str, configuration: Configuration
+        self, name: str, ports_above: int | None, purpose: str, configuration: Configuration
     ) -> None:
-        """`name` is what its settings begin with."""
+        """`name` is what its settings begin with. A port of -1 is so far above AMQP's, or with
+        None that it is off.
+        """
         self._name = name
         self._ports_above = ports_above
         self._purpose = purpose
@@ -143,10 +177,15 @@ class _Listener:
 
     async def bind(self) -> None:
         """Take the address; StartError if it is not free."""
-        if self._setting("listener") == "off":
-            return
         host, setting = self._setting("host"), f"{self._name}_port"
-        port = port_of(self._configuration.port, self._setting("port"), self._ports_above)
+        port, off = self._setting("port"), "PORT=-1"
+        if self._ports_above is not None:
+            if self._setting("listener") == "off":
+                return
+            port = port_of(self._configuration.port, port, self._ports_above)
+            off = "LISTENER=off"
+        elif port < 0:
+            return
         try:
             self._sockets = await _bound(host, port)
         except OSError as error:
@@ -155,7 +194,7 @@ class _Listener:
             fault = listening_fault(error, setting, port)
             raise StartError(
                 f"cannot listen on {host}:{port} for {self._purpose}: {fault}; "
-                f"{both}LEVERET_{self._name.upper()}_LISTENER=off does without"
+                f"{both}LEVERET_{self._name.upper()}_{off} does without"
             ) from error
         self.port = self._sockets[0].getsockname()[1]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import leveret
 import pytest
 from asking_http import asked, read_all
-from leveret.management.api import Login, login_of
+from leveret.management.logging_in import Login, login_of
 
 BODY_BYTES_MAX = 1024
 
