@@ -15,8 +15,9 @@ EXAMPLE = ROOT / "node" / "leveret.toml"
 DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
 # What else the documents write as they write settings.
 OTHER_NAMES = {
-    # Variables of the environment for the build and for commands.
+    # Variables of the environment for the build, for commands and for tests.
     "compiled",
+    "nsqd",
     "password",
     # Fields of the log.
     "bytes_in_all",
