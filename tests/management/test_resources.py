@@ -574,6 +574,7 @@ class TestOldLists:
         self, broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("leveret.management.listing.SNAPSHOT_ROWS_MIN", 0)
+        monkeypatch.setattr("leveret.management.snapshots.UNUSED_SECONDS_MAX", 3600.0)
         call(broker, f"PUT {QUEUE}", {"durable": True})
         before = call(broker, "GET /api/queues").content
         sent = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
