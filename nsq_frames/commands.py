@@ -47,6 +47,8 @@ _PUBLISHES: Final = (PUB, MPUB, DPUB)
 _size = Struct(">i").unpack_from
 # Go's integers wrap.
 _WRAP: Final = 2**64
+# So many events come of one look: a read may hold 260,000 commands.
+EVENTS_MAX: Final = 1_000
 
 
 class Finishes(NamedTuple):
@@ -95,7 +97,7 @@ class _IncompleteError(Exception):
 class Scanner:
     """The incoming half of one connection."""
 
-    __slots__ = ("_growing", "_is_closed", "_limits", "_needed", "_pending", "_size")
+    __slots__ = ("_growing", "_is_closed", "_limits", "_needed", "_pending", "_rest", "_size")
 
     def __init__(self, limits: PublishLimits) -> None:
         self._limits = limits
@@ -105,7 +107,19 @@ class Scanner:
         self._needed = 0
         # If that is an MPUB, here.
         self._growing: _GrowingMpub | None = None
+        # Behind EVENTS_MAX events: not looked at yet.
+        self._rest = b""
         self._is_closed = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `feed(b"")` has more to look at."""
+        return bool(self._rest)
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the command that is not whole yet, as far as it has come."""
+        return self._size if self._growing is None else self._growing.held_bytes
 
     def close(self) -> None:
         """Nothing counts from here on."""
@@ -117,6 +131,7 @@ class Scanner:
         self._pending.clear()
         self._size = self._needed = 0
         self._growing = None
+        self._rest = b""
 
     def end(self) -> Fault | None:
         """The client sends nothing more: a Fault for a body that is cut off, else None.
@@ -133,11 +148,14 @@ class Scanner:
         return Fault(name, _cut_off(name, len(body))) if line_end else None
 
     def feed(self, data: bytes) -> list[Event]:
-        """The commands that these bytes complete."""
+        """The commands that these bytes complete; of many, the first EVENTS_MAX (`has_more`)."""
         if self._is_closed:
             return []
         events: list[Event] = []
-        if self._growing is not None:
+        if self._rest:
+            data = self._rest + data if data else self._rest
+            self._rest = b""
+        elif self._growing is not None:
             data = self._grow(self._growing, data, events)
         elif self._pending:
             self._pending.append(data)
@@ -146,9 +164,13 @@ class Scanner:
                 return []
             data = b"".join(self._pending)
             self._pending.clear()
+            self._size = 0
         position = 0
         try:
             while position < len(data):
+                if len(events) >= EVENTS_MAX:
+                    self._rest = data[position:]
+                    break
                 position = self._next(data, position, events)
         except _IncompleteError as rest:
             # A copy: the rest must not keep the whole read alive.
@@ -299,6 +321,11 @@ class _GrowingMpub:
         has_size = len(self._octets) - self._end >= 4
         text = "message body" if has_size else f"message({number}) body size"
         return NsqError("E_BAD_MESSAGE", f"MPUB failed to read {text}")
+
+    @property
+    def held_bytes(self) -> int:
+        """Of it have come so many, behind its count."""
+        return len(self._octets)
 
     def add(self, data: bytes) -> tuple[PublishRun | None, bytes]:
         """Add a read; return the run and the octets behind it, once the MPUB is whole.

@@ -30,6 +30,7 @@ from ...core.nsq.session import (
     Features,
     Negotiated,
     Session,
+    State,
     auth_first,
     reason_of,
     unauthorised,
@@ -135,6 +136,11 @@ class Waiting(Enum):
 
 
 _NOTHING: Final = Waiting.NOTHING
+# Of a subscriber's octets so many are looked at in a round of the event loop: 3,000 FINs. A client
+# that is ready for 2,500 messages has no more to send.
+SUBSCRIBER_PIECE_BYTES: Final = 65_536
+# The most that a command may have before the client has said who it is.
+STRANGER_BYTES_MAX: Final = 65_536
 
 
 class NsqConnection(LoopActor):
@@ -159,6 +165,10 @@ class NsqConnection(LoopActor):
         self._session = Session(settings.limits)
         self._magic = b""
         self._scanner = Scanner(settings.publish_limits)
+        # What has come and is not scanned yet.
+        self._unscanned = b""
+        # May the decompressor have more?
+        self._has_compressed = False
         # Commands that are not handled yet, and why not.
         self._input: deque[Event] = deque()
         self._waiting = _NOTHING
@@ -274,10 +284,10 @@ class NsqConnection(LoopActor):
                 return
         if self._decompressor is not None:
             self._decompressor.feed(data)
-            self._handle_input()
-            return
-        self._input += self._scanner.feed(data)
-        self._handle_input()
+            self._has_compressed = True
+        else:
+            self._unscanned = self._unscanned + data if self._unscanned else data
+        self._handle_piece()
 
     def _read_magic(self, data: bytes) -> bytes:
         missing = len(MAGIC) - len(self._magic)
@@ -290,17 +300,21 @@ class NsqConnection(LoopActor):
         return data[missing:]
 
     def _handle_input(self) -> None:
+        """Handle what input has waited for; more of it follows in the next round."""
         self._handle_events()
-        if self._decompressor is not None:
-            self._handle_compressed(self._decompressor)
+        if self._has_more() and self._may_go_on() and not self._gate.is_resting:
+            # The others have their turns in between.
+            self._gate.is_resting = True
+            rounds = self._context.read_rounds
+            rounds.received(SHARE_BYTES_MIN)
+            rounds.rest(self.actor_ref)
         if self._is_input_over and self._is_input_handled():
             self._end_input()
         self._balance()
 
     def _is_input_handled(self) -> bool:
-        if self._input or self._waiting is not _NOTHING or self._is_ending:
-            return False
-        return self._decompressor is None or not self._gate.reason()
+        waits = self._input or self._waiting is not _NOTHING
+        return not (waits or self._is_ending or self._has_more())
 
     def _end_input(self) -> None:
         """The client sends nothing more: it reads its answers, and then the connection ends."""
@@ -313,21 +327,39 @@ class NsqConnection(LoopActor):
         except NsqError as error:
             self._fail(error)
 
-    def _handle_compressed(self, decompressor: Decompressor) -> None:
-        """Decode piece by piece: the next one only when this one's commands are handled."""
-        while not (
+    def _handle_piece(self) -> None:
+        """Handle one piece of what has come: few octets may stand for many commands."""
+        if self._may_go_on():
+            self._input += self._scanner.feed(b"" if self._scanner.has_more else self._next_piece())
+            if self._is_stranger() and self._scanner.held_bytes > STRANGER_BYTES_MAX:
+                text = f"AUTH required before {self._scanner.held_bytes} octets of a command"
+                self._fail(NsqError("E_AUTH_FIRST", text))
+        self._handle_input()
+
+    def _may_go_on(self) -> bool:
+        return not (
             self._input or self._waiting is not _NOTHING or self._is_ending or self._gate.reason()
-        ):
+        )
+
+    def _has_more(self) -> bool:
+        return bool(self._unscanned) or self._has_compressed or self._scanner.has_more
+
+    def _next_piece(self) -> bytes:
+        """The octets to be scanned next; none until more has come."""
+        if self._decompressor is not None:
             try:
-                piece = decompressor.next()
+                piece = self._decompressor.next()
             except StreamError as error:
                 self._log.warning("connection.error", error=f"compressed stream: {error}")
                 self._stop_input()
-                return
-            if not piece:
-                return
-            self._input += self._scanner.feed(piece)
-            self._handle_events()
+                return b""
+            self._has_compressed = bool(piece)
+            return piece
+        piece, self._unscanned = self._unscanned, b""
+        if len(piece) > SUBSCRIBER_PIECE_BYTES and self._session.state is not State.INIT:
+            self._unscanned = piece[SUBSCRIBER_PIECE_BYTES:]
+            piece = piece[:SUBSCRIBER_PIECE_BYTES]
+        return piece
 
     def _handle_events(self) -> None:
         waiting_input = self._input
@@ -432,6 +464,7 @@ class NsqConnection(LoopActor):
             self._waiting = Waiting.UPGRADE
             self._input.clear()
             self._scanner.clear()
+            self._unscanned = b""
 
     def _begin_upgrade(self) -> None:
         """The answer to IDENTIFY is written, as the last octets of its kind."""
@@ -499,6 +532,9 @@ class NsqConnection(LoopActor):
         self._ask_broker(SUB, TopicAction.ENSURE_CHANNEL, topic, channel)
 
     # --- Who the client is
+
+    def _is_stranger(self) -> bool:
+        return self._publishing is None and not self._may_enter()
 
     def _may_enter(self) -> bool:
         """May the client go without AUTH?"""
@@ -673,13 +709,18 @@ class NsqConnection(LoopActor):
         gate = self._gate
         if isinstance(message, RoundOver):
             gate.is_resting = False
+            if self._has_more():
+                self._handle_piece()
         elif isinstance(message, WriteBuffer):
             gate.is_write_blocked = message.is_full
             tell(self._writer, message)
         elif gate.is_alarmed and not self._context.alarms.reason:
             gate.is_alarmed = False
             self._handle_input()
-        self._balance()
+        if self._has_more():
+            self._handle_input()
+        else:
+            self._balance()
 
     def _balance(self) -> None:
         """Read on, or do not, as the conditions for reading demand by now."""
@@ -747,6 +788,8 @@ class NsqConnection(LoopActor):
         self._is_ending = True
         self._scanner.close()
         self._input.clear()
+        self._unscanned = b""
+        self._has_compressed = False
         if self._consuming is not None:
             self._consuming.release("its connection ends")
         self._balance()
@@ -799,6 +842,8 @@ class NsqConnection(LoopActor):
         self._is_ending = self._is_ended = True
         self._scanner.close()
         self._input.clear()
+        self._unscanned = b""
+        self._has_compressed = False
         if self._consuming is not None:
             self._consuming.release(reason)
         if self._publishing is not None:

@@ -35,6 +35,7 @@ def attacked(
         drain_timeout_ms=1000,
         publish_window_bytes_max=4 << 20,
         routes_kept_bytes_max=4 << 20,
+        nsq_port=0,
         # Its library would be imported while a test looks at the memory.
         http_listener="off",
     ).listening()

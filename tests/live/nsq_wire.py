@@ -49,8 +49,18 @@ class Message(NamedTuple):
 class NsqClient:
     """A connection that has sent the magic."""
 
-    def __init__(self, port: int, magic: bytes = b"  V2", host: str = "127.0.0.1") -> None:
-        self.socket: socket.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
+    def __init__(
+        self,
+        port: int,
+        magic: bytes = b"  V2",
+        host: str = "127.0.0.1",
+        receive_buffer_bytes: int = 0,
+    ) -> None:
+        self.socket: socket.socket = socket.socket()
+        if receive_buffer_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.settimeout(TIMEOUT_SECONDS)
+        self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
         self.send(magic)

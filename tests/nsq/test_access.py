@@ -105,3 +105,11 @@ class TestFromAfar:
         client = nsq().send(auth(b"guest:guest"))
         client.json()
         client.send(pub("t", b"x")).ok()
+
+    @pytest.mark.parametrize(
+        "command", [pub("t", bytes(400_000)), mpub("t", bytes(400_000)), auth(bytes(400_000))]
+    )
+    def test_who_has_not_said_who_it_is_fills_no_memory(self, nsq: Nsq, command: bytes) -> None:
+        client = nsq().send(command[:-1])
+        assert client.error().startswith(b"E_AUTH_FIRST AUTH required before ")
+        assert client.receive() is None

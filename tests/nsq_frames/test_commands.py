@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from leveret.nsq_frames.commands import Command, Event, Fault, Finishes, Scanner, base10
+from leveret.nsq_frames.commands import EVENTS_MAX, Command, Event, Fault, Finishes, Scanner, base10
 from leveret.nsq_frames.publishes import LINE_BYTES_MAX, PublishLimits, PublishRun
 from nsq_wire import auth, dpub, identify, mpub, pub, sized
 
@@ -242,6 +242,18 @@ def test_nothing_is_read_behind_a_fault() -> None:
     [fault] = scanner.feed(b"PUB\nNOP\n")
     assert isinstance(fault, Fault)
     assert scanner.feed(b"NOP\n") == []
+
+
+def test_many_commands_come_in_several_looks() -> None:
+    scanner = Scanner(LIMITS)
+    data = b"NOP\n" * (2 * EVENTS_MAX + 1) + pub("t", b"x")
+    looks = [scanner.feed(data[:-1])]
+    while scanner.has_more:
+        looks.append(scanner.feed(b""))
+    assert [len(look) for look in looks] == [EVENTS_MAX, EVENTS_MAX, 1]
+    assert scanner.held_bytes == len(pub("t", b"x")) - 1
+    assert len(scanner.feed(data[-1:])) == 1
+    assert scanner.held_bytes == 0
 
 
 def test_an_mpub_in_many_small_reads_costs_little_more_than_in_a_few_large_ones() -> None:
