@@ -791,13 +791,16 @@ class NsqConnection(LoopActor):
         self._unscanned = b""
         self._has_compressed = False
         if self._consuming is not None:
-            self._consuming.release("its connection ends")
+            # Not released yet: the queue would forget which confirms it owes.
+            self._consuming.set_ready_count(0)
         self._balance()
 
     def _end(self, reason: str) -> None:
         """The last answer is written: close the socket behind it."""
         self._is_ended = True
         self._end_reason = self._end_reason or reason
+        if self._consuming is not None:
+            self._consuming.release("its connection ends")
         tell(self._writer, CloseTransport())
         self._wake_in(self._context.close_timeout_seconds, "close")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import leveret
@@ -105,4 +106,18 @@ def test_a_publish_that_a_queue_refuses_is_an_error(
     client = nsq().subscribe("t", "c")
     client.send(pub("t", b"1"), pub("t", b"2"), pub("t", b"3")).ok()
     assert client.error().startswith(b"E_PUB_FAILED PUB failed ")
+    assert client.receive() is None
+
+
+@pytest.mark.parametrize("channel", ["c", "c#ephemeral"])
+@pytest.mark.parametrize("end", [b"BOGUS\n", b""])
+def test_publishes_to_the_own_channel_are_answered_before_the_end(
+    nsq: Nsq, channel: str, end: bytes
+) -> None:
+    client = nsq().subscribe("t", channel)
+    client.send(pub("t", b"x") * 3, end)
+    client.socket.shutdown(socket.SHUT_WR)
+    client.ok(3)
+    if end:
+        assert client.error() == b"E_INVALID invalid command BOGUS"
     assert client.receive() is None
