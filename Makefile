@@ -122,7 +122,7 @@ $(INSTALLED): pyproject.toml $(wildcard setup.py amqp_frames/compiled/*.[ch])
 	$(BIN)/python -m pip install -qq --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
-# What some tests call, if it can be had: AMQP clients in C and Java, Celery, aio-pika, amqplib for Node, clients of the
+# What some tests call, if it can be had: AMQP clients in C and Java, Celery, aio-pika, amqplib and nsqjs for Node, clients of the
 # management API, PySpark with Java, the oldest Pykka allowed, and strace. RabbitMQ, for tests/differential and `make bench`, is
 # not among them: its package starts a server.
 tools: $(INSTALLED)

@@ -102,7 +102,7 @@ def test_with_everything_there_nothing_is_said(machine: Machine) -> None:
     for name in ("amqp-publish", "strace", "gcc", "java"):
         program(machine.programs / name, "exit 0")
     program(machine.clone / ".venv" / "bin" / "python", "exit 0")
-    for name in ("amqplib", "rabbitmq-stats"):
+    for name in ("amqplib", "rabbitmq-stats", "nsqjs"):
         (machine.clone / "build" / "node" / "node_modules" / name).mkdir(parents=True)
     install(machine, "celery", "node", "spark")
     assert machine.calls() == []
