@@ -92,7 +92,7 @@ class Api:
         self._router = UrlDispatcher()
         self._rows: dict[tuple[str, str], Action] = {}
         for action in actions:
-            self._router.add_route(action.method, action.path, _never_called)
+            self._router.add_route(action.method, _with_all_names(action.path), _never_called)
             self._rows[action.method, action.path] = action
 
     async def find(self, request: BaseRequest) -> Found:
@@ -193,6 +193,11 @@ class Api:
         if not (request.may_monitor(vhost) if is_monitored else request.may_see(vhost)):
             what = "object" if action.tag is Tag.POLICYMAKER else "virtual host"
             raise not_authorised(f"User not authorised to access {what}")
+
+
+def _with_all_names(path: str) -> str:
+    """The dispatcher's own names have no braces; those of queues and users may have."""
+    return path.replace("}", ":[^/]+}")
 
 
 async def _never_called(_request: BaseRequest) -> Response:
