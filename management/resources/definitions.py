@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Generator
 from typing import Final
 
@@ -25,6 +26,9 @@ _FILE: Final = "file"
 _REDIRECT: Final = "redirect"
 # Of a file, in one part of the answer.
 _ROWS_IN_PART: Final = 64
+# To nowhere but here, and what a header may have. Browsers take a backslash for a slash, and two
+# slashes for the beginning of a host.
+_PATH_HERE: Final = re.compile(r"/(?![/\\])[!-~]*")
 
 
 async def _export(request: Request) -> Answer:
@@ -105,8 +109,7 @@ async def _form(request: Request) -> tuple[bytes, str | None]:
                 redirect = (await part.read()).decode()
     except (ValueError, AssertionError, RuntimeError, HttpProcessingError):
         raise bad_request("the form cannot be read") from None
-    if redirect is not None and (not redirect.startswith("/") or redirect.startswith("//")):
-        # To nowhere but here, and in one line.
+    if redirect is not None and not _PATH_HERE.fullmatch(redirect):
         redirect = None
     return body, redirect
 

@@ -180,6 +180,9 @@ def test_only_administrators_export_and_import(broker: leveret.Broker) -> None:
         assert (answer.status, answer.content["reason"]) == (401, "Not administrator user")
 
 
+WITH_QUEUE = json.dumps({"queues": [QUEUE]}).encode()
+
+
 def form(**fields: bytes) -> bytes:
     lines = []
     for name, value in fields.items():
@@ -192,9 +195,14 @@ def form(**fields: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("body", "status", "location"),
     [
-        (form(file=json.dumps({"queues": [QUEUE]}).encode()), 204, None),
-        (form(redirect=b"/#/x", file=json.dumps({"queues": [QUEUE]}).encode()), 303, "/#/x"),
-        (form(file=json.dumps({"queues": [QUEUE]}).encode(), redirect=b"//evil"), 204, None),
+        (form(file=WITH_QUEUE), 204, None),
+        (form(redirect=b"/#/x", file=WITH_QUEUE), 303, "/#/x"),
+        (form(file=WITH_QUEUE, redirect=b"//evil"), 204, None),
+        (form(file=WITH_QUEUE, redirect=b"/\\evil"), 204, None),
+        (form(file=WITH_QUEUE, redirect=b"/\t/evil"), 204, None),
+        (form(file=WITH_QUEUE, redirect=b"/x\r\nset-cookie: a=b"), 204, None),
+        (form(file=WITH_QUEUE, redirect=b"/\0"), 204, None),
+        (form(file=WITH_QUEUE, redirect="/\u20ac".encode()), 204, None),
         (form(file=b"{"), 400, None),
         (b"--xx\r\nnothing", 400, None),
         (b"", 204, None),
