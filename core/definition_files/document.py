@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final
 
 from ..json_depth import check_depth
@@ -108,13 +109,20 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} does not fit 64 bits")
+    return number
+
+
 class _Cursor:
     """A place in the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._decoder = json.JSONDecoder(parse_constant=_no_constant)
+        self._decoder = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
         self._blank()
 
     def fault(self, words: str) -> json.JSONDecodeError:

@@ -20,6 +20,7 @@ one. Exchanges with such names are RabbitMQ's own, and cannot be made by a file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -119,6 +120,7 @@ def plan_import(
         for number, item in enumerate(document.sections[section]):
             try:
                 plan(item)
+                _check_texts(item)
             except (AccountError, ValueError) as fault:
                 # RabbitMQ's words for what cannot be validated have lines of their own.
                 reason = " ".join(str(fault).split())
@@ -442,6 +444,14 @@ def _there(item: Item, name: str) -> Any:
     if name not in item:
         raise ValueError(f"it has no '{name}'")
     return item[name]
+
+
+def _check_texts(item: Item) -> None:
+    """JSON may write half of a surrogate pair, which nothing that is UTF-8 can have."""
+    try:
+        json.dumps(item, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text in it is not UTF-8") from None
 
 
 def _text(item: Item, name: str) -> str:

@@ -349,6 +349,8 @@ BROKEN: list[tuple[str, list[Any], str]] = [
     ("parameters", [_LIMITS | {"value": {"max-queues": "a"}}], "should be a number"),
     ("parameters", [_LIMITS], "it has no 'value'"),
     ("global_parameters", [{"name": "g"}], "it has no 'value'"),
+    ("global_parameters", [{"name": "g", "value": {"a": ["\ud800"]}}], "a text in it is not UTF-8"),
+    ("policies", [_policy(definition={"dead-letter-exchange": "\udcff"})], "is not UTF-8"),
 ]
 
 
@@ -393,6 +395,7 @@ def test_a_broken_item_is_named_and_nothing_changes(
         ("{1: 2}", "expecting the name of a section"),
         ('{"a": 1} x', "expecting the end of the file"),
         ('{"queues": [{"a": NaN}]}', "NaN is no number of JSON"),
+        ('{"queues": [{"a": -1e400}]}', "-1e400 does not fit 64 bits"),
         ('{"queues": [{"a": ' + "[" * 100_000 + "]}", "nested too deeply"),
         ('{"queues": [{"a": ' + "1" * 5000 + "}]}", "not JSON"),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import Field
 from leveret.management.request import ApiError
+from leveret.management.text import encoded
 from leveret.management.values import (
     key_from_path,
     plain_properties,
@@ -75,3 +77,15 @@ def test_bindings_that_differ_in_arguments_have_different_names_in_any_order() -
     assert one == same != other
     assert one.startswith("k~")
     assert len(one) == len("k~") + 6
+
+
+def test_what_json_has_no_word_for_is_null() -> None:
+    def refused(word: str) -> None:
+        raise AssertionError(word)
+
+    number = float("nan")
+    # With a name that is not UTF-8, too: another encoder has those.
+    for name in ("a", "\udcff"):
+        text = encoded({name: [number, {"b": float("-inf")}, 1.5]})
+        found = json.loads(text, parse_constant=refused)
+        assert found == {name: [None, {"b": None}, 1.5]}
