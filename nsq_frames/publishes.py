@@ -48,7 +48,7 @@ _frame_header = Struct(">BHI").pack
 # The content header's frame: class, weight, body size, flags, delivery mode, frame end.
 _content_header = Struct(">BHIHHQHBB").pack
 _CONTENT_HEADER_BYTES: Final = 15
-_CONTENT_FRAME_BYTES: Final = _CONTENT_HEADER_BYTES + EMPTY_FRAME_BYTES
+CONTENT_FRAME_BYTES: Final = _CONTENT_HEADER_BYTES + EMPTY_FRAME_BYTES
 _DELIVERY_MODE_FLAG: Final = 0x1000
 _PERSISTENT: Final = 2
 _FRAME_END: Final = bytes((FRAME_END,))
@@ -282,7 +282,7 @@ def encode_publishes(
                 head = heads[body_bytes] = _head(body_bytes)
                 largest = max(largest, body_bytes)
             pieces += (method, head, data[begin:end], _FRAME_END)
-            at += _CONTENT_FRAME_BYTES + EMPTY_FRAME_BYTES + body_bytes
+            at += CONTENT_FRAME_BYTES + EMPTY_FRAME_BYTES + body_bytes
         else:
             cut = _cut(data, begin, end)
             pieces += (method, cut)
@@ -290,7 +290,7 @@ def encode_publishes(
             largest = BODY_FRAME_BYTES_MAX
         wire_ends.append(at)
     columns = starts, headers, wire_ends, keys, bytearray(b"\1") * len(keys)
-    frame_bytes_max = max(largest + EMPTY_FRAME_BYTES, _CONTENT_FRAME_BYTES)
+    frame_bytes_max = max(largest + EMPTY_FRAME_BYTES, CONTENT_FRAME_BYTES)
     return _batch(b"".join(pieces), columns, distinct, frame_bytes_max)
 
 

@@ -18,6 +18,7 @@ from ...core.publishing.publisher import Publisher, Routed
 from ...core.publishing.vhost_users import VhostUser
 from ...core.statistics.channel_counts import ChannelCounts
 from ...core.users.access import AccessRefusedError
+from ...nsq_frames.body_bytes import body_bytes
 from ...nsq_frames.errors import NsqError
 from ...nsq_frames.publishes import CHANNEL_NUMBER, PublishRun
 from ..channel.firehose import FirehoseTap
@@ -98,6 +99,8 @@ class Publishing:
         """
         batch = run.batch
         self._share.add(batch.wire_bytes)
+        for key, size_bytes in body_bytes(batch).items():
+            self._counts.came_in(key, size_bytes)
         is_traced = self._context.trace.is_on
         if run.delays_ms is None and not (is_traced or self._tap.topology.is_traced):
             told = self.publisher.route_to_one(batch)

@@ -35,10 +35,12 @@ _COMMANDS: Final = bytes([len(DELIVERY_EXCHANGE)]) + DELIVERY_EXCHANGE.encode()
 class _Published:
     """To one exchange, since the last drain."""
 
-    __slots__ = ("by_queue", "count", "drop_unroutable", "return_unroutable")
+    __slots__ = ("body_bytes", "by_queue", "count", "drop_unroutable", "return_unroutable")
 
     def __init__(self) -> None:
         self.count = 0
+        # Of NSQ clients' publishes only: of others nobody asks for them.
+        self.body_bytes = 0
         self.return_unroutable = 0
         self.drop_unroutable = 0
         self.by_queue: dict[QueueDefinition, int] = {}
@@ -153,6 +155,12 @@ class ChannelCounts:
                 for replies in routed.replies.values():
                     dropped_count -= len(replies)
                 published.drop_unroutable += max(dropped_count, 0)
+
+    def came_in(self, key: bytes, body_bytes: int) -> None:
+        """Messages of an NSQ client with this key are so large together."""
+        exchange = exchange_of(key)
+        published = self._published.get(exchange) or self._to(exchange)
+        published.body_bytes += body_bytes
 
     def _routed_from_several(self, routed: Routed) -> None:
         batch = routed.batch
@@ -273,6 +281,7 @@ class ChannelCounts:
             if of_exchange is not None:
                 self._node.touch(of_exchange)
                 add(of_exchange.totals, "publish_in", published.count)
+                add(of_exchange.totals, "publish_in_bytes", published.body_bytes)
             for queue, count in published.by_queue.items():
                 self._node.of_queue(queue).came(self._topology, name, count)
                 self._node.touch(queue)
