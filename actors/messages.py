@@ -24,6 +24,7 @@ from ..core.connection.outlet import Outlet, OutletShare, RepliesShare
 from ..core.connection.reading_time import ReadingTime
 from ..core.dead_letters.letters import Dead
 from ..core.definitions import QueueDefinition
+from ..core.nsq.session import State
 from ..core.nsq.topics import TopicAction
 from ..core.queue.consumers import Consumer
 from ..core.queue.deferral import Delays
@@ -783,6 +784,18 @@ class Committed(NamedTuple):
 # --- Accounts and reports
 
 
+class NsqReport(NamedTuple):
+    """What nsqd's figures show of a client. `queue` is its channel's name, "" before a SUB."""
+
+    # As IDENTIFY calls them; empty before one.
+    client_names: Mapping[str, str]
+    queue: str
+    state: State
+    sample_rate: int
+    deflate: bool
+    snappy: bool
+
+
 class ReportChannel(NamedTuple):
     """Control -> Channel: answered with ChannelReport."""
 
@@ -790,10 +803,11 @@ class ReportChannel(NamedTuple):
 
 
 class ChannelReport(NamedTuple):
-    """Channel -> Control: its counts, by their names."""
+    """Channel -> Control: its counts, by their names; `nsq` is what only an NSQ connection has."""
 
     channel: Ref
     counts: dict[str, object]
+    nsq: NsqReport | None = None
 
 
 class AccountRequest(NamedTuple):

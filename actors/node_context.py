@@ -138,6 +138,8 @@ class NodeContext:
     memory_level: MemoryLevel
     # Why publishers are not read, if they are not.
     alarms: Alarms = field(default_factory=Alarms)
+    # Whose exchanges and queues are NSQ's topics and channels; "" if nobody listens for NSQ.
+    nsq_vhost: str = ""
     # A write has met a full disk, and there is no room since: dead letters wait for some, too.
     is_disk_full: bool = False
     # Of the data directory's disk, as the disk watch has seen it last, for all who show it.

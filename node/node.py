@@ -347,6 +347,8 @@ class Node:
         await listening.open(listener, tls, self.http.address, start_nsq)
         self.host, self.port, self.tls_port = listening.host, listening.port, listening.tls_port
         self.nsq_port = listening.nsq_port
+        if self.nsq_port is not None or self.http.nsq_port is not None:
+            context.nsq_vhost = configuration.nsq_vhost
         about = {"http_address": self.http.address}
         self._control_socket = await open_control(
             context, configuration, directory.path, listening, about

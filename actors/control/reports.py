@@ -1,4 +1,4 @@
-"""Reports of a running broker: connections, channels, queues, exchanges and bindings.
+"""Reports of a running broker: connections, channels, queues, exchanges, bindings, NSQ's topics.
 
 A report reads shared state directly; it asks queues and channels for their counts, each once, and
 one report is made at a time. An actor that has not answered after a while is shown without counts.
@@ -14,6 +14,7 @@ from typing import Final
 
 from ...amqp_frames.values.field_table import Table
 from ...core.definitions import QueueDefinition
+from ...core.nsq.topics import TopicParts, topics_of
 from ...core.users.accounts import Row
 from ..messages import (
     ChannelReport,
@@ -29,7 +30,7 @@ from ..node_context import NodeContext, OpenConnection
 from ..runtime.runtime import tell
 
 ANSWERS_SECONDS_MAX: Final = 5.0
-REPORTS: Final = ("connections", "channels", "queues", "exchanges", "bindings")
+REPORTS: Final = ("connections", "channels", "queues", "exchanges", "bindings", "topics")
 
 Answer = Callable[[list[Row]], None]
 
@@ -52,10 +53,18 @@ class Reporter:
         """How many there are of each."""
         context = self._context
         connections = context.open_connections.values()
+        topics = {}
+        if context.nsq_vhost:
+            found = self._topics()
+            topics = {
+                "nsq_topics": len(found),
+                "nsq_channels": sum(len(each.channels) for each in found),
+            }
         return {
             "connections": len(connections),
             "channels": sum(len(_channels(each)) for each in connections),
             "queues": sum(len(topology.table.queues()) for topology in context.vhosts),
+            **topics,
             "vhosts": len(context.accounts.vhosts),
             "users": len(context.accounts.users),
             "publishing_bytes": context.node_window.used_bytes,
@@ -108,6 +117,8 @@ class Reporter:
         self._refused_count = 0
         if name == "queues":
             self._ask_queues()
+        elif name == "topics":
+            self._ask_topics()
         else:
             self._ask_channels()
         when = self._context.runtime.scheduler.time() + ANSWERS_SECONDS_MAX
@@ -116,11 +127,40 @@ class Reporter:
 
     def _ask_queues(self) -> None:
         for queue in chain.from_iterable(each.table.queues() for each in self._context.vhosts):
-            handle: Ref = queue.handle
-            is_there = tell(handle, ReportStatus(self._control))
-            self._rows[queue] = _queue_row(queue, is_there)
-            if is_there:
-                self._open.add(queue)
+            self._rows[queue] = _queue_row(queue, self._ask_queue(queue))
+
+    def _ask_queue(self, queue: QueueDefinition) -> bool:
+        """Whether its actor will answer."""
+        handle: Ref = queue.handle
+        is_there = tell(handle, ReportStatus(self._control))
+        if is_there:
+            self._open.add(queue)
+        return is_there
+
+    def _ask_topics(self) -> None:
+        for topic in self._topics():
+            hidden = topic.hidden
+            if hidden is None:
+                self._rows[topic.name] = _topic_row(topic.name, "", topic.is_paused)
+            else:
+                self._rows[hidden] = _topic_row(topic.name, "", topic.is_paused)
+                self._ask_queue(hidden)
+            for name in sorted(topic.channels):
+                queue = topic.channels[name]
+                self._rows[queue] = _topic_row(topic.name, name, queue.is_paused)
+                self._ask_queue(queue)
+
+    def _topics(self) -> list[TopicParts]:
+        topology = self._context.vhosts.find(self._context.nsq_vhost)
+        if topology is None:
+            return []
+        steps = topics_of(topology.table)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: list[TopicParts] = end.value
+                return found
 
     def _ask_channels(self) -> None:
         for opened in self._context.open_connections.values():
@@ -195,6 +235,19 @@ def _channel_row(opened: OpenConnection, number: int) -> Row:
         "channel": number,
         "user": opened.access.user,
         "vhost": opened.access.topology.vhost,
+    }
+
+
+def _topic_row(topic: str, channel: str, is_paused: bool) -> Row:
+    """Of a channel; without one, of the messages that no channel has yet."""
+    return {
+        "topic": topic,
+        "channel": channel,
+        "state": "paused" if is_paused else "running",
+        "ready": 0,
+        "unacked": 0,
+        "deferred": 0,
+        "consumers": 0,
     }
 
 

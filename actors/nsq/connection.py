@@ -26,7 +26,6 @@ from ...core.connection.reading_time import Pause, ReadingTime
 from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
 from ...core.nsq.session import (
-    NSQD_STATES,
     Features,
     Negotiated,
     Session,
@@ -96,6 +95,7 @@ from ..messages import (
     InputEnded,
     LogIn,
     LoginAnswer,
+    NsqReport,
     Ref,
     Refused,
     Reject,
@@ -242,7 +242,8 @@ class NsqConnection(LoopActor):
         elif isinstance(message, Upgraded):
             self._upgraded(message)
         elif isinstance(message, ReportChannel):
-            tell(message.reply_to, ChannelReport(self.actor_ref, self._report()))
+            report = ChannelReport(self.actor_ref, self._report(), self._nsq_report())
+            tell(message.reply_to, report)
         else:
             self._ending(message)
 
@@ -760,17 +761,19 @@ class NsqConnection(LoopActor):
     def _report(self) -> dict[str, object]:
         if self._publishing is None or self._consuming is None:
             return {}
-        session, queue = self._session, self._consuming.queue
-        return {
-            **self._publishing.counts(),
-            **self._consuming.counts(),
-            "client_names": session.client_names,
-            "deflate": isinstance(self._decompressor, DeflateDecompressor),
-            "snappy": isinstance(self._decompressor, SnappyDecompressor),
-            "queue": "" if queue is None else queue.name,
-            "sample_rate": session.sample_rate,
-            "state": NSQD_STATES[session.state],
-        }
+        return self._publishing.counts() | self._consuming.counts()
+
+    def _nsq_report(self) -> NsqReport:
+        session = self._session
+        queue = None if self._consuming is None else self._consuming.queue
+        return NsqReport(
+            session.client_names,
+            "" if queue is None else queue.name,
+            session.state,
+            session.sample_rate,
+            isinstance(self._decompressor, DeflateDecompressor),
+            isinstance(self._decompressor, SnappyDecompressor),
+        )
 
     # --- Endings
 

@@ -73,10 +73,6 @@ class State(Enum):
     CLOSING = "closing"
 
 
-# How nsqd's figures show a state.
-NSQD_STATES: Final[Mapping[State, int]] = {State.INIT: 0, State.SUBSCRIBED: 3, State.CLOSING: 4}
-
-
 class Negotiated(NamedTuple):
     """The answer to IDENTIFY: fields of a JSON response, or None for a plain OK; and upgrades."""
 

@@ -13,11 +13,11 @@ from collections.abc import Collection, Generator, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from ...actors.messages import ChannelReport, ReportChannel
+from ...actors.messages import ChannelReport, NsqReport, ReportChannel
 from ...actors.node_context import NodeContext, OpenConnection
 from ...core.definitions import QueueDefinition
 from ...core.nsq.identity import NsqIdentity
-from ...core.nsq.session import NSQD_VERSION
+from ...core.nsq.session import NSQD_VERSION, State
 from ...core.nsq.topics import TopicParts, topics_of
 from ...core.statistics.node_counts import Totals
 from ...nsq_frames.publishes import CHANNEL_NUMBER
@@ -31,6 +31,7 @@ Row = dict[str, Any]
 # Connections that are busy for longer are left out.
 _REPORT_SECONDS_MAX: Final = 1.0
 _REPORTED_BY: Final = attrgetter("channel")
+_STATES: Final[Mapping[State, int]] = {State.INIT: 0, State.SUBSCRIBED: 3, State.CLOSING: 4}
 # Percentiles of processing times are an option of nsqd's, off by default.
 _NO_LATENCY: Final[Mapping[str, Any]] = {"count": 0, "percentiles": None}
 
@@ -174,10 +175,10 @@ async def _clients(context: NodeContext, topic: str) -> Clients:
     clients = Clients({}, [])
     for report in reports:
         connection = opened[report.channel]
-        row = _client_row(connection, report.counts, topic)
-        queue = report.counts.get("queue")
-        if queue:
-            clients.by_queue.setdefault(str(queue), []).append(row)
+        assert report.nsq is not None
+        row = _client_row(connection, report.counts, report.nsq, topic)
+        if report.nsq.queue:
+            clients.by_queue.setdefault(report.nsq.queue, []).append(row)
         if _published(connection):
             clients.producers.append(row)
     for rows in (*clients.by_queue.values(), clients.producers):
@@ -189,24 +190,26 @@ def _connected_at(row: Row) -> tuple[int, str]:
     return row["connect_ts"], row["remote_address"]
 
 
-def _client_row(connection: OpenConnection, counts: Mapping[str, Any], topic: str) -> Row:
+def _client_row(
+    connection: OpenConnection, counts: Mapping[str, Any], nsq: NsqReport, topic: str
+) -> Row:
     peer, totals = connection.peer, connection.channel_counts[CHANNEL_NUMBER].totals
-    names: Mapping[str, str] = counts.get("client_names", {})
+    names = nsq.client_names
     row: Row = {
         "client_id": names.get("client_id", peer.host),
         "hostname": names.get("hostname", peer.host),
         "version": "V2",
         "remote_address": peer.name,
-        "state": counts.get("state", 0),
+        "state": _STATES[nsq.state],
         "ready_count": counts.get("prefetch", 0),
         "in_flight_count": counts.get("unacked", 0),
         "message_count": totals.get("deliver", 0),
         "finish_count": totals.get("ack", 0),
         "requeue_count": totals.get("requeue", 0),
         "connect_ts": int(connection.opened_seconds),
-        "sample_rate": counts.get("sample_rate", 0),
-        "deflate": counts.get("deflate", False),
-        "snappy": counts.get("snappy", False),
+        "sample_rate": nsq.sample_rate,
+        "deflate": nsq.deflate,
+        "snappy": nsq.snappy,
         "user_agent": names.get("user_agent", ""),
     }
     if connection.handshake.mechanism:

@@ -32,6 +32,7 @@ REPORTS = {
     "connections": "list open connections",
     "channels": "list channels",
     "queues": "list queues and how many messages they have",
+    "topics": "list NSQ's topics and channels, and how many messages they have",
     "exchanges": "list exchanges",
     "bindings": "list bindings, without those of the default exchange",
 }

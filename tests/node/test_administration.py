@@ -137,7 +137,16 @@ def test_offline_the_first_command_makes_the_default_user(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["status"], ["connections"], ["channels"], ["queues"], ["exchanges"], ["bindings"]]
+    "words",
+    [
+        ["status"],
+        ["connections"],
+        ["channels"],
+        ["queues"],
+        ["exchanges"],
+        ["bindings"],
+        ["topics"],
+    ],
 )
 def test_a_broker_that_does_not_run_cannot_be_looked_at(shell: Shell, words: list[str]) -> None:
     expected = f"no broker runs on data directory {shell.directory}"

@@ -205,22 +205,18 @@ def test_amqp_counts_in_topics_and_channels(
 
 
 TIMES = re.compile(r"(start_time \S+|uptime \S+|connected: \S+|hn:\d+|\(built w/.*\))")
-TEXT = """nsqd v1.3.0 <>
-<>
-<>
-
-Health: OK
-
-Topics:
-*P [topic          ] depth: 0     be-depth: 0     msgs: 2        e2e%: 
-   *P [c                        ] depth: 1     be-depth: 0     inflt: 1    def: 0    re-q: 0     timeout: 0     msgs: 2        e2e%: 
-        [V2 <> ua/1        ] state: 3 inflt: 1    rdy: 1    fin: 0        re-q: 0        msgs: 1        <>
-
-   [u              ] depth: 1     be-depth: 0     msgs: 1        e2e%: 
-
-Producers:
-   [V2 <> ua/2        ] msgs: 3        topics: topic=2,u=1 <>
-"""  # noqa: E501, W291
+TEXT = (
+    "nsqd v1.3.0 <>\n<>\n<>\n\nHealth: OK\n\nTopics:\n"
+    "*P [topic          ] depth: 0     be-depth: 0     msgs: 2        e2e%: \n"
+    "   *P [c                        ] depth: 1     be-depth: 0     inflt: 1    def: 0    "
+    "re-q: 0     timeout: 0     msgs: 2        e2e%: \n"
+    "        [V2 <> ua/1        ] state: 3 inflt: 1    rdy: 1    fin: 0        re-q: 0        "
+    "msgs: 1        <>\n"
+    "\n"
+    "   [u              ] depth: 1     be-depth: 0     msgs: 1        e2e%: \n"
+    "\nProducers:\n"
+    "   [V2 <> ua/2        ] msgs: 3        topics: topic=2,u=1 <>\n"
+)
 
 
 def test_the_text_is_nsqds_to_the_column(broker: leveret.Broker, nsq: Nsq) -> None:
