@@ -50,6 +50,8 @@ _GZIP_WINDOW_BITS: Final = 31
 # RabbitMQ's: an answer depends on these headers of its request.
 _VARY: Final = "accept, accept-encoding, origin"
 _INT_BYTES: Final = 4
+# Of the event loop, from a request's last byte to its task: aiohttp needs three.
+_ROUNDS_TO_TASK: Final = 8
 _EMPTY: Final = "connection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_MANY: Final = f"HTTP/1.1 503 Service Unavailable\r\n{_EMPTY}".encode()
 _TOO_SLOW: Final = f"HTTP/1.1 408 Request Timeout\r\n{_EMPTY}".encode()
@@ -407,7 +409,19 @@ class HttpSocket(asyncio.Protocol):
     def eof_received(self) -> bool:
         """It sends no more, and may still read the answer."""
         self._has_ended = True
-        return self.task is not None
+        if self.state is not State.ARRIVING:
+            return self.task is not None
+        self._close_unasked(_ROUNDS_TO_TASK)
+        return True
+
+    def _close_unasked(self, rounds: int) -> None:
+        """Close it unless a whole request has come: its task may be yet to begin."""
+        if self.task is not None or self.transport.is_closing():
+            return
+        if rounds:
+            asyncio.get_running_loop().call_soon(self._close_unasked, rounds - 1)
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """The client is slow to read."""

@@ -83,6 +83,22 @@ def test_nonsense_harms_no_amqp_client_and_leaves_nothing(
     assert asked(broker, path=LIVE).status == 200
 
 
+def test_who_ends_its_sending_side_is_answered(
+    broker: leveret.Broker, socket_to: Callable[[], socket.socket]
+) -> None:
+    # The end comes right behind the request, as a rule in the same round of the event loop.
+    for _ in range(30):
+        one = socket_to()
+        one.sendall(b"GET /api/health/live HTTP/1.1\r\nhost: h\r\n\r\n")
+        one.shutdown(socket.SHUT_WR)
+        assert read_all(one).startswith(b"HTTP/1.1 200 OK")
+    wait_until(lambda: not open_connections(broker))
+    unfinished = socket_to()
+    unfinished.sendall(b"GET /api/health/live HTTP/1.1\r\n")
+    unfinished.shutdown(socket.SHUT_WR)
+    assert read_all(unfinished) == b""
+
+
 def test_a_fault_of_ours_in_a_request_ends_that_alone(
     broker: leveret.Broker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
