@@ -165,7 +165,7 @@ class NsqConnection(LoopActor):
         self._session = Session(settings.limits)
         self._magic = b""
         self._scanner = Scanner(settings.publish_limits)
-        # What has come and is not scanned yet.
+        # Octets that are not scanned yet.
         self._unscanned = b""
         # May the decompressor have more?
         self._has_compressed = False
@@ -329,7 +329,7 @@ class NsqConnection(LoopActor):
             self._fail(error)
 
     def _handle_piece(self) -> None:
-        """Handle one piece of what has come: few octets may stand for many commands."""
+        """Handle one piece of the octets read: few octets may stand for many commands."""
         if self._may_go_on():
             self._input += self._scanner.feed(b"" if self._scanner.has_more else self._next_piece())
             if self._is_stranger() and self._scanner.held_bytes > STRANGER_BYTES_MAX:

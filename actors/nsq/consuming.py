@@ -139,7 +139,7 @@ class Consuming:
                 self._tracing.delivered(queue, span, span.first_entry_id, CONSUMER_TAG, timeout_ms)
             if is_tapped:
                 self._tap.delivered(queue.name, span)
-            # Of what was read back from the disk, the time of the delivery.
+            # Of a message read back from the disk, the time of the delivery.
             arrived_ns = epoch_ns + (batch.received_ns or now_ns)
             passed: Sequence[tuple[int, int]] = ((0, len(span)),)
             if self._session.sample_rate:

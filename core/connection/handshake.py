@@ -185,7 +185,7 @@ class ClientIdentity(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What was agreed."""
+        """The values that client and broker agree on."""
 
     @property
     def client_properties(self) -> Table:

@@ -19,7 +19,7 @@ class Arrivals:
         self._distance_ns = 0
 
     def look(self, wall_ns: int, forward_ns: int) -> int:
-        """What is to be added to a batch's time of arrival, by what both clocks say now."""
+        """The nanoseconds to add to a batch's time of arrival, by both clocks as they are now."""
         distance_ns = wall_ns - forward_ns
         if abs(distance_ns - self._distance_ns) > DRIFT_NS:
             self._distance_ns = distance_ns

@@ -244,8 +244,6 @@ def test_auth(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, secret: s
 def test_messages_go_through_a_stream(
     stream: str, tmp_path: Path, certificates: Certificates
 ) -> None:
-    if stream == "snappy":
-        pytest.importorskip("snappy", reason="python-snappy, which pynsq needs for it")
     settings: dict[str, Any] = certificates.settings()
     options = {stream: True}
     if stream == "tls_v1":
