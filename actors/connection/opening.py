@@ -107,7 +107,7 @@ class Opening:
             # In the words of RabbitMQ 4; 3.10 has no such limit.
             text = f"connection refused: node connection limit ({limit}) is reached"
             raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
-        self._check_limits(user, vhost)
+        check_connection_limits(self._context, user, vhost)
         self._context.accounts.check_open(user, vhost)
         vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
         if not is_internal:
@@ -126,26 +126,6 @@ class Opening:
             )
         self.vhost_user = vhost_user
         self._context.unopened.discard(self._reader)
-
-    def _check_limits(self, user: str, vhost: str) -> None:
-        """530 if the vhost or the user has as many connections as it may; before permissions."""
-        accounts, entered = self._context.accounts, self._context.vhost_users
-        limit = vhost_limits(accounts.parameters, vhost).connections_max
-        text = ""
-        if limit is not None and entered.connections_to(self._context.vhosts[vhost]) >= limit:
-            text = (
-                f"access to vhost '{vhost}' refused for user '{user}': "
-                f"connection limit ({limit}) is reached"
-            )
-        elif (known := accounts.users.get(user)) is not None:
-            limit = user_limits(known.limits).connections_max
-            if limit is not None and entered.connections_of(user) >= limit:
-                text = (
-                    f"connection refused for user '{user}': "
-                    f"user connection limit ({limit}) is reached"
-                )
-        if text:
-            raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
 
     def check_channel(self) -> None:
         """530 if the user has as many channels as he may, on all his connections together."""
@@ -182,3 +162,23 @@ class Opening:
         """The events that arrived before the login was decided, to be handled now."""
         events, self._held_back = self._held_back, []
         return events
+
+
+def check_connection_limits(context: NodeContext, user: str, vhost: str) -> None:
+    """530 if the vhost or the user has as many connections as it may; before permissions."""
+    accounts, entered = context.accounts, context.vhost_users
+    limit = vhost_limits(accounts.parameters, vhost).connections_max
+    text = ""
+    if limit is not None and entered.connections_to(context.vhosts[vhost]) >= limit:
+        text = (
+            f"access to vhost '{vhost}' refused for user '{user}': "
+            f"connection limit ({limit}) is reached"
+        )
+    elif (known := accounts.users.get(user)) is not None:
+        limit = user_limits(known.limits).connections_max
+        if limit is not None and entered.connections_of(user) >= limit:
+            text = (
+                f"connection refused for user '{user}': user connection limit ({limit}) is reached"
+            )
+    if text:
+        raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)

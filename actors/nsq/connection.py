@@ -75,6 +75,7 @@ from ...nsq_frames.responses import BAD_PROTOCOL, CLOSE_WAIT, OK, error_frame, j
 from ..channel.firehose import FirehoseTap
 from ..connection.flow import ReadingGate
 from ..connection.log import ConnectionLog
+from ..connection.opening import check_connection_limits
 from ..connection.transport import ReadableTransport
 from ..connection.writer import Writer
 from ..messages import (
@@ -492,6 +493,8 @@ class NsqConnection(LoopActor):
         self._is_flushing = False
         if message.transport is None:
             self._abort("TLS handshake failed")
+            # A socket that is reset in a handshake has no other end.
+            self._lost("TLS handshake failed")
             return
         transport = cast("ReadableTransport", message.transport)
         self._transport.transport = transport
@@ -561,6 +564,7 @@ class NsqConnection(LoopActor):
             if not is_internal and limit and len(context.open_connections) >= limit:
                 text = f"node connection limit ({limit}) is reached"
                 raise NsqError("E_UNAUTHORIZED", text)
+            check_connection_limits(context, user, vhost)
             context.accounts.check_open(user, vhost)
         except AmqpError as error:
             raise NsqError("E_UNAUTHORIZED", reason_of(error)) from None

@@ -38,7 +38,14 @@ from ...core.definitions import (
     ReplaceQueueArguments,
     resource,
 )
-from ...core.nsq.topics import EMPTYING, hidden_queue_name, plan_topic, plan_unused, topic_of
+from ...core.nsq.topics import (
+    EMPTYING,
+    TopicAction,
+    hidden_queue_name,
+    plan_topic,
+    plan_unused,
+    topic_of,
+)
 from ...core.parameters.limits import vhost_limits
 from ...core.queue.construction import make_queue, refill, refill_paged
 from ...core.queue.dedup import RememberedRow
@@ -363,6 +370,8 @@ class BrokerActor(LoopActor):
                 further.append(self._arguments_of_renamed(topology, change))
             elif isinstance(change, AddQueue) and not change.queue.is_hidden:
                 self._prepare_new_queue(topology, change.queue)
+            elif isinstance(change, AddQueue) and task.action is TopicAction.ENSURE_TOPIC:
+                self._check_topic_limit(topology, task.topic)
         yield from self._commit(topology, plan._replace(changes=(*plan.changes, *further)))
         self._follow_topic(topology, task.topic)
         return TopicAnswer(task.token, queue=plan.queue)
@@ -394,6 +403,20 @@ class BrokerActor(LoopActor):
         if limit is not None and len(topology.table.queues()) >= limit:
             text = (
                 f"cannot declare queue '{queue.name}': "
+                f"queue limit in vhost '{topology.vhost}' ({limit}) is reached"
+            )
+            raise SoftError(PRECONDITION_FAILED, text)
+
+    def _check_topic_limit(self, topology: Topology, topic: str) -> None:
+        """406 if the vhost has as many queues as it may, those that topics keep theirs in counted.
+
+        To publish to ever more topics is no way around the limit.
+        """
+        table = topology.table
+        limit = vhost_limits(self._context.accounts.parameters, topology.vhost).queues_max
+        if limit is not None and len(table.queues()) + len(table.hidden_queues()) >= limit:
+            text = (
+                f"cannot create topic '{topic}': "
                 f"queue limit in vhost '{topology.vhost}' ({limit}) is reached"
             )
             raise SoftError(PRECONDITION_FAILED, text)
