@@ -21,6 +21,8 @@ Item = TypeVar("Item")
 # RabbitMQ's.
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
+# Of a compiled pattern with its working memory: a thousand states or so.
+PATTERN_BYTES_MAX: Final = 65_536
 
 
 async def listed(request: Request, rows: list[Row], sorted_by: Sequence[str] = ("name",)) -> Answer:
@@ -147,6 +149,10 @@ def _filter(name: str, use_regex: bool) -> Callable[[str], object] | None:
     if use_regex:
         options = re2.Options()
         options.log_errors = False
+        # One name is searched in one step, which others wait for: a pattern of thousands of states,
+        # or of groups, would need milliseconds for each.
+        options.never_capture = True
+        options.max_mem = PATTERN_BYTES_MAX
         search: Callable[[str], object] = re2.compile(name, options).search
         return search
     wanted = name.lower()
