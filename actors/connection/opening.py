@@ -13,12 +13,11 @@ from typing import Final
 from ...amqp_frames.constants import NOT_ALLOWED, PROTOCOL_HEADER, RESOURCE_ERROR
 from ...amqp_frames.decoder import Event, MethodFrame
 from ...amqp_frames.errors import HardError
-from ...amqp_frames.methods import ConnectionOpen
 from ...core.connection.handshake import Handshake, refusal
 from ...core.connection.peer import Peer
 from ...core.connection.phase import ConnectionPhase, Phase
 from ...core.connection.reading_time import ReadingTime
-from ...core.parameters.limits import user_limits, vhost_limits
+from ...core.parameters.limits import user_limits
 from ...core.publishing.vhost_users import VhostUser
 from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.traffic import Traffic
@@ -26,6 +25,7 @@ from ...core.users.login_attempts import AMQP
 from ..messages import LogIn, Ref
 from ..node_context import NodeContext, OpenConnection
 from ..runtime.runtime import tell
+from .admission import check_admission
 
 # What a client may send ahead of the answer to its login, in events: one read brings tens of
 # thousands of small frames, each of which takes ten times its octets in memory.
@@ -101,17 +101,11 @@ class Opening:
         tell(self._context.logins, login)
 
     def _open(self, user: str, vhost: str) -> None:
-        limit, connections = self._context.connections_max, self._context.open_connections
         is_internal = self._peer.is_internal
-        if limit and len(connections) >= limit and not is_internal:
-            # In the words of RabbitMQ 4; 3.10 has no such limit.
-            text = f"connection refused: node connection limit ({limit}) is reached"
-            raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)
-        check_connection_limits(self._context, user, vhost)
-        self._context.accounts.check_open(user, vhost)
+        check_admission(self._context, user, vhost, is_internal=is_internal)
         vhost_user = self._context.vhost_users.enter(user, self._context.vhosts[vhost])
         if not is_internal:
-            connections[self._reader] = OpenConnection(
+            self._context.open_connections[self._reader] = OpenConnection(
                 self._peer,
                 self.handshake,
                 vhost_user.access,
@@ -162,23 +156,3 @@ class Opening:
         """The events that arrived before the login was decided, to be handled now."""
         events, self._held_back = self._held_back, []
         return events
-
-
-def check_connection_limits(context: NodeContext, user: str, vhost: str) -> None:
-    """530 if the vhost or the user has as many connections as it may; before permissions."""
-    accounts, entered = context.accounts, context.vhost_users
-    limit = vhost_limits(accounts.parameters, vhost).connections_max
-    text = ""
-    if limit is not None and entered.connections_to(context.vhosts[vhost]) >= limit:
-        text = (
-            f"access to vhost '{vhost}' refused for user '{user}': "
-            f"connection limit ({limit}) is reached"
-        )
-    elif (known := accounts.users.get(user)) is not None:
-        limit = user_limits(known.limits).connections_max
-        if limit is not None and entered.connections_of(user) >= limit:
-            text = (
-                f"connection refused for user '{user}': user connection limit ({limit}) is reached"
-            )
-    if text:
-        raise HardError(NOT_ALLOWED, text, ConnectionOpen.class_id, ConnectionOpen.method_id)

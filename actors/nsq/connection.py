@@ -1,9 +1,10 @@
 """One NSQ connection: reader and channel in one, because it has one subscription at most.
 
-Duties: magic, decoding, and the commands in their order; who the client is; the answers, in the
-order of the commands (core/nsq/answers.py); when to stop reading; heartbeats; the end. The halves
-that publish and consume are `publishing.py` and `consuming.py`. Parent: the listener. The writer is
-AMQP's (actors/connection/writer.py).
+Duties: the commands in their order, and what they wait for; the answers, in that order
+(core/nsq/answers.py); when to stop reading; the end. Its parts have state of their own: input that
+is not handled yet (core/nsq/incoming.py), `entrance.py` who the client is, `publishing.py`,
+`consuming.py`, `upgrades.py` TLS and compression, `heartbeats.py`. Parent: the listener. The writer
+is AMQP's (actors/connection/writer.py).
 
 What must wait for an answer of another actor (a topic that is made, a login, a subscription) holds
 back all input behind it, and the socket is not read meanwhile. So does a publish while there is an
@@ -13,21 +14,18 @@ commands are answered. An exception of ours closes the socket.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
-from functools import partial
 from typing import Final, cast
 
-from ...amqp_frames.errors import AmqpError
 from ...core.connection.outlet import Outlet
-from ...core.connection.peer import Peer, is_loopback
+from ...core.connection.peer import Peer
 from ...core.connection.publish_window import PublishWindow, WindowShare
 from ...core.connection.reading_time import Pause, ReadingTime
 from ...core.nsq.answers import Answers
 from ...core.nsq.identity import NsqIdentity
+from ...core.nsq.incoming import BadMagicError, Incoming
 from ...core.nsq.session import (
     Features,
-    Negotiated,
     Session,
     State,
     auth_first,
@@ -36,46 +34,35 @@ from ...core.nsq.session import (
     unknown_command,
 )
 from ...core.nsq.topics import TopicAction, TopicUnusableError, channel_queue_name
-from ...core.publishing.vhost_users import VhostUser
-from ...core.statistics.channel_counts import ChannelCounts
 from ...core.statistics.traffic import Traffic
 from ...core.topology.topology import READ
 from ...core.users.access import AccessRefusedError
-from ...core.users.login_attempts import NSQ
 from ...core.users.login_results import LoginResult
 from ...nsq_frames.commands import (
     AUTH,
     CLS,
     FIN,
     IDENTIFY,
-    MAGIC,
     NOP,
     RDY,
     REQ,
     SUB,
     TOUCH,
     Command,
-    Event,
     Fault,
     Finishes,
-    Scanner,
 )
 from ...nsq_frames.compression import (
     HAS_SNAPPY,
-    Decompressor,
-    DeflateCompressor,
     DeflateDecompressor,
-    SnappyCompressor,
     SnappyDecompressor,
     StreamError,
 )
 from ...nsq_frames.errors import NsqError
-from ...nsq_frames.publishes import CHANNEL_NUMBER, PublishRun
+from ...nsq_frames.publishes import PublishRun
 from ...nsq_frames.responses import BAD_PROTOCOL, CLOSE_WAIT, OK, error_frame, json_response
-from ..channel.firehose import FirehoseTap
 from ..connection.flow import ReadingGate
 from ..connection.log import ConnectionLog
-from ..connection.opening import check_connection_limits
 from ..connection.transport import ReadableTransport
 from ..connection.writer import Writer
 from ..messages import (
@@ -91,10 +78,8 @@ from ..messages import (
     Deliver,
     Down,
     Evict,
-    Flush,
     Flushed,
     InputEnded,
-    LogIn,
     LoginAnswer,
     NsqReport,
     Ref,
@@ -112,16 +97,16 @@ from ..messages import (
     Woken,
     WriteBuffer,
 )
-from ..node_context import NodeContext, OpenConnection
+from ..node_context import NodeContext
 from ..runtime.read_rounds import SHARE_BYTES_MIN
 from ..runtime.runtime import LoopActor, tell
-from ..tracing.trace import ChannelTracing
 from .consuming import Consuming
+from .entrance import Entrance
 from .heartbeats import TOKEN as HEARTBEAT_TOKEN
 from .heartbeats import Heartbeats
 from .publishing import Publishing, failed
 from .settings import NsqSettings
-from .upgrades import TlsUpgrade, UpgradableTransport
+from .upgrades import UpgradableTransport, Upgrades
 
 
 class Waiting(Enum):
@@ -137,9 +122,6 @@ class Waiting(Enum):
 
 
 _NOTHING: Final = Waiting.NOTHING
-# Of a subscriber's octets so many are looked at in a round of the event loop: 3,000 FINs. A client
-# that is ready for 2,500 messages has no more to send.
-SUBSCRIBER_PIECE_BYTES: Final = 65_536
 # The most that a command may have before the client has said who it is.
 STRANGER_BYTES_MAX: Final = 65_536
 
@@ -164,14 +146,7 @@ class NsqConnection(LoopActor):
         self._identity = NsqIdentity(peer)
         self._log = ConnectionLog(context, peer, self._identity)
         self._session = Session(settings.limits)
-        self._magic = b""
-        self._scanner = Scanner(settings.publish_limits)
-        # Octets that are not scanned yet.
-        self._unscanned = b""
-        # May the decompressor have more?
-        self._has_compressed = False
-        # Commands that are not handled yet, and why not.
-        self._input: deque[Event] = deque()
+        self._incoming = Incoming(settings.publish_limits)
         self._waiting = _NOTHING
         # Of the command at hand, if it waits.
         self._command = b""
@@ -185,15 +160,11 @@ class NsqConnection(LoopActor):
         self._traffic = Traffic()
         self._heartbeats = Heartbeats(context, self._traffic, self.actor_ref)
         self._answers = Answers(self._refusal)
-        # The streams that IDENTIFY has agreed on and that have not begun; then the incoming one.
-        self._upgrade: Negotiated | None = None
-        # From the question to the writer until TLS, if that is agreed on, has begun.
-        self._is_flushing = False
-        self._tls: TlsUpgrade | None = None
-        self._decompressor: Decompressor | None = None
+        self._upgrades = Upgrades(context, self._transport, self._incoming, self.actor_ref)
+        self._entrance = Entrance(
+            context, settings, self._identity, self._traffic, self._reading, self.actor_ref
+        )
         # Once it is known who the client is.
-        self._vhost_user: VhostUser | None = None
-        self._counts: ChannelCounts | None = None
         self._publishing: Publishing | None = None
         self._consuming: Consuming | None = None
         # The client has ended its direction.
@@ -262,9 +233,8 @@ class NsqConnection(LoopActor):
             tell(self._writer, frames)
         if is_refused:
             self._stop_input()
-        if self._upgrade is not None and not self._is_flushing and not len(self._answers):
-            self._is_flushing = True
-            tell(self._writer, Flush())
+        if self._upgrades.is_due and not len(self._answers):
+            self._upgrades.flush(self._writer)
         if self._is_ending and not len(self._answers) and not self._is_routing():
             self._end("" if self._is_input_over else "its client broke the protocol")
 
@@ -280,31 +250,19 @@ class NsqConnection(LoopActor):
             self._context.read_rounds.rest(self.actor_ref)
         if self._is_ending:
             return
-        if len(self._magic) < len(MAGIC):
-            data = self._read_magic(data)
-            if not data:
-                return
-        if self._decompressor is not None:
-            self._decompressor.feed(data)
-            self._has_compressed = True
-        else:
-            self._unscanned = self._unscanned + data if self._unscanned else data
-        self._handle_piece()
-
-    def _read_magic(self, data: bytes) -> bytes:
-        missing = len(MAGIC) - len(self._magic)
-        self._magic += data[:missing]
-        if len(self._magic) == len(MAGIC) and self._magic != MAGIC:
+        try:
+            self._incoming.feed(data)
+        except BadMagicError:
             self._log.warning("connection.refused", reason="bad protocol magic")
             self._answers.put(BAD_PROTOCOL)
             self._stop_input()
-            return b""
-        return data[missing:]
+            return
+        self._handle_piece()
 
     def _handle_input(self) -> None:
         """Handle what input has waited for; more of it follows in the next round."""
         self._handle_events()
-        if self._has_more() and self._may_go_on() and not self._gate.is_resting:
+        if self._incoming.has_more and self._may_go_on() and not self._gate.is_resting:
             # The others have their turns in between.
             self._gate.is_resting = True
             rounds = self._context.read_rounds
@@ -315,12 +273,12 @@ class NsqConnection(LoopActor):
         self._balance()
 
     def _is_input_handled(self) -> bool:
-        waits = self._input or self._waiting is not _NOTHING
-        return not (waits or self._is_ending or self._has_more())
+        waits = self._incoming.events or self._waiting is not _NOTHING
+        return not (waits or self._is_ending or self._incoming.has_more)
 
     def _end_input(self) -> None:
         """The client sends nothing more: it reads its answers, and then the connection ends."""
-        fault = self._scanner.end()
+        fault = self._incoming.end()
         if fault is None:
             self._stop_input()
             return
@@ -332,41 +290,29 @@ class NsqConnection(LoopActor):
     def _handle_piece(self) -> None:
         """Handle one piece of the octets read: few octets may stand for many commands."""
         if self._may_go_on():
-            self._input += self._scanner.feed(b"" if self._scanner.has_more else self._next_piece())
-            if self._is_stranger() and self._scanner.held_bytes > STRANGER_BYTES_MAX:
-                text = f"AUTH required before {self._scanner.held_bytes} octets of a command"
-                self._fail(NsqError("E_AUTH_FIRST", text))
+            self._scan_piece()
         self._handle_input()
 
+    def _scan_piece(self) -> None:
+        incoming = self._incoming
+        try:
+            incoming.scan(is_subscriber=self._session.state is not State.INIT)
+        except StreamError as error:
+            self._log.warning("connection.error", error=f"compressed stream: {error}")
+            self._stop_input()
+            return
+        if self._is_stranger() and incoming.held_bytes > STRANGER_BYTES_MAX:
+            text = f"AUTH required before {incoming.held_bytes} octets of a command"
+            self._fail(NsqError("E_AUTH_FIRST", text))
+
     def _may_go_on(self) -> bool:
-        return not (
-            self._input or self._waiting is not _NOTHING or self._is_ending or self._gate.reason()
-        )
-
-    def _has_more(self) -> bool:
-        return bool(self._unscanned) or self._has_compressed or self._scanner.has_more
-
-    def _next_piece(self) -> bytes:
-        """The octets to be scanned next; none until more has come."""
-        if self._decompressor is not None:
-            try:
-                piece = self._decompressor.next()
-            except StreamError as error:
-                self._log.warning("connection.error", error=f"compressed stream: {error}")
-                self._stop_input()
-                return b""
-            self._has_compressed = bool(piece)
-            return piece
-        piece, self._unscanned = self._unscanned, b""
-        if len(piece) > SUBSCRIBER_PIECE_BYTES and self._session.state is not State.INIT:
-            self._unscanned = piece[SUBSCRIBER_PIECE_BYTES:]
-            piece = piece[:SUBSCRIBER_PIECE_BYTES]
-        return piece
+        waits = self._incoming.events or self._waiting is not _NOTHING
+        return not (waits or self._is_ending or self._gate.reason())
 
     def _handle_events(self) -> None:
-        waiting_input = self._input
-        while waiting_input and self._waiting is _NOTHING and not self._is_ending:
-            event = waiting_input.popleft()
+        events = self._incoming.events
+        while events and self._waiting is _NOTHING and not self._is_ending:
+            event = events.popleft()
             try:
                 if isinstance(event, PublishRun):
                     self._publish(event)
@@ -388,11 +334,11 @@ class NsqConnection(LoopActor):
         if self._context.alarms.reason:
             # Nothing may come onto the full disk: it waits, and all input behind it.
             self._gate.is_alarmed = True
-            self._input.appendleft(run)
+            self._incoming.events.appendleft(run)
             return
         topic = publishing.unready_topic(run.batch)
         if topic is not None:
-            self._input.appendleft(run)
+            self._incoming.events.appendleft(run)
             self._ask_broker(run.command, TopicAction.ENSURE_TOPIC, topic)
             return
         run.batch.received_ns = self._context.trace.now_ns()
@@ -449,9 +395,9 @@ class NsqConnection(LoopActor):
 
     def _identify(self, body: bytes) -> None:
         session = self._session
-        needs_auth = not self._may_enter() and not session.is_authorised
+        needs_auth = not self._entrance.is_open_to(self._peer) and not session.is_authorised
         # IDENTIFY may come again, but nothing begins twice.
-        may_compress = self._decompressor is None
+        may_compress = self._incoming.decompressor is None
         may_encrypt = may_compress and not self._peer.tls_protocol
         has_tls = may_encrypt and self._settings.tls() is not None
         features = Features(has_tls, may_compress, may_compress and HAS_SNAPPY)
@@ -460,65 +406,27 @@ class NsqConnection(LoopActor):
         self._heartbeats.start(session.heartbeat_ms)
         fields = negotiated.fields
         self._answers.put(OK if fields is None else json_response(fields))
-        if negotiated.tls or negotiated.deflate_level or negotiated.snappy:
-            # As in nsqd nothing counts that the client has sent ahead: it was not asked for.
-            self._upgrade = negotiated
+        if self._upgrades.agree(negotiated):
             self._waiting = Waiting.UPGRADE
-            self._input.clear()
-            self._scanner.clear()
-            self._unscanned = b""
 
     def _begin_upgrade(self) -> None:
         """The answer to IDENTIFY is written, as the last octets of its kind."""
-        asked, self._upgrade = self._upgrade, None
-        if asked is None or self._is_ending:
-            return
-        context = self._settings.tls() if asked.tls else None
-        if context is None:
-            self._is_flushing = False
-            self._compress(asked)
-            return
-        self._upgrade = asked._replace(tls=False)
-        self._tls = TlsUpgrade(
-            self._transport.transport,
-            context,
-            self._context.handshake_timeout_seconds,
-            self._context.write_buffer_bytes_max,
-            self.actor_ref,
-        )
-        self._tls.start()
+        if not self._is_ending and self._upgrades.begin(self._writer, self._settings.tls()):
+            self._go_on()
 
     def _upgraded(self, message: Upgraded) -> None:
-        self._tls = None
-        self._is_flushing = False
         if message.transport is None:
             self._abort("TLS handshake failed")
             # A socket that is reset in a handshake has no other end.
             self._lost("TLS handshake failed")
             return
         transport = cast("ReadableTransport", message.transport)
-        self._transport.transport = transport
         handshake = transport.get_extra_info("ssl_object")
         cipher = handshake.cipher() or ("",)
         version = handshake.version() or ""
         self._peer = self._peer._replace(tls_protocol=version, tls_cipher=cipher[0])
-        asked, self._upgrade = self._upgrade, None
-        tell(self._writer, OK)
-        if asked is not None and (asked.deflate_level or asked.snappy):
-            # Behind this OK.
-            self._upgrade = asked
-        else:
+        if self._upgrades.encrypted(self._writer, transport):
             self._go_on()
-
-    def _compress(self, asked: Negotiated) -> None:
-        if asked.snappy:
-            self._transport.compressor = SnappyCompressor()
-            self._decompressor = SnappyDecompressor()
-        elif asked.deflate_level:
-            self._transport.compressor = DeflateCompressor(asked.deflate_level)
-            self._decompressor = DeflateDecompressor()
-        tell(self._writer, OK)
-        self._go_on()
 
     def _go_on(self) -> None:
         if self._waiting is Waiting.UPGRADE:
@@ -528,9 +436,10 @@ class NsqConnection(LoopActor):
     def _subscribe(self, params: list[bytes]) -> None:
         topic, channel = self._session.check_subscription(params)
         self._entered(SUB)
-        assert self._vhost_user is not None
         try:
-            self._vhost_user.access.check(READ, "queue", channel_queue_name(topic, channel))
+            self._entrance.vhost_user.access.check(
+                READ, "queue", channel_queue_name(topic, channel)
+            )
         except AccessRefusedError:
             raise unauthorised(SUB, topic, channel) from None
         self._ask_broker(SUB, TopicAction.ENSURE_CHANNEL, topic, channel)
@@ -538,43 +447,20 @@ class NsqConnection(LoopActor):
     # --- Who the client is
 
     def _is_stranger(self) -> bool:
-        return self._publishing is None and not self._may_enter()
-
-    def _may_enter(self) -> bool:
-        """May the client go without AUTH?"""
-        if self._peer.is_internal:
-            # It has logged in over HTTP.
-            return True
-        return bool(self._settings.user) and is_loopback(self._peer.host)
+        return self._publishing is None and not self._entrance.is_open_to(self._peer)
 
     def _entered(self, command: bytes) -> Publishing:
         """The publishing half of a client that is known; NsqError if it must say who it is."""
         if self._publishing is None:
-            if not self._may_enter():
+            if not self._entrance.is_open_to(self._peer):
                 raise auth_first(command)
-            self._enter(self._peer.user or self._settings.user)
+            self._enter()
         assert self._publishing is not None
         return self._publishing
 
-    def _enter(self, user: str) -> None:
-        """The client is this user from now on."""
-        context, vhost = self._context, self._settings.vhost
-        limit, is_internal = context.connections_max, self._peer.is_internal
-        try:
-            if not is_internal and limit and len(context.open_connections) >= limit:
-                text = f"node connection limit ({limit}) is reached"
-                raise NsqError("E_UNAUTHORIZED", text)
-            check_connection_limits(context, user, vhost)
-            context.accounts.check_open(user, vhost)
-        except AmqpError as error:
-            raise NsqError("E_UNAUTHORIZED", reason_of(error)) from None
-        vhost_user = self._vhost_user = context.vhost_users.enter(user, context.vhosts[vhost])
-        topology = vhost_user.access.topology
-        identity = self._identity
-        identity.user, identity.vhost = user, vhost
-        counts = self._counts = ChannelCounts(context.counts, topology, is_internal)
-        tracing = ChannelTracing(context.trace, CHANNEL_NUMBER, identity)
-        tap = FirehoseTap(context, self.actor_ref, CHANNEL_NUMBER, user, topology)
+    def _enter(self, user: str = "") -> None:
+        context = self._context
+        vhost_user, counts, tracing, tap = self._entrance.enter(self._peer, user)
         self._publishing = Publishing(
             context,
             self.actor_ref,
@@ -598,33 +484,15 @@ class NsqConnection(LoopActor):
             self._settings.random_bytes,
             self._settings.arrivals,
         )
-        if not is_internal:
-            context.open_connections[self.actor_ref] = OpenConnection(
-                self._peer,
-                identity,
-                vhost_user.access,
-                {CHANNEL_NUMBER: self.actor_ref},
-                self._traffic,
-                {CHANNEL_NUMBER: counts},
-            )
-            context.counts.churned("connection_created")
-            self._traffic.count_octets = partial(context.counts.count_octets, topology)
-        context.unopened.discard(self.actor_ref)
-        self._log.info("connection.opened", user=user, vhost=vhost)
+        self._log.info("connection.opened", user=self._identity.user, vhost=self._settings.vhost)
 
     def _authenticate(self, body: bytes) -> None:
         self._session.check_auth()
         if self._publishing is not None:
             # It has published already, as the user of those who need no AUTH.
             raise NsqError("E_INVALID", "AUTH already set")
-        user, divider, password = body.decode("utf-8", "surrogateescape").partition(":")
-        if not divider:
-            raise NsqError("E_AUTH_FAILED", "AUTH failed")
-        self._identity.user = user
-        self._context.unopened.is_served(self.actor_ref)
+        self._entrance.log_in(self._peer, body)
         self._waiting = Waiting.LOGIN
-        login = LogIn(self.actor_ref, self._peer.host, user, password, NSQ)
-        tell(self._context.logins, login)
 
     def _logged_in(self, result: LoginResult) -> None:
         user = self._identity.user
@@ -633,20 +501,16 @@ class NsqConnection(LoopActor):
             raise NsqError("E_AUTH_FAILED", "AUTH failed")
         self._enter(user)
         self._session.is_authorised = True
-        self._identity.mechanism = AUTH.decode()
-        # A user has one permission in a vhost.
-        fields = {"identity": user, "identity_url": "", "permission_count": 1}
-        self._answers.put(json_response(fields))
+        self._answers.put(json_response(self._entrance.logged_in()))
 
     # --- Answers of other actors
 
     def _ask_broker(
         self, command: bytes, action: TopicAction, topic: str, channel: str = ""
     ) -> None:
-        assert self._vhost_user is not None
         self._waiting = Waiting.CHANNEL if channel else Waiting.TOPIC
         self._command, self._topic, self._channel = command, topic, channel
-        access = self._vhost_user.access
+        access = self._entrance.vhost_user.access
         question = TopicCommand(
             self.actor_ref, self.actor_ref, access, action, topic, channel, None
         )
@@ -714,7 +578,7 @@ class NsqConnection(LoopActor):
         gate = self._gate
         if isinstance(message, RoundOver):
             gate.is_resting = False
-            if self._has_more():
+            if self._incoming.has_more:
                 self._handle_piece()
         elif isinstance(message, WriteBuffer):
             gate.is_write_blocked = message.is_full
@@ -722,7 +586,7 @@ class NsqConnection(LoopActor):
         elif gate.is_alarmed and not self._context.alarms.reason:
             gate.is_alarmed = False
             self._handle_input()
-        if self._has_more():
+        if self._incoming.has_more:
             self._handle_input()
         else:
             self._balance()
@@ -752,7 +616,7 @@ class NsqConnection(LoopActor):
             if reason:
                 self._abort(reason)
         elif token == "handshake":
-            if len(self._magic) < len(MAGIC):
+            if not self._incoming.has_magic:
                 self._log.warning("connection.refused", reason="handshake timeout")
                 self._abort("handshake timeout")
         elif token == "close":
@@ -768,15 +632,15 @@ class NsqConnection(LoopActor):
         return self._publishing.counts() | self._consuming.counts()
 
     def _nsq_report(self) -> NsqReport:
-        session = self._session
+        session, decompressor = self._session, self._incoming.decompressor
         queue = None if self._consuming is None else self._consuming.queue
         return NsqReport(
             session.client_names,
             "" if queue is None else queue.name,
             session.state,
             session.sample_rate,
-            isinstance(self._decompressor, DeflateDecompressor),
-            isinstance(self._decompressor, SnappyDecompressor),
+            isinstance(decompressor, DeflateDecompressor),
+            isinstance(decompressor, SnappyDecompressor),
         )
 
     # --- Endings
@@ -793,10 +657,7 @@ class NsqConnection(LoopActor):
     def _stop_input(self) -> None:
         """Handle nothing more; owed answers are written, and then the connection ends."""
         self._is_ending = True
-        self._scanner.close()
-        self._input.clear()
-        self._unscanned = b""
-        self._has_compressed = False
+        self._incoming.close()
         if self._consuming is not None:
             # Not released yet: the queue would forget which confirms it owes.
             self._consuming.set_ready_count(0)
@@ -847,29 +708,16 @@ class NsqConnection(LoopActor):
         self.stop()
 
     def _release(self, reason: str) -> None:
-        if self._tls is not None:
-            self._tls.cancel()
+        self._upgrades.cancel()
         self._is_ending = self._is_ended = True
-        self._scanner.close()
-        self._input.clear()
-        self._unscanned = b""
-        self._has_compressed = False
+        self._incoming.close()
         if self._consuming is not None:
             self._consuming.release(reason)
         if self._publishing is not None:
             self._publishing.release()
-        if self._counts is not None:
-            self._counts.end()
         self._window.end()
         self._outlet.end()
-        context = self._context
-        context.unopened.discard(self.actor_ref)
-        if context.open_connections.pop(self.actor_ref, None) is not None:
-            context.counts.churned("connection_closed")
-            self._traffic.count()
-        if self._vhost_user is not None:
-            context.vhost_users.leave(self._vhost_user)
-            self._vhost_user = None
+        self._entrance.leave()
 
     def on_stop(self) -> None:
         """The listener forgets it."""

@@ -82,7 +82,7 @@ class TestFromAfar:
 
     @pytest.fixture
     def settings(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-        monkeypatch.setattr("leveret.actors.nsq.connection.is_loopback", lambda _host: False)
+        monkeypatch.setattr("leveret.actors.nsq.entrance.is_loopback", lambda _host: False)
         return {"nsq_port": 0}
 
     @pytest.mark.parametrize(

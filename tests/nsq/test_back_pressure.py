@@ -9,6 +9,7 @@ import leveret
 import pytest
 from gated_files import GatedFiles
 from insides import context_of, in_flight_count, wait_until
+from leveret.core.connection.reading_time import Pause
 from nsq_wire import NsqClient, mpub, pub
 
 Nsq = Callable[[], NsqClient]
@@ -37,6 +38,9 @@ def test_an_alarm_holds_back_publishes_and_lets_consumers_go_on(
     files.free = 0
     wait_until(lambda: bool(context_of(broker).alarms.reason))
     publisher.send(pub("t", b"3"), b"BOGUS\n")
+    # Lists of connections say so.
+    opened = context_of(broker).open_connections
+    wait_until(lambda: Pause.ALARM in [each.reading.reason for each in opened.values()])
     consumer.send(b"FIN " + first.id + b"\n")
     second = consumer.message()
     consumer.send(b"RDY 10\n")

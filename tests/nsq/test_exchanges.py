@@ -32,7 +32,7 @@ def test_the_answers_are_nsqds(broker: leveret.Broker, exchanges: list[Exchange]
 def test_the_answers_are_nsqds_where_auth_is_required(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leveret.actors.nsq.connection.is_loopback", lambda _host: False)
+    monkeypatch.setattr("leveret.actors.nsq.entrance.is_loopback", lambda _host: False)
     joe = User("joe", hash_password("good", bytes(16), 10))
     changes = [
         PutUser(joe),

@@ -216,7 +216,7 @@ def test_an_ephemeral_channel_goes_with_its_reader(broker: leveret.Broker) -> No
 
 @pytest.mark.parametrize("secret", ["guest:guest", "guest:wrong"])
 def test_auth(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
-    monkeypatch.setattr("leveret.actors.nsq.connection.is_loopback", lambda _host: False)
+    monkeypatch.setattr("leveret.actors.nsq.entrance.is_loopback", lambda _host: False)
 
     async def main() -> None:
         assert broker.nsq_port
