@@ -155,7 +155,7 @@ class CleanReading:
                 except (ValueError, IndexError):
                     is_clean = False
                     break
-            elif kind == BODY and not data[start + 1] and length >= _body.size:
+            elif kind == BODY and length >= _body.size and not data[start + 1]:
                 batch_number = body(data, start)[3]
                 if batch_number > NUMBER_MAX:
                     is_clean = False
