@@ -7,10 +7,16 @@ from collections.abc import Callable
 
 import leveret
 import pytest
+from held_clock import HeldClock
 from insides import in_flight_count, queue_definition, wait_until
 from nsq_wire import NsqClient, dpub, identify, mpub, pub
 
 Nsq = Callable[[], NsqClient]
+
+
+@pytest.fixture
+def clock(broker: leveret.Broker) -> HeldClock:
+    return HeldClock(broker)
 
 
 def publish(nsq: Nsq, *bodies: bytes, topic: str = "t") -> None:
@@ -70,12 +76,15 @@ def test_a_requeue_with_a_delay_comes_when_it_is_due(nsq: Nsq) -> None:
     assert time.monotonic() - begun >= 0.29
 
 
-def test_at_its_time_out_a_message_counts_no_longer_and_a_late_answer_fails(nsq: Nsq) -> None:
+def test_at_its_time_out_a_message_counts_no_longer_and_a_late_answer_fails(
+    nsq: Nsq, clock: HeldClock
+) -> None:
     publish(nsq, b"x", b"y")
     client = nsq()
     client.send(identify(msg_timeout=1000)).ok()
     client.subscribe("t", "c", 1)
     first = client.message()
+    clock.advance(1)
     # Its place is free without an answer.
     second = client.message()
     assert second.body == b"x"
@@ -85,13 +94,14 @@ def test_at_its_time_out_a_message_counts_no_longer_and_a_late_answer_fails(nsq:
     client.send(b"FIN " + first.id + b"\n").nothing()
 
 
-def test_a_late_answer_of_another_client_fails(nsq: Nsq) -> None:
+def test_a_late_answer_of_another_client_fails(nsq: Nsq, clock: HeldClock) -> None:
     publish(nsq, b"x")
     late = nsq()
     late.send(identify(msg_timeout=1000)).ok()
     late.subscribe("t", "c", 1)
     message = late.message()
-    late.send(b"RDY 0\n")
+    late.send(b"RDY 0\n").nothing()
+    clock.advance(1)
     other = nsq().subscribe("t", "c", 1)
     assert other.message() == message._replace(attempts=2)
     for command in (b"FIN %b", b"REQ %b 0", b"TOUCH %b"):
@@ -102,18 +112,19 @@ def test_a_late_answer_of_another_client_fails(nsq: Nsq) -> None:
     other.send(b"FIN " + message.id + b"\n").nothing()
 
 
-def test_a_touched_message_has_its_time_again(nsq: Nsq, broker: leveret.Broker) -> None:
+def test_a_touched_message_has_its_time_again(nsq: Nsq, clock: HeldClock) -> None:
     publish(nsq, b"x")
     client = nsq()
     client.send(identify(msg_timeout=1000)).ok()
     client.subscribe("t", "c", 1)
     message = client.message()
-    begun = time.monotonic()
     other = nsq().subscribe("t", "c", 1)
+    clock.advance(0.6)
     client.send(b"RDY 0\nTOUCH " + message.id + b"\n").nothing()
-    touched = time.monotonic()
-    assert other.message().attempts == 2
-    assert time.monotonic() - begun >= touched - begun + 0.9
+    clock.advance(0.9)
+    other.nothing()
+    clock.advance(0.1)
+    assert other.message() == message._replace(attempts=2)
 
 
 def test_finishes_in_any_order_settle_what_they_name(nsq: Nsq, broker: leveret.Broker) -> None:
@@ -242,3 +253,25 @@ def test_sample_rate_drops_for_good_and_keeps_credit(nsq: Nsq, broker: leveret.B
     # Dropped ones do not come back.
     again = nsq().subscribe("t", "c", 2500).messages(held)
     assert [each.id for each in again] == [each.id for each in got]
+
+
+class TestTouchedForLong:
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        timeouts = {"nsq_message_timeout_ms": 1_000, "nsq_message_timeout_ms_max": 1_500}
+        return {"nsq_port": 0, **timeouts}
+
+    def test_touches_put_the_time_out_off_no_further_than_the_maximum(
+        self, nsq: Nsq, clock: HeldClock
+    ) -> None:
+        publish(nsq, b"x")
+        client = nsq().subscribe("t", "c", 1)
+        message = client.message()
+        other = nsq().subscribe("t", "c", 1)
+        client.send(b"RDY 0\n").nothing()
+        for seconds in (0.7, 0.7):
+            clock.advance(seconds)
+            client.send(b"TOUCH " + message.id + b"\n").nothing()
+            other.nothing()
+        clock.advance(0.1)
+        assert other.message() == message._replace(attempts=2)
