@@ -36,6 +36,7 @@ from leveret.actors.topology.broker import BrokerActor
 from leveret.configuration import Configuration
 from leveret.core.connection.peer import Peer
 from leveret.core.exchanges.table import TopologyLimits
+from leveret.core.nsq.arrivals import Arrivals
 from leveret.core.nsq.session import SessionLimits
 from leveret.core.topology.topology import Vhosts
 from leveret.core.users.accounts import Accounts, Permission, User, VhostMetadata
@@ -52,6 +53,7 @@ _NSQ = NsqSettings(
     PublishLimits(1 << 20, 5 << 20, 3_600_000),
     lambda: None,
     bytes,
+    Arrivals(),
 )
 
 
