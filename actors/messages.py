@@ -475,7 +475,7 @@ class CommitMore(NamedTuple):
 
 
 class RouteMore(NamedTuple):
-    """RoutingTurns -> Channel, DeadLetterPublisher: go on with the routing that you have begun."""
+    """RoutingTurns -> Channel, NSQ connection, DeadLetterPublisher: go on with begun routing."""
 
 
 # --- Dead letters: the publisher of them tells queues Publish and is told Confirm and Reject

@@ -401,13 +401,7 @@ class Channel(LoopActor):
 
     def _begin_routing(self, steps: Steps[Routed]) -> Routed | None:
         """Go on with the routing of a batch; None if that goes on with RouteMore."""
-        try:
-            # Where every route is kept there is no step.
-            next(steps)
-        except StopIteration as end:
-            known: Routed = end.value
-            return known
-        routed = self._context.routing_turns.begin(steps, self.actor_ref)
+        routed = self._context.routing_turns.start(steps, self.actor_ref)
         if routed is None:
             self._routing = steps
             self._waiting.route_in_steps()

@@ -118,20 +118,12 @@ class Publishing:
         routed = self.publisher.route_known(batch)
         if routed is None:
             steps = self.publisher.route(batch)
-            routed = self._begin_routing(steps)
+            routed = self._context.routing_turns.start(steps, self._connection)
             if routed is None:
                 self._routing = steps, run
                 return False
         self._pass_on(routed, run)
         return True
-
-    def _begin_routing(self, steps: Steps[Routed]) -> Routed | None:
-        try:
-            next(steps)
-        except StopIteration as end:
-            known: Routed = end.value
-            return known
-        return self._context.routing_turns.begin(steps, self._connection)
 
     def route_more(self) -> bool:
         """RouteMore has come; as `publish`."""

@@ -28,6 +28,15 @@ class RoutingTurns:
         # When routing began in this round of the event loop, if it has.
         self._begun: float | None = None
 
+    def start(self, steps: Steps[Result], actor: Ref) -> Result | None:
+        """As `begin`, for steps that have not begun: where every route is kept there is none."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        return self.begin(steps, actor)
+
     def begin(self, steps: Steps[Result], actor: Ref, shares: int = 1) -> Result | None:
         """Carry out the steps, which have begun; None if there is no time for all of them.
 
