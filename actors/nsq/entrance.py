@@ -31,7 +31,7 @@ from .settings import NsqSettings
 
 
 class Entered(NamedTuple):
-    """What the halves of the connection do everything with, once the user is known."""
+    """The user's rights and counts, which both halves of the connection work with."""
 
     vhost_user: VhostUser
     counts: ChannelCounts

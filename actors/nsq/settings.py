@@ -1,4 +1,4 @@
-"""What all NSQ connections of a node go by."""
+"""Settings that all NSQ connections of a node share."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Upgrades:
         self._transport = transport
         self._incoming = incoming
         self._connection = connection
-        # What has not begun yet.
+        # Streams that have not begun yet.
         self._agreed: Negotiated | None = None
         # From the question to the writer until TLS, if that is agreed on, has begun.
         self._is_flushing = False

@@ -1,4 +1,4 @@
-"""What one NSQ client has sent and nobody has handled yet. Sans-IO.
+"""Input of one NSQ client, until it is handled. Sans-IO.
 
 Octets go the way magic, decompression, scanner, events, in pieces: few octets may stand for many
 commands, and other connections have turns between two pieces. Whoever holds an `Incoming` scans a
@@ -61,7 +61,7 @@ class Incoming:
 
     @property
     def decompressor(self) -> Decompressor | None:
-        """What undoes the client's compression; None: there is none."""
+        """Undoes the client's compression; None: there is none."""
         return self._decompressor
 
     def feed(self, data: bytes) -> None:

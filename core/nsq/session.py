@@ -1,4 +1,4 @@
-"""What one NSQ connection may do when, and what IDENTIFY settles. Sans-IO.
+"""The states of one NSQ connection, what it may do in each, and IDENTIFY. Sans-IO.
 
 Rules and words are those of nsqd 1.3.0 (protocol_v2.go, client_v2.go), in its order of checks.
 Times are milliseconds.
