@@ -184,7 +184,7 @@ class BootCoverage:
         elif self.end == "unknown":
             yield (
                 f"the trace ends at {_clock(self.last, 26)} without having been stopped: its "
-                "broker runs elsewhere, or was killed"
+                "broker still runs, or was killed"
             )
 
     def cut_note(self) -> str:
