@@ -1,4 +1,4 @@
-"""What a client is told that broke a rule of the protocol: nsqd's E_* errors."""
+"""Answers to a client that broke a rule of the protocol: nsqd's E_* errors."""
 
 from __future__ import annotations
 

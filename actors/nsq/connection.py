@@ -110,7 +110,7 @@ from .upgrades import UpgradableTransport, Upgrades
 
 
 class Waiting(Enum):
-    """What input waits for; `NOTHING`: it is handled."""
+    """Why input waits; `NOTHING`: it is handled."""
 
     NOTHING = "nothing"
     TOPIC = "a topic to be made"
@@ -517,7 +517,7 @@ class NsqConnection(LoopActor):
         tell(self._context.broker, question)
 
     def _answered(self, message: TopicAnswer | LoginAnswer | ConsumerAdded | Refused) -> None:
-        """What input has waited for is there."""
+        """The answer has come that input has waited for."""
         if self._is_ending:
             return
         waited, self._waiting = self._waiting, _NOTHING

@@ -52,7 +52,7 @@ class PublishedRun:
 
 
 class Answers:
-    """What one connection is owed. `refusal(command)` is the error frame of a refused publish."""
+    """Owed to one connection. `refusal(command)` is the error frame of a refused publish."""
 
     __slots__ = ("_open", "_refusal")
 

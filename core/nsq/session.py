@@ -46,7 +46,7 @@ CLIENT_NAME_CHARACTERS_MAX: Final = 100
 
 
 class SessionLimits(NamedTuple):
-    """What clients may ask for; nsqd's flags have the same meaning."""
+    """Bounds of the values that clients may ask for; nsqd's flags have the same meaning."""
 
     ready_count_max: int
     message_timeout_ms: int
@@ -58,7 +58,7 @@ class SessionLimits(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What the broker can do on this connection."""
+    """The streams that the broker can offer on this connection."""
 
     tls: bool = False
     deflate: bool = True
@@ -278,7 +278,7 @@ class Session:
         return params[1]
 
     def requeueing(self, params: list[bytes]) -> Requeueing:
-        """What a REQ asks for; a delay above the maximum is cut without a word."""
+        """The message and delay of a REQ; a delay above the maximum is cut without a word."""
         message_id = self.message_id(params, 3)
         delay_ms = base10(params[2])
         if delay_ms is None:

@@ -31,7 +31,7 @@ _HEXADECIMAL: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
 class Needs(Enum):
-    """What a call asks of its user."""
+    """The rights that a call needs of its user."""
 
     # Not even a login.
     NOTHING = "nothing"
@@ -75,7 +75,7 @@ def _unquoted(text: str) -> str:
 
 @dataclass(slots=True)
 class NsqRequest:
-    """What a call gets. `access` is the user's in the vhost of NSQ."""
+    """The arguments of a call. `access` is the user's in the vhost of NSQ."""
 
     context: NodeContext
     settings: NsqSettings

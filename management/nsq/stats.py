@@ -37,7 +37,7 @@ _NO_LATENCY: Final[Mapping[str, Any]] = {"count": 0, "percentiles": None}
 
 
 class Wanted(NamedTuple):
-    """What of it the request names; "" is all."""
+    """The part of it that the request names; "" is all."""
 
     topic: str
     channel: str
