@@ -22,7 +22,7 @@ class Listener:
     def __init__(self) -> None:
         self.made = asyncio.Event()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport, start: object) -> None:
         self.made.set()
         transport.abort()
 
