@@ -242,11 +242,6 @@ class NsqRounds:
             f"there; ready or due ones late by at most {self._late_max:.3f} s"
         )
 
-    @property
-    def late_seconds(self) -> float:
-        """Of all rounds: how late a message was at the most, behind its due time or the start."""
-        return self._late_max
-
     def _new_keys(self, publisher: int, count: int) -> Iterator[list[int]]:
         while count > 0:
             some = min(count, AT_ONCE)
