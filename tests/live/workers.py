@@ -1,8 +1,7 @@
 """A pytest plugin: which tests stay together when several workers share a run (`pytest -n 2`).
 
 Tests of one module share fixtures, so a module is not divided. All of tests/spark share one JVM,
-and all of tests/differential one RabbitMQ; each takes ten seconds to start, so they are one unit
-each. The unit with the most tests begins first.
+which takes ten seconds to start, so they are one unit. The unit with the most tests begins first.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # One worker takes all of these folders' tests.
-UNDIVIDED = ("tests/differential/", "tests/spark/")
+UNDIVIDED = ("tests/spark/",)
 
 
 class Modules(LoadScopeScheduling):
