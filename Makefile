@@ -50,11 +50,13 @@ run: $(INSTALLED)
 	@echo 'Stop with Ctrl-C. The data stays in ./leveret-data.'
 	@exec $(BIN)/leveret serve --data-dir leveret-data
 
+# A worker that dies fails the run, and none takes its place: pytest-xdist can then wait for ever. So
+# does a test that hangs: the slowest takes a minute, and none needs 15.
 test: $(INSTALLED) tools
-	$(PYTEST) -m "not soak" -n $(WORKERS)
+	$(PYTEST) -m "not soak" -n $(WORKERS) --max-worker-restart=0 --timeout=900
 
 check: $(INSTALLED)
-	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" -n $(WORKERS) $(CHECKED)
+	@SHORT_CHECK=yes $(PYTEST) -q -m "not soak and not sockets" -n $(WORKERS) --max-worker-restart=0 $(CHECKED)
 
 soak: $(INSTALLED) tools
 	$(PYTEST) -m soak -s

@@ -9,6 +9,7 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -383,11 +384,16 @@ def test_rabbitmqadmin(api_ports: Ports, monkeypatch: pytest.MonkeyPatch) -> Non
             said, status = StringIO(), 0
             monkeypatch.setattr(sys, "argv", [command, *address, *words.split()])
             with redirect_stdout(said), redirect_stderr(said):
+                # In this process: a new one for each of the commands takes a minute.
+                before = signal.getsignal(signal.SIGPIPE)
                 try:
-                    # In this process: a new one for each of the commands takes a minute.
                     runpy.run_path(command, run_name="__main__")
                 except SystemExit as ended:
                     status = int(ended.code or 0)
+                finally:
+                    # The program lets SIGPIPE end its process: the next write to a socket that its
+                    # peer closed would end this worker, in a later test.
+                    signal.signal(signal.SIGPIPE, before)
             text = said.getvalue().replace(str(port), "PORT")
             found.append((words, status, sorted(text.splitlines())))
         return found
