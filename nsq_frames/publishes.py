@@ -130,6 +130,27 @@ def run_of(data: bytes, command: bytes, bodies: Bodies) -> PublishRun:
     return PublishRun(command, batch, counts, bodies.delays_ms if command == DPUB else None)
 
 
+def run_before(run: PublishRun, topic: str) -> PublishRun | None:
+    """The commands that stand before the first one to this topic; None if there are none."""
+    batch, name = run.batch, topic.encode()
+    count = batch.keys.index(batch.distinct.index(bytes((len(name),)) + name + _KEY_END))
+    if not count:
+        return None
+    starts, headers, ends = batch.starts[:count], batch.headers[:count], batch.ends[:count]
+    columns = starts, headers, ends, batch.keys[:count], batch.persistent[:count]
+    # Topics are numbered as they first come.
+    distinct = batch.distinct[: max(columns[3]) + 1]
+    head = _batch(batch.wire[: ends[-1]], columns, distinct, batch.frame_bytes_max)
+    if batch.wholes is not None:
+        head.wholes = [whole for whole in batch.wholes if whole[1] <= count] or None
+    counts, delays_ms = run.counts, run.delays_ms
+    if counts is not None:
+        counts = counts[: list(accumulate(counts)).index(count) + 1]
+    if delays_ms is not None:
+        delays_ms = delays_ms[:count]
+    return PublishRun(run.command, head, counts, delays_ms)
+
+
 def _wholes(counts: Sequence[int]) -> list[tuple[int, int]] | None:
     """First index and end of the messages of each command that has several."""
     ends = list(accumulate(counts))

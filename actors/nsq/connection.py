@@ -59,7 +59,7 @@ from ...nsq_frames.compression import (
     StreamError,
 )
 from ...nsq_frames.errors import NsqError
-from ...nsq_frames.publishes import PublishRun
+from ...nsq_frames.publishes import PublishRun, run_before
 from ...nsq_frames.responses import BAD_PROTOCOL, CLOSE_WAIT, OK, error_frame, json_response
 from ..connection.flow import ReadingGate
 from ..connection.log import ConnectionLog
@@ -536,20 +536,38 @@ class NsqConnection(LoopActor):
         self._handle_input()
 
     def _topic_answered(self, answer: TopicAnswer, waited: Waiting) -> None:
-        error = answer.error
-        if error is not None:
-            if isinstance(error, AccessRefusedError):
-                raise unauthorised(self._command, self._topic, self._channel)
-            if isinstance(error, TopicUnusableError):
-                text = self._command + b" " + reason_of(error).encode()
-                raise NsqError("E_BAD_TOPIC", text)
-            raise failed(self._command, reason_of(error))
+        error = self._topic_error(answer)
         if waited is Waiting.CHANNEL:
+            if error is not None:
+                raise error
             assert self._consuming is not None
             if answer.queue is not None and self._consuming.subscribe(answer.queue):
                 self._waiting = Waiting.SUBSCRIPTION
             else:
                 raise failed(SUB, "the channel is gone")
+        elif error is not None:
+            self._refuse_topic(error)
+
+    def _topic_error(self, answer: TopicAnswer) -> NsqError | None:
+        error = answer.error
+        if error is None:
+            return None
+        if isinstance(error, AccessRefusedError):
+            return unauthorised(self._command, self._topic, self._channel)
+        if isinstance(error, TopicUnusableError):
+            text = self._command + b" " + reason_of(error).encode()
+            return NsqError("E_BAD_TOPIC", text)
+        return failed(self._command, reason_of(error))
+
+    def _refuse_topic(self, error: NsqError) -> None:
+        """The topic cannot be made: as in nsqd, this is no matter of the commands before it."""
+        events = self._incoming.events
+        run = events.popleft()
+        assert isinstance(run, PublishRun)
+        events.appendleft(Fault(self._command, error))
+        head = run_before(run, self._topic)
+        if head is not None:
+            events.appendleft(head)
 
     def _is_routing(self) -> bool:
         return self._publishing is not None and self._publishing.is_routing

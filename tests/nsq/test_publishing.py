@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import leveret
+import pytest
 from client_frames import publish
 from gated_files import GatedFiles
+from insides import context_of, on_loop
+from leveret.amqp_frames.methods import ExchangeDeclare, ExchangeDeclareOk
 from leveret.amqp_frames.values.field_table import table_of
+from leveret.core.users.accounts import Permission, PutPermission
 from nsq_wire import NsqClient, dpub, mpub, pub
 from wire import Client
 
@@ -50,6 +55,51 @@ def test_commands_before_a_fatal_mistake_are_answered(nsq: Nsq) -> None:
     client.ok(5)
     assert client.error() == b"E_INVALID invalid command BOGUS"
     assert client.receive() is None
+
+
+def several(command: str, *topics: str) -> bytes:
+    """So many commands, each with a message or two, that make one run."""
+    if command == "MPUB":
+        return b"".join(mpub(topic, b"1", b"2") for topic in topics)
+    if command == "DPUB":
+        return b"".join(dpub(topic, 0, b"1") for topic in topics)
+    return b"".join(pub(topic, b"1") for topic in topics)
+
+
+@pytest.mark.parametrize("command", ["PUB", "MPUB", "DPUB"])
+class TestATopicThatCannotBe:
+    """In one read, each publish has the answer that it would have by itself, as in nsqd."""
+
+    def test_commands_before_it_are_carried_out(
+        self, nsq: Nsq, connect: Callable[..., Client], command: str
+    ) -> None:
+        amqp = connect()
+        amqp.open_channel(1)
+        taken = ExchangeDeclare(exchange="taken", durable=True)
+        assert amqp.ask(1, taken) == ExchangeDeclareOk()
+        client = nsq().send(several(command, "a", "new", "a", "taken", "a", "later"))
+        client.ok(3)
+        assert client.error().startswith(b"E_BAD_TOPIC %s " % command.encode())
+        assert client.receive() is None
+        count = 2 if command == "MPUB" else 1
+        assert len(nsq().subscribe("a", "c", 10).messages(2 * count)) == 2 * count
+        assert len(nsq().subscribe("new", "c", 10).messages(count)) == count
+
+    @pytest.mark.parametrize(
+        ("configure", "write"), [("^$", ".*"), (".*", "^[^r]*$")], ids=["configure", "write"]
+    )
+    def test_nor_does_a_permission_that_is_missing_concern_them(
+        self, nsq: Nsq, broker: leveret.Broker, command: str, configure: str, write: str
+    ) -> None:
+        nsq().send(several("PUB", "a", "b")).ok(2)
+        accounts = context_of(broker).accounts
+        permission = PutPermission(Permission("guest", "/", configure, write, ".*"))
+        on_loop(broker, lambda: accounts.apply([permission]))
+        client = nsq().send(several(command, "b", "a", "refused", "b"))
+        client.ok(2)
+        name = command.encode()
+        assert client.error() == b'E_UNAUTHORIZED AUTH failed for %s on "refused" ""' % name
+        assert client.receive() is None
 
 
 def test_amqp_gets_bodies_with_delivery_mode_2(nsq: Nsq, connect: Callable[..., Client]) -> None:

@@ -15,6 +15,7 @@ from leveret.nsq_frames.publishes import (
     PublishLimits,
     PublishRun,
     decode_run,
+    run_before,
 )
 from nsq_wire import dpub, mpub, pub
 
@@ -97,3 +98,28 @@ def test_each_command_has_its_count_and_each_message_its_delay() -> None:
     delayed = run(DPUB, dpub("t", 5, b"1") + dpub("t", 0, b"2"))
     assert list(delayed.delays_ms or ()) == [5, 0]
     assert many.delays_ms is None
+
+
+@pytest.mark.parametrize(
+    ("command", "before", "behind"),
+    [
+        (PUB, pub("t", b"1") + pub("u", b"2") * 2 + pub("t", b"3"), pub("v", b"4") * 2),
+        (DPUB, dpub("t", 5, b"1") + dpub("u", 6, b"2"), dpub("v", 7, b"3") + dpub("t", 8, b"4")),
+        (MPUB, mpub("t", b"1", b"2") + mpub("u", b"3"), mpub("v", b"4", b"5") + mpub("t", b"6")),
+        (MPUB, mpub("t", b"1") + mpub("u", b"2"), mpub("v", b"4", b"5")),
+        (PUB, b"", pub("v", b"1") + pub("t", b"2")),
+    ],
+)
+def test_the_commands_before_a_topic_are_a_run_of_their_own(
+    command: bytes, before: bytes, behind: bytes
+) -> None:
+    whole = run(command, before + behind)
+    head = run_before(whole, "v")
+    expected, _ = decode_run(before, 0, command, LIMITS)
+    if head is None or expected is None:
+        assert head is expected
+        return
+    assert columns(head.batch) == columns(expected.batch)
+    assert head.batch.wire == expected.batch.wire
+    assert head.batch.wholes == expected.batch.wholes
+    assert (head.counts, head.delays_ms) == (expected.counts, expected.delays_ms)
