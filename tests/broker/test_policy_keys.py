@@ -67,6 +67,12 @@ def delivered(client: Client) -> tuple[int, bytes]:
     return deliver.delivery_tag, client.read_content(1).body
 
 
+def ack(client: Client, delivery_tag: int) -> None:
+    """Once this has returned, the broker's clock may go on: its channel has seen the ack."""
+    client.send_methods(1, BasicAck(delivery_tag))
+    client.nothing_more()
+
+
 def consume_first(client: Client, publish: Publish) -> None:
     """A consumer has the first message."""
     publish(b"1")
@@ -87,13 +93,13 @@ def test_a_consumer_timeout_is_for_later_deliveries(
     set_policy(broker, consumer_timeout=5000)
     publish(b"3")
     assert delivered(client) == (3, b"3")
-    client.send_methods(1, BasicAck(2))
+    ack(client, 2)
     clock.advance(2)
     client.nothing_more()
     clear_policy(broker)
     publish(b"4")
     assert delivered(client) == (4, b"4")
-    client.send_methods(1, BasicAck(3))
+    ack(client, 3)
     clock.advance(10)
     client.nothing_more()
     set_policy(broker, consumer_timeout=1000)
@@ -122,10 +128,10 @@ def test_an_in_flight_timeout_is_for_later_deliveries(
     # What was delivered before keeps its time.
     clock.advance(1)
     assert delivered(client) == (5, b"2")
-    client.send_methods(1, BasicAck(5))
+    ack(client, 5)
     clock.advance(4)
     assert delivered(client) == (6, b"3")
-    client.send_methods(1, BasicAck(6))
+    ack(client, 6)
     clear_policy(broker)
     publish(b"4")
     assert delivered(client) == (7, b"4")

@@ -304,7 +304,8 @@ def test_values_that_are_no_brokers_own_are_the_same(
             chosen = [
                 {name: row.get(name) for name in VALUES[resource]}
                 for row in rows
-                if row.get("name") != "amq.rabbitmq.trace"
+                # RabbitMQ lists a connection that has closed for a while.
+                if row.get("name") != "amq.rabbitmq.trace" and row.get("state") != "closed"
             ]
             found[path] = sorted(json.dumps(each, sort_keys=True) for each in chosen)
         return found
