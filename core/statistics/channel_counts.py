@@ -88,7 +88,6 @@ class ChannelCounts:
         "_published",
         "_topology",
         "_unconfirmed",
-        "_unnumbered",
         "delivered",
         "exchanges",
         "history",
@@ -114,9 +113,8 @@ class ChannelCounts:
         self.run_key = _NO_KEY
         self.run_queue: QueueDefinition | None = None
         self.run_count = 0
-        # In confirm mode; and the number of publishes to each exchange before that.
+        # In confirm mode.
         self._unconfirmed: Unconfirmed | None = None
-        self._unnumbered: dict[bytes, int] = {}
         self.totals: Totals = {}
         self.exchanges: dict[bytes, Counted] = {}
         self.queues: dict[QueueDefinition, Counted] = {}
@@ -210,13 +208,10 @@ class ChannelCounts:
     def confirm_mode(self, unconfirmed: Unconfirmed) -> None:
         """The channel numbers its publishes from now on; `unconfirmed` holds the open ones."""
         if self._unconfirmed is None:
-            self._unconfirmed = unconfirmed
+            # These have no numbers.
             for _ in self._add_published():
                 pass
-            self._unnumbered = {
-                exchange: counted.totals.get("publish", 0)
-                for exchange, counted in self.exchanges.items()
-            }
+            self._unconfirmed = unconfirmed
 
     def _to(self, exchange: bytes) -> _Published:
         found = self._published.get(exchange)
@@ -272,8 +267,12 @@ class ChannelCounts:
         self._end_run()
         self.run_key, self.run_queue = _NO_KEY, None
         pending, self._published = self._published, {}
+        # Between two steps the channel may begin to number its publishes: not these.
+        numbers_them = self._unconfirmed is not None
         for exchange, published in pending.items():
             self._add(exchange, "publish", published.count)
+            if numbers_them:
+                self._add(exchange, "publish_numbered", published.count)
             self._add(exchange, "return_unroutable", published.return_unroutable)
             self._add(exchange, "drop_unroutable", published.drop_unroutable)
             name = exchange_name(exchange)
@@ -320,10 +319,10 @@ class ChannelCounts:
             open_by_exchange = dict.fromkeys(self.exchanges, open_count)
         for exchange, counted in self.exchanges.items():
             totals = counted.totals
-            numbered = totals.get("publish", 0) - self._unnumbered.get(exchange, 0)
-            answered = numbered - open_by_exchange.get(exchange, 0)
+            answered = totals.get("publish_numbered", 0) - open_by_exchange.get(exchange, 0)
             count = answered - nacked.get(exchange, 0) - totals.get("confirm", 0)
-            self._add(exchange, "confirm", count)
+            # Open ones may have come since their publishes were added: a counter never falls.
+            self._add(exchange, "confirm", max(count, 0))
         return open_count > 0
 
     def _add(self, exchange: bytes, name: str, count: int) -> None:
@@ -350,7 +349,6 @@ class ChannelCounts:
             queue: counted for queue, counted in self.queues.items() if queue.rules is not None
         }
         nacked = {} if self._unconfirmed is None else self._unconfirmed.nacked
-        for kept in (self._unnumbered, nacked):
-            for exchange in kept.keys() - self.exchanges.keys():
-                del kept[exchange]
+        for exchange in nacked.keys() - self.exchanges.keys():
+            del nacked[exchange]
         self._names_max = NAMES_MIN + 2 * (len(self.exchanges) + len(self.queues))

@@ -25,6 +25,7 @@ _CHURN: Final = {
 }
 _MESSAGES: Final = {
     "received": ("publish", "Messages that were published"),
+    "received_confirm": ("publish_numbered", "Messages that were published in confirm mode"),
     "confirmed": ("confirm", "Messages that were confirmed to their publishers"),
     "unroutable_dropped": ("drop_unroutable", "Messages that no queue got, not mandatory"),
     "unroutable_returned": ("return_unroutable", "Mandatory messages that no queue got"),

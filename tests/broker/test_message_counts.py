@@ -81,6 +81,7 @@ def test_messages_count_as_in_rabbitmq(broker: leveret.Broker, connect: Connect)
         "get_empty": 1,
         "get_no_ack": 1,
         "publish": 17,
+        "publish_numbered": 15,
         "redeliver": 1,
         "return_unroutable": 1,
     }

@@ -112,14 +112,44 @@ def test_what_is_confirmed_follows_from_what_is_open_and_what_was_nacked(command
     counted.confirms()
     first, second = numbered(3), numbered(2)
     routed = counted.publish(first)
-    assert counted.collected() == {"publish": 8}
+    assert counted.collected() == {"publish": 8, "publish_numbered": 3}
     confirm_all(counted.publisher, first, routed)
     # Nothing is published meanwhile.
     assert counted.collected()["confirm"] == 3
     for queue, indexes in counted.publish(second).by_queue.items():
         counted.publisher.unconfirmed.reject(queue, second, indexes)
-    assert counted.collected() == {"publish": 10, "confirm": 3}
-    assert counted.exchanges() == {DEFAULT: {"publish": 10, "confirm": 3}}
+    totals = {"publish": 10, "publish_numbered": 5, "confirm": 3}
+    assert counted.collected() == totals
+    assert counted.exchanges() == {DEFAULT: totals}
+
+
+def test_confirms_never_become_fewer_however_much_is_published_meanwhile(commands, counted) -> None:
+    commands.declare_queue()
+    counted.confirms()
+    first = numbered(3)
+    confirm_all(counted.publisher, first, counted.publish(first))
+    assert counted.collected()["confirm"] == 3
+    counted.publish(numbered(2))
+    for _ in counted.node.collecting():
+        counted.publish(numbered(4))
+        assert counted.node.totals["confirm"] == 3
+    assert counted.collected()["confirm"] == 3
+
+
+def test_publishes_before_confirm_mode_have_no_number_though_they_are_added_later(
+    commands, counted
+) -> None:
+    for name in "xy":
+        commands.declare_exchange(name, "fanout")
+        commands.bind(commands.declare_queue(name).name, name)
+    for name in "xy":
+        counted.publish(batch_of(publish("any", exchange=name)))
+    steps = counted.node.collecting()
+    next(steps)
+    counted.confirms()
+    for _ in steps:
+        pass
+    assert counted.collected() == {"publish": 2}
 
 
 def test_confirms_count_for_the_exchange_of_their_publishes(commands, counted) -> None:
@@ -186,7 +216,7 @@ def test_what_an_ended_channel_has_counted_stays(commands, counted) -> None:
     counted.confirms()
     counted.publish(numbered(4))
     counted.counts.end()
-    assert counted.collected() == {"publish": 4}
+    assert counted.collected() == {"publish": 4, "publish_numbered": 4}
 
 
 def test_a_channel_forgets_queues_and_exchanges_that_are_no_more(commands, counted) -> None:

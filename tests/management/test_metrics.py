@@ -298,6 +298,7 @@ def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> Non
         scrape = scraped(broker)
     counted = {
         "received": 4,
+        "received_confirm": 4,
         "confirmed": 4,
         "routed": 3,
         "unroutable_dropped": 1,
