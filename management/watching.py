@@ -8,13 +8,15 @@ of it is done in short steps (pace.py), and looks go on between them.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from .pace import Keyed, keyed_in_order
+from .pace import Keyed, sorted_keyed
 from .rows import Row
 from .text import encoded
 
@@ -47,14 +49,18 @@ class LongList(Generic[Source]):
 
 
 class Watched(Generic[Source]):
-    """A source, the state that it had when it was looked at, and the look that found it changed."""
+    """A source, the state that it had when it was looked at, and the look that found it changed.
 
-    __slots__ = ("changed_at", "source", "state")
+    `at` is its place in the list's own order, as the latest look found it.
+    """
+
+    __slots__ = ("at", "changed_at", "source", "state")
 
     def __init__(self, source: Source, changed_at: int) -> None:
         self.source = source
         self.state: object = _NO_STATE
         self.changed_at = changed_at
+        self.at = 0
 
 
 class Order(Generic[Source]):
@@ -99,12 +105,15 @@ class Watch(Generic[Source]):
             has_found = True
         state = wanted.state
         if state is not None:
+            before: object = _NO_STATE
             for at, row in enumerate(order.rows):
                 now = state(row.source)
                 if now != row.state:
-                    row.state = now
+                    # Neighbours are alike as a rule: all that are in use, or idle, share a state.
+                    row.state = before if now == before else now
                     row.changed_at = number
                     has_found = True
+                before = row.state
                 if not at % _ROWS_IN_STEP:
                     yield
         if has_found:
@@ -119,9 +128,10 @@ class Watch(Generic[Source]):
             before[id(row.source)] = row
             yield
         rows: list[Watched[Source]] = []
-        for source in sources:
-            found = before.get(id(source))
-            rows.append(Watched(source, number) if found is None else found)
+        for at, source in enumerate(sources):
+            row = before.get(id(source)) or Watched(source, number)
+            row.at = at
+            rows.append(row)
             yield
         return Order(rows)
 
@@ -141,82 +151,156 @@ class Watch(Generic[Source]):
 _NO_STATE: Final = object()
 
 
+class _Part(Generic[Source]):
+    """Neighbours of the list's own order: their JSON as it is written, made once for all bodies.
+
+    Their rows' own texts are cut from it, so that no second copy is kept. `number` is the look that
+    it is of.
+    """
+
+    __slots__ = ("_ends", "number", "rows", "text")
+
+    def __init__(
+        self, number: int, rows: Sequence[Watched[Source]], texts: Sequence[bytes], text: bytes
+    ) -> None:
+        """`text` is the texts of the rows, `_joined`."""
+        self.number = number
+        self.rows = rows
+        self.text = text
+        self._ends = array("I", accumulate([len(text) + 1 for text in texts]))
+
+    def text_of(self, at: int) -> bytes:
+        """The JSON of one of its rows."""
+        # Each row has a bracket or a comma before it.
+        begin = self._ends[at - 1] if at else 0
+        return self.text[begin + 1 : self._ends[at]]
+
+
+def _joined(texts: Sequence[bytes], begin: int, count: int) -> bytes:
+    """Some rows of an array of `count`, from `begin` on."""
+    opening = b"," if begin else b"["
+    closing = b"]" if begin + len(texts) == count else b""
+    return opening + b",".join(texts) + closing
+
+
 class Texts(Generic[Source]):
     """The JSON of a list's rows, as `shown` shows them."""
 
     def __init__(self, watch: Watch[Source], shown: Callable[[Row], Row]) -> None:
         self._watch = watch
         self._shown = shown
-        # Each with the number of the look that it is of.
-        self._made: dict[Watched[Source], tuple[int, bytes]] = {}
         self._order: Order[Source] | None = None
-        # Of all rows in that order, and the number of the look that they are of.
-        self._parts: list[bytes] = []
-        self._number = 0
+        # Until all texts are where that order has them.
+        self._moves: Iterator[None] | None = None
+        # Of the first rows in that order; of all, once somebody has wanted that.
+        self._parts: list[_Part[Source]] = []
+        # Of rows that no part has, or has as they were before; each with the number of its look.
+        self._single: dict[Watched[Source], tuple[int, bytes]] = {}
 
     def parts(
         self, wanted: LongList[Source], seen: Seen[Source], order: Order[Source]
     ) -> Generator[None, None, list[bytes]]:
-        """All rows as an array, in this order, in short steps."""
-        if seen.order is not self._order:
-            yield from self._forget_gone(seen.order)
-        kept, number = (self._parts, self._number) if order is seen.order else ([], 0)
-        parts: list[bytes] = []
+        """All rows as an array, in this order, in short steps.
+
+        In the list's own order, parts whose rows have not changed are the same objects as before.
+        """
+        yield from self._rearrange(seen.order)
+        is_own = order is seen.order
+        found: list[bytes] = []
         count = len(order.rows)
         for begin in range(0, count, ROWS_IN_PART):
             rows = order.rows[begin : begin + ROWS_IN_PART]
-            if len(parts) < len(kept) and max([each.changed_at for each in rows]) <= number:
-                parts.append(kept[len(parts)])
+            part = self._part_at(begin, seen.order) if is_own else None
+            if part is not None and max([each.changed_at for each in rows]) <= part.number:
+                found.append(part.text)
                 yield
                 continue
             texts: list[bytes] = []
             for row in rows:
-                made = self._made.get(row)
-                if made is None or made[0] < row.changed_at:
-                    texts.append(self._make(wanted, seen, row))
-                    yield
-                else:
-                    texts.append(made[1])
-            opening = b"," if begin else b"["
-            closing = b"]" if begin + len(rows) == count else b""
-            parts.append(opening + b",".join(texts) + closing)
+                texts.append(self._text(row) or self._make(wanted, seen, row))
+                yield
+            found.append(_joined(texts, begin, count))
+            if is_own:
+                self._keep(begin, _Part(seen.number, rows, texts, found[-1]), seen.order)
             yield
-        if order is self._order:
-            self._parts, self._number = parts, seen.number
-        return parts or [b"[]"]
+        return found or [b"[]"]
 
     def page(
         self, wanted: LongList[Source], seen: Seen[Source], rows: Sequence[Watched[Source]]
     ) -> Generator[None, None, bytes]:
         """Some rows as an array, as they are at this moment, in short steps."""
-        if seen.order is not self._order:
-            yield from self._forget_gone(seen.order)
+        yield from self._rearrange(seen.order)
         texts: list[bytes] = []
         for row in rows:
             self._watch.note(wanted, row)
-            made = self._made.get(row)
-            if made is None or made[0] < row.changed_at:
-                texts.append(self._make(wanted, seen, row))
-            else:
-                texts.append(made[1])
+            texts.append(self._text(row) or self._make(wanted, seen, row))
             yield
         return b"[" + b",".join(texts) + b"]"
+
+    def _text(self, row: Watched[Source]) -> bytes | None:
+        """The row's, if one is kept that is not older than its last change."""
+        single = self._single.get(row)
+        if single is not None:
+            return single[1] if single[0] >= row.changed_at else None
+        number, at = divmod(row.at, ROWS_IN_PART)
+        if number >= len(self._parts):
+            return None
+        part = self._parts[number]
+        # A later look may have found it at another place.
+        is_there = at < len(part.rows) and part.rows[at] is row
+        return part.text_of(at) if is_there and part.number >= row.changed_at else None
 
     def _make(self, wanted: LongList[Source], seen: Seen[Source], row: Watched[Source]) -> bytes:
         self._watch.note(wanted, row)
         # A copy: the encoder's own bytes keep the memory of a longer text.
         text = bytes(memoryview(encoded(self._shown(wanted.row(row.source)))))
-        self._made[row] = seen.number, text
+        self._single[row] = seen.number, text
         return text
 
-    def _forget_gone(self, order: Order[Source]) -> Generator[None, None, None]:
-        made: dict[Watched[Source], tuple[int, bytes]] = {}
-        for row in order.rows:
-            found = self._made.get(row)
-            if found is not None:
-                made[row] = found
+    def _part_at(self, begin: int, order: Order[Source]) -> _Part[Source] | None:
+        number = begin // ROWS_IN_PART
+        is_there = order is self._order and number < len(self._parts)
+        return self._parts[number] if is_there else None
+
+    def _keep(self, begin: int, part: _Part[Source], order: Order[Source]) -> None:
+        number = begin // ROWS_IN_PART
+        # The order has changed while the part was being made, or another body goes before.
+        if order is not self._order or number > len(self._parts):
+            return
+        self._parts[number : number + 1] = [part]
+        for row in part.rows:
+            single = self._single.get(row)
+            if single is not None and single[0] <= part.number:
+                del self._single[row]
+
+    def _rearrange(self, order: Order[Source]) -> Generator[None, None, None]:
+        """Have the texts where this order has them, if others wait for that, together with them."""
+        if order is not self._order:
+            self._order = order
+            self._moves = self._moving(order, self._moves or iter(()))
+        while (moves := self._moves) is not None:
+            if next(moves, _ENDED) is _ENDED and self._moves is moves:
+                self._moves = None
             yield
-        self._made, self._order, self._parts = made, order, []
+
+    def _moving(self, order: Order[Source], moves: Iterator[None]) -> Generator[None, None, None]:
+        """Keep the texts of the rows that are still there, behind other such moves."""
+        yield from moves
+        parts, self._parts = self._parts, []
+        for part in parts:
+            for at, row in enumerate(part.rows):
+                self._single.setdefault(row, (part.number, part.text_of(at)))
+            yield
+        single: dict[Watched[Source], tuple[int, bytes]] = {}
+        for row in order.rows:
+            found = self._single.get(row)
+            if found is not None:
+                single[row] = found
+            yield
+        self._single = single
+
+
+_ENDED: Final = object()
 
 
 class Places(Generic[Source]):
@@ -240,6 +324,7 @@ class Places(Generic[Source]):
         keyed: dict[Watched[Source], Keyed[Watched[Source]]] = {}
         moved: list[Watched[Source]] = []
         rows, is_new = seen.order.rows, seen.order is not self._own_order
+        neighbour: Any = None
         for at, row in enumerate(rows):
             before = self._keyed.get(row)
             place = None if before is None else before[0]
@@ -249,11 +334,13 @@ class Places(Generic[Source]):
                 if before is None or before[0] != place:
                     moved.append(row)
             if before is None or before[0] != place or before[1] != at:
-                before = place, at, row
+                # Neighbours share a place, as a rule.
+                before = neighbour if place == neighbour else place, at, row
             keyed[row] = before
+            neighbour = before[0]
             yield
         if is_new or len(moved) * _MOVED_PART > len(rows):
-            self._sorted = yield from keyed_in_order(rows, lambda row: keyed[row][0])
+            self._sorted = yield from sorted_keyed(keyed.values())
         else:
             for row in moved:
                 del self._sorted[bisect_left(self._sorted, self._keyed[row])]

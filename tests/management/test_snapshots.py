@@ -13,7 +13,7 @@ import pytest
 from leveret.management.about import ListLimits
 from leveret.management.pace import Pace, in_order
 from leveret.management.rows import Row, place
-from leveret.management.snapshots import Snapshots, Sort, encoded_rows
+from leveret.management.snapshots import Body, Snapshots, Sort, encoded_rows
 from leveret.management.watching import LongList
 
 # Each request looks anew.
@@ -188,6 +188,32 @@ def test_a_list_in_which_nothing_has_changed_is_the_same_body() -> None:
             seen = await snapshots.seen(wanted, await snapshots.sources(wanted))
             bodies.append(await snapshots.body(wanted, seen, Sort("state"), "number"))
         assert bodies[0] is bodies[1]
+
+    _run(ask)
+
+
+def test_answers_share_the_parts_in_which_no_row_has_changed() -> None:
+    """So that slow clients, with answers of different times, hold only what has changed since."""
+    things = Things(list(range(6400)))
+
+    async def ask() -> None:
+        snapshots = Snapshots(Pace(), NO_AGE)
+
+        async def body() -> Body:
+            wanted = things.wanted()
+            seen = await snapshots.seen(wanted, await snapshots.sources(wanted))
+            # A page does not have the parts made anew, either.
+            text = await snapshots.page(wanted, seen, seen.order.rows[:70], "")
+            assert json.loads(text) == things.rows()[:70]
+            return await snapshots.body(wanted, seen, UNSORTED, "")
+
+        first = await body()
+        for number in (1, 2, 6399):
+            things.states[number] += 1
+        second = await body()
+        assert json.loads(b"".join(second.parts)) == things.rows()
+        parts = list(zip(first.parts, second.parts, strict=True))
+        assert [at for at, (old, new) in enumerate(parts) if old is not new] == [0, 99]
 
     _run(ask)
 
