@@ -90,7 +90,8 @@ class ConnectionChannels:
         self, context: NodeContext, opening: Opening, decoder: Decoder, reader: Ref
     ) -> None:
         self._context = context
-        self._now_ns = context.trace.now_ns
+        # When the reader got the bytes that it hands over, by the trace's clock.
+        self.read_at_ns = 0
         self._opening = opening
         self._decoder = decoder
         self.window = PublishWindow(context.publish_window_bytes_max, context.node_window, reader)
@@ -113,7 +114,7 @@ class ConnectionChannels:
             if open_channel is not None:
                 batch = event.batch
                 if batch is not None:
-                    batch.received_ns = self._now_ns()
+                    batch.received_ns = self.read_at_ns
                     self._shares[number].add(batch.wire_bytes)
                     if self.window.node.is_closed and not has_only_commands(batch):
                         self.window.published()
@@ -248,6 +249,7 @@ class Reader(LoopActor):
         self._parent = parent
         self._phase = ConnectionPhase()
         self._decoder = context.new_decoder()
+        self._now_ns = context.trace.now_ns
         self._opening = Opening(context, peer, self._phase, self.actor_ref)
         self._traffic = self._opening.traffic
         self._handshake = self._opening.handshake
@@ -325,6 +327,7 @@ class Reader(LoopActor):
             self._read_header(data)
             return
         decoder = self._decoder
+        self._channels.read_at_ns = self._now_ns()
         self._handle(decoder.feed(data))
         if decoder.error is not None and not self._phase.is_ending():
             self._fail(decoder.error)

@@ -409,24 +409,33 @@ class CompiledRun:
 
     def decode_run(self, batch: Batch, numbers: dict[bytes, int], position: int) -> int:
         """As PublishRun.decode_run."""
-        more = self.decode_batch(batch.wire, batch.channel_number, numbers, position)
-        if more is None:
+        end, self.needed_bytes, flagged, largest, columns = codec.publishes(
+            batch.wire,
+            position,
+            batch.channel_number,
+            self._frame_max_bytes,
+            self._message_size_max_bytes,
+            numbers,
+            batch.distinct,
+        )
+        self.ended = INCOMPLETE if self.needed_bytes else ANOTHER_FRAME
+        if columns is None:
             return position
         count = len(batch.starts)
         if count and batch.ends[-1] != position:
             batch.contiguous = False
-        batch.starts += more.starts
-        batch.headers += more.headers
-        batch.ends += more.ends
-        batch.keys += more.keys
-        batch.distinct += more.distinct
-        batch.persistent += more.persistent
-        batch.wire_bytes += more.wire_bytes
-        batch.frame_bytes_max = max(batch.frame_bytes_max, more.frame_bytes_max)
-        if more.flagged is not None:
-            flagged = [count + index for index in more.flagged]
-            batch.flagged = [*(batch.flagged or ()), *flagged]
-        return more.ends[-1]
+        starts, headers, ends, keys, persistent = columns
+        batch.starts += starts
+        batch.headers += headers
+        batch.ends += ends
+        batch.keys += keys
+        batch.persistent += persistent
+        batch.wire_bytes += end - position
+        if largest > batch.frame_bytes_max:
+            batch.frame_bytes_max = largest
+        if flagged is not None:
+            batch.flagged = [*(batch.flagged or ()), *(count + index for index in flagged)]
+        return end
 
 
 def publish_run(frame_max_bytes: int, message_size_max_bytes: int) -> PublishRun | CompiledRun:
