@@ -49,10 +49,15 @@ class SamplingLimits(NamedTuple):
 
 
 class ListLimits(NamedTuple):
-    """How old long lists may be, and how many are kept in all their orders and choices."""
+    """How old long lists may be, and how many are kept in all their orders and choices.
+
+    `bytes_max` is of the texts of all that are kept; the list that was asked for last is kept in
+    any case.
+    """
 
     age_seconds: float
     kept_max: int
+    bytes_max: int
 
 
 class HttpLimits(NamedTuple):

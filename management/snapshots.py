@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Sequence,
+)
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -31,13 +39,23 @@ UNUSED_SECONDS_MAX: Final = 10.0
 class Body:
     """A long answer, in parts that are written one by one; they are never joined."""
 
-    __slots__ = ("compressed", "parts", "size_bytes")
+    __slots__ = ("compressed", "parts", "size_bytes", "texts")
 
-    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+    def __init__(
+        self, parts: Sequence[bytes | memoryview], texts: Texts[Any] | None = None
+    ) -> None:
+        """`texts` keep the parts as well, if anything does."""
         self.parts = parts
         self.size_bytes = sum(map(len, parts))
+        self.texts = texts
         # The same by gzip, once somebody has wanted that.
         self.compressed: asyncio.Task[Body] | None = None
+
+    def kept_bytes(self, texts: Collection[object]) -> int:
+        """What it keeps, compressed and not, beside these texts."""
+        compressed = _body_made_by(self.compressed)
+        own_bytes = 0 if self.texts in texts else self.size_bytes
+        return own_bytes + (0 if compressed is None else compressed.size_bytes)
 
 
 class Sort(NamedTuple):
@@ -110,7 +128,8 @@ class Snapshots:
         texts = self._texts(wanted, columns)
 
         async def make() -> Body:
-            return Body(await self.pace.carry_out(texts.parts(wanted, seen, order)))
+            parts = await self.pace.carry_out(texts.parts(wanted, seen, order))
+            return Body(parts, texts if order is seen.order else None)
 
         return await self.kept(("body", wanted.key, columns, sort), seen, make)
 
@@ -177,6 +196,7 @@ class Snapshots:
             task = asyncio.create_task(_after(before, make))
             kept = self._kept[key] = _Kept(now, version, task)
             self._bound()
+            task.add_done_callback(self._bound_bytes)
         # A client that goes away takes the list from nobody.
         result: Result = await asyncio.shield(kept.task)
         return result
@@ -193,8 +213,33 @@ class Snapshots:
         """The longest unused goes first."""
         surplus = len(self._used) - self._limits.kept_max
         if surplus > 0:
-            for key in sorted(self._used, key=self._used.__getitem__)[:surplus]:
+            for key in self._longest_unused()[:surplus]:
                 self._drop(key)
+
+    def kept_bytes(self) -> int:
+        """Of all texts that are kept."""
+        return sum(self._kept_bytes().values())
+
+    def _kept_bytes(self) -> dict[Hashable, int]:
+        """Of each key that keeps any."""
+        texts = {key: each for key, each in self._renewed.items() if isinstance(each, Texts)}
+        found: dict[Hashable, int] = {key: each.kept_bytes for key, each in texts.items()}
+        shared = set(texts.values())
+        for key, kept in self._kept.items():
+            body = _body_made_by(kept.task)
+            if body is not None:
+                found[key] = body.kept_bytes(shared)
+        return found
+
+    def _bound_bytes(self, _made: object = None) -> None:
+        """As `_bound`, by the length of the texts, now that something is made."""
+        while sum((sizes := self._kept_bytes()).values()) > self._limits.bytes_max:
+            found = [key for key in self._longest_unused() if sizes.get(key)]
+            if not any(self._drop(key) for key in found[:-1]):
+                return
+
+    def _longest_unused(self) -> list[Hashable]:
+        return sorted(self._used, key=self._used.__getitem__)
 
     def _forget(self) -> None:
         before = time.monotonic() - UNUSED_SECONDS_MAX
@@ -204,13 +249,23 @@ class Snapshots:
         if self._is_forgetting:
             asyncio.get_running_loop().call_later(UNUSED_SECONDS_MAX, self._forget)
 
-    def _drop(self, key: Hashable) -> None:
+    def _drop(self, key: Hashable) -> bool:
         """Forget it, unless it is being made."""
         kept = self._kept.get(key)
-        if kept is None or kept.task.done():
-            del self._used[key]
-            self._kept.pop(key, None)
-            self._renewed.pop(key, None)
+        if kept is not None and not kept.task.done():
+            return False
+        del self._used[key]
+        self._kept.pop(key, None)
+        self._renewed.pop(key, None)
+        return True
+
+
+def _body_made_by(task: asyncio.Task[Any] | None) -> Body | None:
+    """If there is one, and it has ended with a body."""
+    if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+        return None
+    made = task.result()
+    return made if isinstance(made, Body) else None
 
 
 async def _reversed(order: Order[Source]) -> Order[Source]:

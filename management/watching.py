@@ -184,9 +184,10 @@ def _joined(texts: Sequence[bytes], begin: int, count: int) -> bytes:
 
 
 class Texts(Generic[Source]):
-    """The JSON of a list's rows, as `shown` shows them."""
+    """The JSON of a list's rows, as `shown` shows them; `kept_bytes` is its length."""
 
     def __init__(self, watch: Watch[Source], shown: Callable[[Row], Row]) -> None:
+        self.kept_bytes = 0
         self._watch = watch
         self._shown = shown
         self._order: Order[Source] | None = None
@@ -254,8 +255,15 @@ class Texts(Generic[Source]):
         self._watch.note(wanted, row)
         # A copy: the encoder's own bytes keep the memory of a longer text.
         text = bytes(memoryview(encoded(self._shown(wanted.row(row.source)))))
+        self._forget_single(row)
         self._single[row] = seen.number, text
+        self.kept_bytes += len(text)
         return text
+
+    def _forget_single(self, row: Watched[Source]) -> None:
+        found = self._single.pop(row, None)
+        if found is not None:
+            self.kept_bytes -= len(found[1])
 
     def _part_at(self, begin: int, order: Order[Source]) -> _Part[Source] | None:
         number = begin // ROWS_IN_PART
@@ -267,11 +275,14 @@ class Texts(Generic[Source]):
         # The order has changed while the part was being made, or another body goes before.
         if order is not self._order or number > len(self._parts):
             return
+        for before in self._parts[number : number + 1]:
+            self.kept_bytes -= len(before.text)
         self._parts[number : number + 1] = [part]
+        self.kept_bytes += len(part.text)
         for row in part.rows:
             single = self._single.get(row)
             if single is not None and single[0] <= part.number:
-                del self._single[row]
+                self._forget_single(row)
 
     def _rearrange(self, order: Order[Source]) -> Generator[None, None, None]:
         """Have the texts where this order has them, if others wait for that, together with them."""
@@ -288,16 +299,21 @@ class Texts(Generic[Source]):
         yield from moves
         parts, self._parts = self._parts, []
         for part in parts:
+            self.kept_bytes -= len(part.text)
             for at, row in enumerate(part.rows):
-                self._single.setdefault(row, (part.number, part.text_of(at)))
+                if row not in self._single:
+                    text = part.text_of(at)
+                    self._single[row] = part.number, text
+                    self.kept_bytes += len(text)
             yield
-        single: dict[Watched[Source], tuple[int, bytes]] = {}
+        there = set[Watched[Source]]()
         for row in order.rows:
-            found = self._single.get(row)
-            if found is not None:
-                single[row] = found
+            there.add(row)
             yield
-        self._single = single
+        for row in tuple(self._single):
+            if row not in there:
+                self._forget_single(row)
+            yield
 
 
 _ENDED: Final = object()

@@ -87,6 +87,7 @@ class Configuration:
     statistics_bytes_max: int = 16_777_216
     list_age_ms: int = 1_000
     lists_kept_max: int = 100
+    lists_bytes_max: int = 67_108_864
     prometheus_without_password: str = "loopback"
     prometheus_per_object: str = "off"
     prometheus_listener: str = "off"
@@ -288,6 +289,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "statistics_bytes_max": (65_536, 1024 * MIB),
     "list_age_ms": (0, 3_600_000),
     "lists_kept_max": (1, 1_000_000),
+    "lists_bytes_max": (0, 2**40),
     "control_connections_max": (1, 65_535),
     "control_idle_timeout_ms": (1, 3_600_000),
     # 4096 is AMQP's frame-min-size; the most is what the negotiation can say.

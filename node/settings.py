@@ -32,6 +32,7 @@ class Settings(TypedDict, total=False):
     statistics_bytes_max: int
     list_age_ms: int
     lists_kept_max: int
+    lists_bytes_max: int
     prometheus_without_password: str
     prometheus_per_object: str
     prometheus_listener: str

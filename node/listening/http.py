@@ -108,7 +108,11 @@ class HttpListening:
             configuration.statistics_samples_max,
             configuration.statistics_bytes_max,
         )
-        lists = ListLimits(configuration.list_age_ms / 1000, configuration.lists_kept_max)
+        lists = ListLimits(
+            configuration.list_age_ms / 1000,
+            configuration.lists_kept_max,
+            configuration.lists_bytes_max,
+        )
         samples = self._samples = Samples(context, sampling)
 
         async def listeners() -> Listeners:

@@ -14,11 +14,13 @@ from leveret.management.about import ListLimits
 from leveret.management.pace import Pace, in_order
 from leveret.management.rows import Row, place
 from leveret.management.snapshots import Body, Snapshots, Sort, encoded_rows
+from leveret.management.text import encoded
 from leveret.management.watching import LongList
 
 # Each request looks anew.
-NO_AGE = ListLimits(-1.0, 100)
-LIMITS = ListLimits(60.0, 100)
+BYTES_MAX = 1 << 26
+NO_AGE = ListLimits(-1.0, 100, BYTES_MAX)
+LIMITS = ListLimits(60.0, 100, BYTES_MAX)
 UNSORTED = Sort()
 
 
@@ -105,6 +107,8 @@ def test_rows_that_have_not_changed_are_not_made_again() -> None:
             things.made.clear()
             assert await _listed(snapshots, things) == things.rows()
             assert set(things.made) == changed | set(things.numbers) - before
+            # No row's text is kept twice, nor that of one that has gone.
+            assert snapshots.kept_bytes() == len(encoded(things.rows()))
 
     _run(ask)
 
@@ -274,7 +278,7 @@ def test_no_more_is_kept_than_the_setting_allows() -> None:
     made: list[int] = []
 
     async def ask() -> None:
-        snapshots = Snapshots(Pace(), ListLimits(60.0, 3))
+        snapshots = Snapshots(Pace(), ListLimits(60.0, 3, BYTES_MAX))
 
         async def make(number: int) -> int:
             made.append(number)
@@ -288,12 +292,57 @@ def test_no_more_is_kept_than_the_setting_allows() -> None:
     _run(ask)
 
 
+@pytest.mark.parametrize("bytes_max", [0, 50_000, 150_000])
+def test_no_more_bytes_of_texts_are_kept_than_the_setting_allows(bytes_max: int) -> None:
+    things = Things(list(range(1000)))
+    columns = [",".join(["number", "state"] * count) for count in range(9)]
+
+    async def ask() -> None:
+        snapshots = Snapshots(Pace(), ListLimits(-1.0, 1000, bytes_max))
+        kept_bytes = []
+        for number in range(len(columns) * 2):
+            things.states[number] += 1
+            sort = Sort(("", "state")[number % 2])
+            rows = sorted(things.rows(), key=lambda row: row["state"] if sort.column else 0)
+            assert await _listed(snapshots, things, sort, columns[number // 2]) == rows
+            kept_bytes.append(snapshots.kept_bytes())
+        list_bytes = len(encoded(things.rows()))
+        # The list that was asked for last is kept, whatever the setting.
+        assert max(kept_bytes) <= max(bytes_max, list_bytes)
+        # Not one alone, if there is room for several.
+        assert max(kept_bytes) > bytes_max - 2 * list_bytes
+
+    _run(ask)
+
+
+def test_a_list_that_is_kept_compressed_counts_so_too() -> None:
+    things = Things(list(range(1000)))
+
+    async def ask() -> None:
+        snapshots = Snapshots(Pace(), LIMITS)
+        wanted = things.wanted()
+        seen = await snapshots.seen(wanted, await snapshots.sources(wanted))
+        body = await snapshots.body(wanted, seen, UNSORTED, "")
+        before_bytes = snapshots.kept_bytes()
+        compressed = Body([b"compressed"])
+        body.compressed = asyncio.create_task(snapshots.pace.carry_out(_made(compressed)))
+        await body.compressed
+        assert snapshots.kept_bytes() == before_bytes + compressed.size_bytes
+
+    _run(ask)
+
+
+def _made(body: Body) -> Generator[None, None, Body]:
+    yield
+    return body
+
+
 @pytest.mark.parametrize("kept_max", [1, 2, 5, 8])
 def test_a_list_of_which_parts_are_forgotten_is_made_anew(kept_max: int) -> None:
     things = Things(list(range(1000)))
 
     async def ask() -> None:
-        snapshots = Snapshots(Pace(), ListLimits(-1.0, kept_max))
+        snapshots = Snapshots(Pace(), ListLimits(-1.0, kept_max, BYTES_MAX))
         for number in range(12):
             things.states[number] += 1
             sort = Sort(("", "state")[number % 2])
