@@ -41,6 +41,7 @@ from .actors.topology.broker import BrokerActor
 from .actors.topology.catalog import CatalogActor, restore
 from .configuration import Configuration
 from .core.alarms import MemoryLevel
+from .core.arrivals import Arrivals
 from .core.connection.draining import Draining
 from .core.connection.handshake import Limits, ServerNames
 from .core.connection.outlet import NodeOutlet
@@ -48,7 +49,6 @@ from .core.connection.peer import Peer, common_name, distinguished_name
 from .core.connection.publish_window import NodeWindow
 from .core.connection.waiting_peers import SILENT_SECONDS_MIN, WaitingPeers
 from .core.exchanges.table import TopologyLimits
-from .core.nsq.arrivals import Arrivals
 from .core.nsq.session import SessionLimits
 from .core.publishing.reply_consumers import ReplyConsumers
 from .core.publishing.vhost_users import VhostUsers
@@ -163,6 +163,7 @@ class Node:
             configuration.trace_failures_per_second_max,
             configuration.trace_slow_ms * 1_000_000,
         )
+        self._arrivals = Arrivals()
         self.host = configuration.host
         self.port = configuration.port
         # None: there is no TLS listener.
@@ -232,13 +233,17 @@ class Node:
             configuration.compaction_live_percent_max / 100,
             configuration.compaction_segment_bytes_min,
         )
-        journal = stores.begin_journal(catalog, boot_number, configuration.segment_bytes_max, rules)
+        journal = stores.begin_journal(
+            catalog, boot_number, configuration.segment_bytes_max, rules, self._wall_distance_ns
+        )
         self.open_files.add("the journal", journal.close)
         recovered = stores.recovered
         log_recovery(self._log, recovered, journal, stores.unverified_count)
         self.open_files.add("the trace", self.trace.close)
         start_trace(self.trace, disk, configuration, self._log, self._on_fatal)
         runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
+        # Before other threads look, too.
+        self._wall_distance_ns()
         next_number = recovered.next_batch_number
         context = self.context = self._context(runtime, vhosts, accounts, next_number)
         name_of = partial(_name_of, vhosts)
@@ -249,6 +254,7 @@ class Node:
             configuration.disk_free_bytes_min,
             name_of,
             configuration.spill_segment_bytes_max,
+            self._wall_distance_ns,
         )
         spill.clear()
         context.page_reader = PageReader.start_on(
@@ -309,6 +315,10 @@ class Node:
         log_losses(self._log, recovered)
         disk.watch(context, self._listener)
         return listener
+
+    def _wall_distance_ns(self) -> int:
+        """From the trace's clock to the wall clock; for any thread, once the runtime is there."""
+        return self._arrivals.look(self._runtime.wall_clock.now_ns(), self.trace.now_ns())
 
     def _checks(
         self, stores: Stores, scheduler: Scheduler, context: NodeContext
@@ -377,7 +387,7 @@ class Node:
             ),
             lambda: listening.tls,
             self._machine.random_bytes,
-            Arrivals(),
+            self._arrivals,
         )
 
     def _about(self, listening: Listening, directory: DataDirectory) -> About:

@@ -1,7 +1,7 @@
 """The data directory: whose it is, what format it has, how often a broker started on it.
 
     lock      held (flock) by the one broker that uses the directory
-    format    "leveret 4": the version of the layout as a whole
+    format    "leveret 5": the version of the layout as a whole
     boot      how many times a broker has started here; names this run in message ids
     journal/  segments (journal.py)
     spill/    messages that may be lost when the broker stops (spill.py)
@@ -22,9 +22,9 @@ from .errors import StorageError
 from .files import FileLockedError, Files, OperatingSystemFiles, write_all
 from .journal.records import EPOCH_MAX
 
-# Version 2: segments of format version 4; version 3: of format version 5; version 4: of format
-# version 6. A broker that knows only an earlier one refuses it.
-FORMAT_VERSION = 4
+# Version 2: segments of format version 4; each later one: of the segments' version after that. A
+# broker that knows only an earlier one refuses it.
+FORMAT_VERSION = 5
 _FORMAT_NAME = "leveret"
 _FORMAT_FILE = "format"
 JOURNAL_DIRECTORY = "journal"

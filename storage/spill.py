@@ -18,8 +18,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from ..amqp_frames.messages.arrivals import Arrived, arrivals_of, joined_arrivals
 from ..amqp_frames.messages.batch import Batch, Indexes
 from ..amqp_frames.messages.stored import read_stored
+from .arrivals import WallDistance, arrived, no_distance
 from .errors import NoSpaceError
 from .files import DIRECT_BYTES_MIN, Buffer, Files, write_all
 from .journal.ledger import Block, EntryRange, RunningLedger
@@ -52,11 +54,14 @@ class Spill:
         free_bytes_min: int,
         name_of: Callable[[int], str] = "queue {}".format,
         segment_bytes_max: int = SPILL_SEGMENT_BYTES_MAX,
+        wall_distance_ns: WallDistance = no_distance,
     ) -> None:
         """Nothing is spilled while less than `free_bytes_min` would be left on the disk.
 
-        `name_of` is how a report calls a queue.
+        `name_of` is how a report calls a queue. `wall_distance_ns` is asked by the thread that
+        spills.
         """
+        self._wall_distance_ns = wall_distance_ns
         self._files = files
         self._directory = directory
         self._directory_id = directory_id
@@ -157,7 +162,7 @@ class Spill:
         else:
             received, wire = range(sum(len(row.indexes) for row in rows)), b"".join(pieces)
         ids = range(first_id, first_id + len(received))
-        head = encode_messages(self._seal, number, received, wire)
+        head = encode_messages(self._seal, number, received, wire, self._arrived(rows))
         entries = encode_entries(self._seal, queue_id, number, received, ids)
         body_offset = self._offset
         entries_offset = body_offset + len(head) + len(wire)
@@ -170,6 +175,14 @@ class Spill:
         segment, ledger = self._number, self._ledger
         ledger.withdraw(queue_id, ids)
         ledger.insert(queue_id, Block(ids, segment, segment, body_offset, entries_offset))
+
+    def _arrived(self, rows: Sequence[ReadRow]) -> Arrived:
+        """Of the messages of all rows, one row behind the other."""
+        each = [
+            (arrivals_of(arrived(row.batch, self._wall_distance_ns), row.indexes), len(row.indexes))
+            for row in rows
+        ]
+        return joined_arrivals(each)
 
     def _begin_segment(self) -> None:
         number = self._number = self._number + 1

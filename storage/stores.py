@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 
 from ..amqp_frames.messages.publishes import decode_publishes
+from .arrivals import WallDistance, no_distance
 from .belonging import CatalogClaims, JournalClaims, NotTogetherError, contradictions, refusal
 from .catalog import Catalog, CatalogFiles, Catalogs, read_claims
 from .data_directory import CATALOG_FILE, JOURNAL_DIRECTORY, DataDirectory
@@ -127,8 +128,9 @@ class Stores:
         epoch: int,
         segment_bytes_max: int,
         compaction: CompactionRules = COMPACTION_RULES,
+        wall_distance_ns: WallDistance = no_distance,
     ) -> Journal:
-        """Continue behind the recovered records.
+        """Continue behind the recovered records; `wall_distance_ns`: as of `Journal`.
 
         When it returns, all recovered records are on the disk; an error leaves the journal closed.
         """
@@ -142,6 +144,7 @@ class Stores:
             lambda: catalog.change_number,
             epoch,
             compaction,
+            wall_distance_ns,
         )
         try:
             # Only now that the segment and its number in `synced` are on the disk. Not if the disk

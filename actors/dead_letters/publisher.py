@@ -258,6 +258,8 @@ class DeadLetterPublisher(LoopActor):
             self._tracing.published(source, letters, origins)
         if letters is None:
             return
+        # A message arrives anew where its dead letter goes.
+        letters.batch.received_ns = self._context.trace.now_ns()
         for queue, indexes in letters.by_queue.items():
             delays_ms = letters.delays.get(queue, 0)
             if not tell(queue.handle, Publish(self.actor_ref, letters.batch, indexes, delays_ms)):

@@ -7,16 +7,18 @@ comes later is E_FIN_FAILED.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 from ...amqp_frames.errors import AmqpError
+from ...amqp_frames.messages.arrivals import Arrived, runs_of
+from ...amqp_frames.messages.batch import Indexes
+from ...core.arrivals import Arrivals
 from ...core.channel.transaction import Part
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.outlet import OutletShare
 from ...core.connection.reading_time import ReadingTime
 from ...core.definitions import QueueDefinition
-from ...core.nsq.arrivals import Arrivals
 from ...core.nsq.in_flight import InFlightIds
 from ...core.nsq.sampling import OCTETS, sampled
 from ...core.nsq.session import Session, entry_id_of, not_in_flight, reason_of
@@ -46,6 +48,15 @@ from ..tracing.trace import ChannelTracing
 
 # A short string, as in a frame of AMQP's; a connection has no other consumer.
 CONSUMER_TAG: Final = b"\3nsq"
+
+
+def _by_arrival(
+    arrived: Arrived, indexes: Indexes, passed: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    """The parts, first position and end, of the messages that arrived together, and when."""
+    for first, end in passed:
+        for low, high, arrived_ns in runs_of(arrived, indexes[first:end]):
+            yield first + low, first + high, arrived_ns
 
 
 class Consuming:
@@ -139,13 +150,15 @@ class Consuming:
                 self._tracing.delivered(queue, span, span.first_entry_id, CONSUMER_TAG, timeout_ms)
             if is_tapped:
                 self._tap.delivered(queue.name, span)
-            # Of a message read back from the disk, the time of the delivery.
-            arrived_ns = epoch_ns + (batch.received_ns or now_ns)
+            arrived = batch.arrived
+            if not arrived:
+                # Where nobody has kept it, the time of the delivery.
+                arrived = epoch_ns + (batch.received_ns or now_ns)
             passed: Sequence[tuple[int, int]] = ((0, len(span)),)
             if self._session.sample_rate:
                 passed, dropped = self._sampled(delivery)
                 unsampled += dropped
-            for low, high in passed:
+            for low, high, arrived_ns in _by_arrival(arrived, span.indexes, passed):
                 frames.append(
                     encode_messages(
                         batch.wire,
@@ -154,7 +167,7 @@ class Consuming:
                         span.indexes[low:high],
                         span.first_entry_id + low,
                         delivery.attempts,
-                        arrived_ns,
+                        arrived_ns or epoch_ns + now_ns,
                     )
                 )
         counts = self._counts.delivered.get(queue) or self._counts.begin_queue(queue)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import NamedTuple
 
-from ...core.nsq.arrivals import Arrivals
+from ...core.arrivals import Arrivals
 from ...core.nsq.session import SessionLimits
 from ...nsq_frames.publishes import PublishLimits
 

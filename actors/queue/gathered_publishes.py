@@ -77,6 +77,7 @@ def _is_plain(publish: Publish) -> bool:
         len(publish.indexes) == len(batch.starts)
         and (durable is None or not len(durable))
         and batch.ttls_ms is None
+        and not batch.arrived
         and publish.delays_ms.__class__ is int
         and not publish.delays_ms
     )

@@ -10,7 +10,8 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
     number, durable   the publisher that routes it; recovery for a batch that the journal kept
     ttls_ms           the publisher, before that
     journal_place     the journal
-    received_ns       the reader
+    received_ns       the reader; who publishes dead letters
+    arrived           whoever reads a batch back from the disk
     traced            the trace
 
 `tests/broker/test_batches_stay.py` watches every assignment in a running broker.
@@ -21,6 +22,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from typing import TypeAlias
+
+from .arrivals import NOT_KNOWN, Arrived
 
 # Ascending message numbers within one batch.
 Indexes = range | array  # type: ignore[type-arg]
@@ -43,6 +46,7 @@ class Batch:
     """
 
     __slots__ = (
+        "arrived",
         "channel_number",
         "contiguous",
         "distinct",
@@ -100,8 +104,11 @@ class Batch:
         self.journal_place: object | None = None
         # Indexes of the messages whose hops are traced; None: of none.
         self.traced: Indexes | None = None
-        # When the reader got the bytes, by the trace's clock; 0 if they came from no reader.
+        # When the reader got the bytes, or the dead letters were made, by the trace's clock; 0 if
+        # it is neither.
         self.received_ns = 0
+        # When its messages arrived, by the wall clock, if they were read back from the disk.
+        self.arrived: Arrived = NOT_KNOWN
 
     def __len__(self) -> int:
         return len(self.starts)

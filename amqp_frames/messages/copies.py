@@ -30,6 +30,7 @@ from ..constants import (
 )
 from ..properties import PERSISTENT, Properties, encode_properties, must_look
 from ..values.field_table import encode_short_string
+from .arrivals import arrivals_of
 from .batch import Batch, Indexes
 from .contents import column, frame, reframe_content
 from .publishes import PUBLISH_IDS
@@ -67,6 +68,7 @@ def excerpt(batch: Batch, chosen: Indexes) -> Batch:
     if batch.traced is not None:
         made.traced = array("I", _places(chosen, batch.traced)) or None
     made.received_ns = batch.received_ns
+    made.arrived = arrivals_of(batch.arrived, chosen)
     if batch.excerpted is None:
         made.excerpted = chosen
     else:
@@ -130,7 +132,7 @@ def with_properties(batch: Batch, properties: Mapping[int, bytes]) -> Batch:
     made = Batch(b"", batch.channel_number)
     made.keys, made.distinct, made.persistent = batch.keys, batch.distinct, batch.persistent
     made.flagged = batch.flagged
-    made.received_ns = batch.received_ns
+    made.received_ns, made.arrived = batch.received_ns, batch.arrived
     largest = batch.frame_bytes_max
     wire = batch.wire
     pieces: list[bytes] = []

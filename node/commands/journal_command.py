@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..amqp_frames.messages.arrivals import runs_of
 from ..amqp_frames.messages.publishes import decode_publishes
 from ..configuration import Configuration, load, warn
 from ..errors import ConfigurationError, error_words
@@ -263,9 +264,15 @@ class _Messages:
     def _shown(self, segment: SegmentFile, body: BodyRecord) -> Facts:
         wire = self._inspection.read(segment, body.wire_start, body.wire_end)
         try:
-            return {"shown": list(message_facts(decode_publishes(wire)))}
+            shown = list(message_facts(decode_publishes(wire)))
         except ValueError as fault:
             return {"fault": str(fault)}
+        count = min(len(shown), len(body.indexes))
+        for low, high, arrived_ns in runs_of(body.arrived, range(count)):
+            if arrived_ns:
+                for facts in shown[low:high]:
+                    facts["arrived_ns"] = arrived_ns
+        return {"shown": shown}
 
 
 def _lines(reader: SegmentReader, messages: _Messages | None) -> Iterator[Facts]:

@@ -31,6 +31,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ...amqp_frames.messages.arrivals import arrivals_of
 from ...amqp_frames.messages.publishes import decode_publishes
 from ..files import Buffer
 from .ledger import Deadlines, EntryIds, EntryRange, Moved, joined, ranges_in, ranges_without
@@ -468,8 +469,9 @@ class _Writing:
         if len(batch.starts) != len(record.indexes):
             raise NotCompactableError(f"batch {record.batch_number} has other messages")
         indexes = [record.indexes[position] for position in positions]
+        arrived = arrivals_of(record.arrived, positions)
         messages = [wire[batch.starts[each] : batch.ends[each]] for each in positions]
-        self._add(encode_body_part(self._seal, record.batch_number, indexes, messages))
+        self._add(encode_body_part(self._seal, record.batch_number, indexes, messages, arrived))
 
     def entries(self, record: EntriesRecord, positions: Sequence[int], has_body: bool) -> None:
         """The entries at these positions of the record."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from ...amqp_frames.messages.arrivals import ArrivalRuns, Arrived
 from ...amqp_frames.messages.batch import Batch
 from . import records
 from .ledger import Deadlines
@@ -31,6 +32,7 @@ def facts_of(record: records.Record) -> Facts:
                 "batch": record.batch_number,
                 "messages": len(record.indexes),
                 "bytes": wire_bytes,
+                **_arrived(record.arrived),
             }
         case records.EntriesRecord():
             return _entries(record)
@@ -80,9 +82,17 @@ def _entries(record: records.EntriesRecord) -> Facts:
     return facts
 
 
-def _span(column: Deadlines) -> object:
+def _arrived(arrived: Arrived) -> Facts:
+    """The one time of all messages, or the earliest and the last; 0 is not known."""
+    return {"arrived_ns": _span(arrived)} if arrived else {}
+
+
+def _span(column: Deadlines | ArrivalRuns) -> object:
     """The one time of all entries, or the earliest and the last."""
-    return column if isinstance(column, int) else [min(column), max(column)]
+    if isinstance(column, int):
+        return column
+    times = column.times_ns if isinstance(column, ArrivalRuns) else column
+    return [min(times), max(times)]
 
 
 def _ranges(name: str, ranges: Sequence[tuple[int, int]]) -> Facts:

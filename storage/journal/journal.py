@@ -41,6 +41,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ...amqp_frames.messages.batch import Batch, Indexes
+from ..arrivals import WallDistance, arrived, no_distance
 from ..errors import NoSpaceError
 from ..shortage import Shortage
 from .compaction import CompactionPlan, LiveRange, Rewritten
@@ -318,14 +319,16 @@ class Journal:
         catalog_change: Callable[[], int],
         epoch: int,
         compaction: CompactionRules = COMPACTION_RULES,
+        wall_distance_ns: WallDistance = no_distance,
     ) -> None:
         """Go on behind the recovered records, which are on the disk, in a new segment.
 
         `catalog_change` gives the number of the last change that the catalog has on the disk; a
         change is there before anything that depends on it is appended. `epoch` is the boot number,
-        above that of every broker before. An OSError may leave a segment behind, which the next
-        start ignores.
+        above that of every broker before. `wall_distance_ns` is asked by the thread that appends.
+        An OSError may leave a segment behind, which the next start ignores.
         """
+        self._wall_distance_ns = wall_distance_ns
         self._directory_id = found.directory_id
         self._epoch = epoch
         self._ledger = found.ledger
@@ -948,7 +951,7 @@ class Journal:
 
     def _append_body(self, batch: Batch) -> JournalPlace:
         writer = self._writer
-        head, wire = encode_body(writer.seal, batch)
+        head, wire = encode_body(writer.seal, batch, arrived(batch, self._wall_distance_ns))
         offset = writer.offset
         writer.add(head)
         start = writer.offset

@@ -239,6 +239,7 @@ class Loading:
             self._report.note("damaged", f"batch {number} verifies, but: {error}")
             return None
         batch.number = number
+        batch.arrived = body.arrived
         # A batch that is whole needs no translation when it is appended again.
         received = None if body.indexes == range(len(batch)) else body.indexes
         batch.journal_place = JournalPlace(

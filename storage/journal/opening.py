@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from ...amqp_frames.messages.publishes import decode_publishes
+from ..arrivals import WallDistance, no_distance
 from ..belonging import CatalogClaims
 from ..files import Files, OperatingSystemFiles
 from .discarding import Discarding
@@ -28,11 +29,13 @@ def begin_journal(
     catalog_change: Callable[[], int],
     epoch: int,
     compaction: CompactionRules,
+    wall_distance_ns: WallDistance = no_distance,
 ) -> Journal:
     """Go on behind what `recovery` has read, in a new segment.
 
-    When it returns, all recovered records are on the disk. `catalog_change` and `epoch`: as of
-    `Journal`. An OSError may leave a segment behind, which the next start ignores.
+    When it returns, all recovered records are on the disk. `catalog_change`, `epoch` and
+    `wall_distance_ns`: as of `Journal`. An OSError may leave a segment behind, which the next start
+    ignores.
     """
     recovery.make_safe()
     discarding = Discarding(
@@ -56,7 +59,9 @@ def begin_journal(
         recovery.damaged,
         recovery.compacted,
     )
-    return Journal(log, found, segment_bytes_max, catalog_change, epoch, compaction)
+    return Journal(
+        log, found, segment_bytes_max, catalog_change, epoch, compaction, wall_distance_ns
+    )
 
 
 def open_journal(

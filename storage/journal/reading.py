@@ -26,6 +26,13 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ...amqp_frames.messages.arrivals import (
+    ARRIVED_NS_MAX,
+    NOT_KNOWN,
+    Arrived,
+    arrivals_of,
+    joined_arrivals,
+)
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ...amqp_frames.messages.stored import read_stored, stored_starts
 from .ledger import PLACES_STRIDE_BYTES, EntryIds, EntryRange, ranges_in, ranges_without
@@ -33,6 +40,7 @@ from .loading import positions_of
 from .locating import ReadPlan, Sought
 from .log import Position
 from .records import (
+    ARRIVED,
     BODY,
     COMMIT,
     DELIVERED,
@@ -70,6 +78,8 @@ _entries = Struct("<xBI16xIQ").unpack_from
 # Of a body record from its kind on, without listed indexes: form, count and first index.
 _body_struct = Struct("<xBI8xI")
 _body, _BODY_BYTES = _body_struct.unpack_from, _body_struct.size
+_arrived_struct = Struct("<Q")
+_arrived, _ARRIVED_BYTES = _arrived_struct.unpack_from, _arrived_struct.size
 # Most of the records that nothing is sought in.
 _PASSED_OVER: Final = frozenset((SETTLE, DELIVERED, COMMIT))
 
@@ -100,8 +110,8 @@ class PageRead(NamedTuple):
 _Entries = tuple[EntryIds, Indexes, bytes, RawRecord | None, int]
 # Entries whose messages are in one body: the bytes, in several pieces where they are not
 # neighbours there; the entry ids; the eight octets of the batch number; the numbers of the messages
-# in the batch as it was received.
-_Part = tuple[Sequence[memoryview], EntryIds, bytes, Indexes]
+# in the batch as it was received; when they arrived.
+_Part = tuple[Sequence[memoryview], EntryIds, bytes, Indexes, Arrived]
 
 
 class _Stored(NamedTuple):
@@ -112,6 +122,7 @@ class _Stored(NamedTuple):
     wire: memoryview
     # Segment, offset and head of its record.
     key: tuple[int, int, bytes]
+    arrived: Arrived
 
 
 class JournalReader:
@@ -420,14 +431,23 @@ class _Search:
         _, data, start, end = raw
         form, count, first = _body(data, start)
         if (
-            form
+            form & ~ARRIVED
             or end > len(data)
             or count != len(indexes)
             or first != indexes[0]
             or not isinstance(indexes, range)
         ):
             return None
-        return (memoryview(data)[start + _BODY_BYTES : end],), ids, batch_number, indexes
+        at = start + _BODY_BYTES
+        arrived = NOT_KNOWN
+        if form:
+            if at + _ARRIVED_BYTES > end:
+                return None
+            (arrived,) = _arrived(data, at)
+            at += _ARRIVED_BYTES
+            if arrived > ARRIVED_NS_MAX:
+                return None
+        return (memoryview(data)[at:end],), ids, batch_number, indexes, arrived
 
     def _part(self, scan: Scan, record: _Entries, low: int, high: int) -> _Part | None:
         """The entries from low to high - 1 of the record; None if no body holds them."""
@@ -438,7 +458,7 @@ class _Search:
         if stored is not None:
             received = stored.received
             if indexes == received:
-                return (stored.wire,), ids, batch_number, indexes
+                return (stored.wire,), ids, batch_number, indexes, stored.arrived
             positions = positions_of(indexes, received, len(received))
             if positions is not None:
                 starts = self._shared.starts(stored)
@@ -448,7 +468,8 @@ class _Search:
                         wire[starts[first] : starts[last + 1]]
                         for first, last in ranges_in(positions)
                     ]
-                    return pieces, ids, batch_number, indexes
+                    arrived = arrivals_of(stored.arrived, positions)
+                    return pieces, ids, batch_number, indexes, arrived
         without = self._bodiless.setdefault(int.from_bytes(batch_number, "little"), [])
         without += ranges_in(ids)
         return None
@@ -464,7 +485,7 @@ class _Search:
             assert isinstance(decoded, BodyRecord)
             wire = memoryview(data)[decoded.wire_start : decoded.wire_end]
             key = (scan.number, offset, data[max(0, start - HEAD_BYTES) : start])
-            stored = _Stored(decoded.indexes, wire, key)
+            stored = _Stored(decoded.indexes, wire, key, decoded.arrived)
         except ValueError as error:
             self._note_nonsense(scan, raw, error)
         self._last = raw, stored
@@ -536,9 +557,9 @@ class _Gathered:
         if not parts:
             return
         self._parts, self._parts_bytes = [], 0
-        count = sum(len(ids) for _, ids, _, _ in parts)
+        count = sum(len(part[1]) for part in parts)
         try:
-            batch = self._decode(b"".join(chain.from_iterable(pieces for pieces, _, _, _ in parts)))
+            batch = self._decode(b"".join(chain.from_iterable(part[0] for part in parts)))
             if len(batch) != count:
                 msg = f"{count} messages announced, {len(batch)} there"
                 raise ValueError(msg)
@@ -553,16 +574,19 @@ class _Gathered:
             return
         if len(parts) == 1:
             # Let the trace know whose messages these are.
-            _, _, number, received = parts[0]
+            _, _, number, received, arrived = parts[0]
             batch.number = int.from_bytes(number, "little") % self._batch_numbers
             if received != range(count):
                 batch.excerpted = received
+            batch.arrived = arrived
+        else:
+            batch.arrived = joined_arrivals((part[4], len(part[1])) for part in parts)
         self._add_rows(batch, parts)
 
     def _add_rows(self, batch: Batch, parts: list[_Part]) -> None:
         start = at = 0
         first_id = next_id = parts[0][1][0]
-        for _, ids, _, _ in parts:
+        for _, ids, _, _, _ in parts:
             if ids[0] == next_id and isinstance(ids, range):
                 next_id = ids.stop
                 at += len(ids)

@@ -29,11 +29,19 @@ from array import array
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
+from operator import ge
 from struct import Struct
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
+from ...amqp_frames.messages.arrivals import (
+    ARRIVED_NS_MAX,
+    NOT_KNOWN,
+    ArrivalRuns,
+    Arrived,
+    arrivals_of,
+)
 from ...amqp_frames.messages.batch import Batch, Indexes
 from ..files import Buffer
 from .identity_runs import IDENTITY_BYTES, Identities, IdentityRun
@@ -271,6 +279,9 @@ IDENTITIES_LISTED = 16
 # Since format version 5: one due time for all entries, or one for each.
 DUE_TIME = 32
 DUE_TIMES_LISTED = 64
+# Of a body record, since format version 7: when all its messages arrived, or when runs of them did.
+ARRIVED: Final = 2
+ARRIVALS_LISTED: Final = 4
 
 _entries = Struct("<BBIQQIQ")
 _ENTRIES_BYTES = _entries.size
@@ -409,6 +420,11 @@ def decode_entries(data: bytes, start: int, end: int) -> EntriesRecord:
 # --- Bodies, ranges of entries, removed segments, commits
 
 _body = Struct("<BBIQI")
+_arrived = Struct("<Q")
+_arrived_pack = _arrived.pack
+_arrival_runs = Struct("<I")
+# Of each run: where it ends, counted in messages of the record, and its time.
+_ARRIVAL_RUN_BYTES: Final = 4 + 8
 _ranges = Struct("<BIQ")
 _commit = Struct("<BQQQQ")
 _compacted = Struct("<BQQQQQ")
@@ -428,6 +444,8 @@ class BodyRecord(NamedTuple):
     indexes: Indexes
     wire_start: int
     wire_end: int
+    # Of the messages in the record, by their places there.
+    arrived: Arrived = NOT_KNOWN
 
 
 class RangesRecord(NamedTuple):
@@ -501,7 +519,10 @@ Record = (
 
 def body_bytes_at_most(batch: Batch) -> int:
     """The size of the batch's body record, or more."""
-    return HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes
+    arrived = batch.arrived
+    runs = 0 if isinstance(arrived, int) else len(arrived.ends)
+    size = HEAD_BYTES + _body.size + 4 * len(batch.starts) + batch.wire_bytes
+    return size + _arrived.size + _ARRIVAL_RUN_BYTES * runs
 
 
 # The size of a record of ranges: so much, and for each of them so much more.
@@ -514,10 +535,10 @@ COMMIT_BYTES = HEAD_BYTES + _COMMIT_BYTES
 COMPACTED_BYTES: Final = HEAD_BYTES + _compacted.size
 
 
-def encode_body(seal: Seal, batch: Batch) -> tuple[bytes, Buffer]:
+def encode_body(seal: Seal, batch: Batch, arrived: Arrived = NOT_KNOWN) -> tuple[bytes, Buffer]:
     """The record with the wire bytes of the batch's durable messages, and of no others.
 
-    The wire bytes come apart from what stands before them.
+    The wire bytes come apart from what stands before them. `arrived` is of all its messages.
     """
     indexes = range(len(batch.starts)) if batch.durable is None else batch.durable
     count = len(indexes)
@@ -530,27 +551,46 @@ def encode_body(seal: Seal, batch: Batch) -> tuple[bytes, Buffer]:
     else:
         view = memoryview(batch.wire)
         wire = b"".join([view[starts[index] : ends[index]] for index in indexes])
-    return encode_messages(seal, batch.number, indexes, wire), wire
+    arrived = arrivals_of(arrived, indexes)
+    return encode_messages(seal, batch.number, indexes, wire, arrived), wire
 
 
-def encode_messages(seal: Seal, batch_number: int, indexes: Indexes, wire: Buffer) -> bytes:
-    """The record before the wire bytes of these messages of a batch."""
+def encode_messages(
+    seal: Seal, batch_number: int, indexes: Indexes, wire: Buffer, arrived: Arrived = NOT_KNOWN
+) -> bytes:
+    """The record before the wire bytes of these messages of a batch, which `arrived` then."""
     count, first = len(indexes), indexes[0]
-    form, listed_indexes = 0, b""
+    form, listed = 0, b""
     if indexes[-1] - first + 1 != count:
-        form, listed_indexes = INDEXES_LISTED, little_endian(array("I", indexes))
-    length = _BODY_BYTES + len(listed_indexes) + len(wire)
+        form, listed = INDEXES_LISTED, little_endian(array("I", indexes))
+    if arrived:
+        if isinstance(arrived, int):
+            form |= ARRIVED
+            listed += _arrived_pack(arrived)
+        else:
+            form |= ARRIVALS_LISTED
+            listed += _listed_arrivals(arrived)
+    length = _BODY_BYTES + len(listed) + len(wire)
     assert length <= RECORD_BYTES_MAX
     linked = _body_pack(length, seal.checksum, seal.epoch, BODY, form, count, batch_number, first)
-    return seal.seal_before(linked + listed_indexes if form else linked, wire)
+    return seal.seal_before(linked + listed if form else linked, wire)
+
+
+def _listed_arrivals(arrived: ArrivalRuns) -> bytes:
+    ends, times_ns = (array(each.typecode, each) for each in arrived)
+    return _arrival_runs.pack(len(ends)) + little_endian(ends) + little_endian(times_ns)
 
 
 def encode_body_part(
-    seal: Seal, batch_number: int, indexes: Sequence[int], messages: Sequence[Buffer]
+    seal: Seal,
+    batch_number: int,
+    indexes: Sequence[int],
+    messages: Sequence[Buffer],
+    arrived: Arrived,
 ) -> bytes:
-    """A body record of these messages, whose indexes in the batch, as received, are listed."""
-    head = _body.pack(BODY, INDEXES_LISTED, len(indexes), batch_number, indexes[0])
-    return seal.record(head + little_endian(array("I", indexes)) + b"".join(messages))
+    """A body record of these messages, with their indexes in the batch as received."""
+    wire = b"".join(messages)
+    return encode_messages(seal, batch_number, array("I", indexes), wire, arrived) + wire
 
 
 def encode_ranges(seal: Seal, kind: int, queue_id: int, ranges: Sequence[EntryRange]) -> bytes:
@@ -645,11 +685,42 @@ def _decode_body(data: bytes, start: int, end: int) -> BodyRecord:
     _, form, count, batch_number, first = _body.unpack_from(data, start)
     check_numbers(batch_number)
     position = start + _body.size
+    indexes: Indexes = range(first, first + count)
     if form & INDEXES_LISTED:
-        return BodyRecord(
-            batch_number, read_array("I", data, position, count), position + 4 * count, end
-        )
-    return BodyRecord(batch_number, range(first, first + count), position, end)
+        indexes = read_array("I", data, position, count)
+        position += 4 * count
+    arrived: Arrived = NOT_KNOWN
+    if form & ARRIVED:
+        (time_ns,) = _arrived.unpack_from(data, position)
+        position += _arrived.size
+        _check_arrived(time_ns)
+        arrived = time_ns
+    elif form & ARRIVALS_LISTED:
+        arrived, position = _read_arrivals(data, position, count)
+    if position > end:
+        msg = f"body record of {end - start} bytes ends at {position - start}"
+        raise ValueError(msg)
+    return BodyRecord(batch_number, indexes, position, end, arrived)
+
+
+def _read_arrivals(data: bytes, start: int, count: int) -> tuple[ArrivalRuns, int]:
+    (runs,) = _arrival_runs.unpack_from(data, start)
+    position = start + _arrival_runs.size
+    ends = read_array("I", data, position, runs)
+    position += 4 * runs
+    times_ns = read_array("Q", data, position, runs)
+    if not runs or ends[-1] != count or any(map(ge, (0, *ends), ends)):
+        msg = f"times of arrival of other messages than the record's {count}"
+        raise ValueError(msg)
+    _check_arrived(max(times_ns))
+    return ArrivalRuns(ends, times_ns), position + 8 * runs
+
+
+def _check_arrived(time_ns: int) -> None:
+    """ValueError if it is above what a delivery can say."""
+    if time_ns > ARRIVED_NS_MAX:
+        msg = f"{time_ns} is no time of arrival"
+        raise ValueError(msg)
 
 
 def _decode_deferred(data: bytes, start: int, end: int) -> DeferredRecord:

@@ -43,9 +43,10 @@ from .records import (
 # The fields of the header. Version 2 added deadlines to entries records, version 3 identities and
 # records of these alone. Version 4 has another head before each record, commit records, and this
 # header. Version 5 added due times to entries records, and deferred records. Version 6 has segments
-# that were rewritten, and the records that anchor them.
-FORMAT_VERSION = 6
-FORMAT_VERSIONS_READ = (1, 2, 3, 4, 5, 6)
+# that were rewritten, and the records that anchor them. Version 7 added times of arrival to body
+# records.
+FORMAT_VERSION = 7
+FORMAT_VERSIONS_READ = (1, 2, 3, 4, 5, 6, 7)
 # Since this version every record has a marker, a seal and a link.
 SEALED_VERSION_MIN = 4
 # Since this version the header counts rewritings.

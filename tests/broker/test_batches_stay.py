@@ -23,10 +23,16 @@ WRITERS = {
     "durable": ROUTED_BY,
     "ttls_ms": {"core.publishing.publisher"},
     "journal_place": {"storage.journal.journal", "storage.journal.loading"},
-    "received_ns": {"actors.connection.reader", "actors.nsq.connection"},
+    "received_ns": {
+        "actors.connection.reader",
+        "actors.dead_letters.publisher",
+        "actors.nsq.connection",
+    },
+    # And those that read messages back while the broker runs, which need more messages than here.
+    "arrived": {"storage.journal.loading"},
     "traced": {"actors.tracing.marks"},
 }
-WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns"}
+WRITTEN_ONCE = {"number", "durable", "ttls_ms", "received_ns", "arrived"}
 
 
 class Watch:

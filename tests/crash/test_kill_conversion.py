@@ -24,7 +24,8 @@ def killed_at(
     data = tmp_path / "data"
     watched = [word for name in ("", "journal") for word in ("-P", str(data / name))]
     files = [*data.glob("*"), data / "format.new", data / "boot.new"]
-    files += [data / "journal" / name for name in (f"{4:020d}.journal", "synced.new", "synced")]
+    names = [f"{number:020d}.journal" for number in (4, 5)]
+    files += [data / "journal" / name for name in (*names, "synced.new", "synced")]
     watched += [word for file in files for word in ("-P", str(file))]
     broker = start_broker(
         "strace", "-f", "-qq", "-o", "/dev/null", *watched,
@@ -44,11 +45,11 @@ def check(start_broker: Callable[..., BrokerProcess], tmp_path: Path, format_ver
             shop.check("127.0.0.1", broker.port, format_version, was_killed=True)
         broker.kill()
         assert broker.faults() == []
-    assert (tmp_path / "data" / "format").read_text() == "leveret 4\n"
+    assert (tmp_path / "data" / "format").read_text() == "leveret 5\n"
 
 
 @needs_strace
-@pytest.mark.parametrize("format_version", [3, 4, 5])
+@pytest.mark.parametrize("format_version", [3, 4, 5, 6])
 def test_a_conversion_that_is_killed_goes_on_at_the_next_start(
     tmp_path: Path, start_broker: Callable[..., BrokerProcess], seed: int, format_version: int
 ) -> None:

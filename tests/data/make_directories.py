@@ -25,23 +25,37 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "live"))
 
-from shop import PASSWORD, USER, VHOST, Filling  # noqa: E402 - found only now
+from insides import wait_until  # noqa: E402 - found only now
+from shop import (  # noqa: E402
+    BULK_COUNT,
+    BULK_LEFT,
+    PASSWORD,
+    USER,
+    VHOST,
+    Filling,
+)
 
 # The last commit that wrote segments of each format version.
-COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368", 4: "ea38445", 5: "49406ff"}
+COMMITS = {1: "a564d5d^", 2: "850ba81^", 3: "f2b3368", 4: "ea38445", 5: "49406ff", 6: "ef05757"}
 
 # Run by the earlier version: what it recovers from the directory.
 RECOVER = """
 import hashlib, json, sqlite3, sys
 try:
-    from leveret.storage.journal.journal import Journal
+    from leveret.storage.journal.opening import open_journal
 except ImportError:
-    from leveret.storage.journal import Journal
+    try:
+        from leveret.storage.journal.journal import Journal
+    except ImportError:
+        from leveret.storage.journal import Journal
+    open_journal = Journal.open
 with sqlite3.connect(sys.argv[1] + "/catalog.sqlite") as catalog:
     names = dict(catalog.execute("SELECT queue_id, name FROM queues"))
-journal, recovered = Journal.open(sys.argv[1] + "/journal", known_queue_ids=names.keys())
+journal, recovered = open_journal(sys.argv[1] + "/journal", known_queue_ids=names.keys())
 queues = {}
 for queue_id, runs in recovered.queues.items():
+    if hasattr(recovered, "messages"):
+        runs = recovered.messages(queue_id)
     entries = queues[names[queue_id]] = []
     for run in runs:
         for position, index in enumerate(run.indexes):
@@ -143,8 +157,15 @@ def make(format_version: int, commit: str, directory: Path) -> None:
     filling.first_run("127.0.0.1", port)
     process.terminate()
     assert process.wait() == 0
+    if filling.has_rewriting:
+        # Only a segment that does not lie right before the open one is rewritten.
+        process, port = earlier.serve(data)
+        process.terminate()
+        assert process.wait() == 0
     process, port = earlier.serve(data)
     connection = filling.second_run("127.0.0.1", port)
+    if filling.has_rewriting:
+        wait_until(lambda: _is_rewritten(data))
     process.kill()
     process.wait()
     connection.drop()
@@ -161,6 +182,12 @@ def make(format_version: int, commit: str, directory: Path) -> None:
     with tarfile.open(HERE / f"format-{format_version}.tar.xz", "w:xz") as archive:
         for path in sorted(data.rglob("*")):
             archive.add(path, path.relative_to(data), recursive=False, filter=_nobody)
+
+
+def _is_rewritten(data: Path) -> bool:
+    """Has the segment of the first run become smaller than what was settled in it?"""
+    segment = data / "journal" / f"{2:020d}.journal"
+    return segment.stat().st_size < 1000 * (BULK_COUNT - BULK_LEFT)
 
 
 def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:

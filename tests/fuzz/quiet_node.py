@@ -34,9 +34,9 @@ from leveret.actors.nsq.settings import NsqSettings
 from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
 from leveret.actors.topology.broker import BrokerActor
 from leveret.configuration import Configuration
+from leveret.core.arrivals import Arrivals
 from leveret.core.connection.peer import Peer
 from leveret.core.exchanges.table import TopologyLimits
-from leveret.core.nsq.arrivals import Arrivals
 from leveret.core.nsq.session import SessionLimits
 from leveret.core.topology.topology import Vhosts
 from leveret.core.users.accounts import Accounts, Permission, User, VhostMetadata

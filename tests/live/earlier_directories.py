@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "data"
-FORMAT_VERSIONS = (1, 2, 3, 4, 5)
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 
 def unpack(format_version: int, target: Path) -> Path:

@@ -32,6 +32,9 @@ VHOST = "shop"
 USER, PASSWORD = "clerk", "clerk's password"
 # They outlive the broker that is killed, and have expired whenever a test starts the next one.
 TTL_MS = 15_000
+# Messages of 1,000 octets, and how many of them stay: the rest is most of a segment that is large
+# enough to be rewritten.
+BULK_COUNT, BULK_LEFT = 400, 10
 
 
 def clerk(host: str, port: int) -> Client:
@@ -51,6 +54,10 @@ def _bind(client: Client, queue: str, exchange: str, routing_key: str = "") -> N
     assert client.ask(1, bind) == QueueBindOk()
 
 
+def _bulky(number: int) -> bytes:
+    return b"%1000d" % number
+
+
 def identified(number: int) -> Properties:
     """A persistent message that a dedup window knows by its number."""
     headers = table_of({"x-dedup-producer": "till 1", "x-dedup-id": str(number)})
@@ -64,6 +71,7 @@ class Filling:
         self.has_expiry = format_version >= 2
         self.has_dedup = format_version >= 3
         self.has_deferral = format_version >= 5
+        self.has_rewriting = format_version >= 6
 
     def first_run(self, host: str, port: int) -> None:
         """Topology, and the messages that are settled, dead-lettered or delivered later."""
@@ -95,6 +103,8 @@ class Filling:
         client.send(publish("audit", b"large" * 4000, PERSISTENT))
         client.expect_acks(range(32, 39))
         self._settle_some(client)
+        if self.has_rewriting:
+            self._settle_most(client)
         client.close()
 
     def _settle_some(self, client: Client) -> None:
@@ -107,6 +117,14 @@ class Filling:
             client.send_methods(1, BasicNack(answer.delivery_tag, requeue=False))
         client.wait_for_counts("graveyard", (3, 0))
         assert client.ask(1, QueueDelete(queue="deleted")) == QueueDeleteOk(3)
+
+    def _settle_most(self, client: Client) -> None:
+        """So much of the segment that the next broker rewrites it."""
+        _queue(client, "bulk")
+        client.send(*(publish("bulk", _bulky(n), PERSISTENT) for n in range(BULK_COUNT)))
+        client.expect_acks(range(39, 39 + BULK_COUNT))
+        for number in range(BULK_COUNT - BULK_LEFT):
+            assert client.get("bulk", no_ack=True).body == _bulky(number)  # type: ignore[union-attr]
 
     def second_run(self, host: str, port: int) -> Client:
         """Leave transactions and deliveries open for the kill; the connection must outlive it."""
@@ -211,6 +229,9 @@ def check(host: str, port: int, format_version: int, *, was_killed: bool = False
     assert found == ORDERS
     assert [body for body, _ in _all_of(client, "audit")] == AUDIT
     assert [body for body, _ in _all_of(client, "urgent")] == URGENT
+    if filling.has_rewriting:
+        left = range(BULK_COUNT - BULK_LEFT, BULK_COUNT)
+        assert [body for body, _ in _all_of(client, "bulk")] == [_bulky(n) for n in left]
     if filling.has_deferral:
         # They are due since, and have their old places.
         wait_until(lambda: client.counts("later")[0] == 2)

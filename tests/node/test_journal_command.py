@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from earlier_directories import FORMAT_VERSIONS, held, unpack
+from leveret.amqp_frames.messages.arrivals import joined_arrivals
 from leveret.commands.command_line import main
 from leveret.storage.files import OperatingSystemFiles
 from leveret.storage.inspection import inspected
@@ -196,6 +197,28 @@ def test_a_dump_has_every_record_in_order_with_the_names_of_queues(
     orders = [each for each in facts if each.get("queue_id") == 1]
     assert rows(run(capsys, "dump", data, "--json", "--queue", "orders")[1]) == orders
     assert rows(run(capsys, "dump", data, "--json", "--queue", 1)[1]) == orders
+
+
+def test_a_dump_says_when_messages_arrived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "data"
+    started = Started(path)
+    assert started.journal is not None
+    started.declare("orders")
+    alike, joined, unknown = (batch_of([b"a", b"b", b"c"], number) for number in (1, 2, 3))
+    alike.received_ns, joined.received_ns, unknown.received_ns = 7, 0, 0
+    joined.arrived = joined_arrivals([(8, 1), (0, 1), (9, 1)])
+    for first, batch in ((1, alike), (4, joined), (7, unknown)):
+        started.journal.append(1, batch, range(3), range(first, first + 3))
+    started.stop()
+    facts = rows(run(capsys, "dump", path, "--json")[1])
+    arrived = [each.get("arrived_ns") for each in facts if each["kind"] == "body"]
+    assert arrived == [7, [0, 9], None]
+    facts = rows(run(capsys, "dump", path, "--json", "--bodies", "--queue", "orders")[1])
+    shown = [each for record in facts for each in record.get("shown", ())]  # type: ignore[attr-defined]
+    assert [each.get("arrived_ns") for each in shown] == [7, 7, 7, 8, None, 9, None, None, None]
+    assert run(capsys, "check", path)[0] == 0
 
 
 def test_a_dump_of_a_segment_or_queue_that_is_not_there_is_refused(

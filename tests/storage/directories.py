@@ -11,7 +11,7 @@ from leveret.storage.data_directory import DataDirectory
 from leveret.storage.files import Files, OperatingSystemFiles
 from leveret.storage.journal.journal import Journal
 from leveret.storage.stores import Stores
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 Contents = dict[tuple[int, int], bytes]
 
@@ -61,7 +61,7 @@ class Started:
     @property
     def contents(self) -> Contents:
         return {
-            (queue_id, run.first_entry_id + position): message(run.batch, index)
+            (queue_id, run.first_entry_id + position): kept(run.batch, index)
             for queue_id in self.recovered.queues
             for run in self.recovered.messages(queue_id)
             for position, index in enumerate(run.indexes)
@@ -91,7 +91,7 @@ class Started:
         ids = range(first_entry_id, first_entry_id + count)
         self.journal.append(queue_id, batch, range(count), ids)
         self.journal.commit()
-        return {(queue_id, first_entry_id + i): message(batch, i) for i in range(count)}
+        return {(queue_id, first_entry_id + i): kept(batch, i) for i in range(count)}
 
     def stop(self) -> None:
         """As a node stops."""

@@ -17,7 +17,7 @@ from leveret.storage.journal.records import (
 )
 from leveret.storage.journal.segment_files import segment_path
 from leveret.storage.journal.segment_header import encode_prefix
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 
 def record(sealed: bytes, segment_number: int) -> bytes:
@@ -41,12 +41,13 @@ def written_step_by_step(version: int) -> tuple[CrashingFiles, list[tuple[int, C
     held: Contents = {}
     for number in (1, 2, 3):
         batch = batch_of([b"%d %d" % (number, index) for index in range(3)], number)
+        batch.received_ns = 0
         body = record(b"".join(encode_body(seal, batch)), 1)
         for queue_id in (1, 2):
             ids = range(number * 3, number * 3 + 3)
             content += body + record(encode_entries(seal, queue_id, number, range(3), ids), 1)
             body = b""
-            held = held | {(queue_id, number * 3 + i): message(batch, i) for i in range(3)}
+            held = held | {(queue_id, number * 3 + i): kept(batch, i) for i in range(3)}
             stages.append((len(content), held))
     content += record(encode_ranges(seal, SETTLE, 1, [(3, 7)]), 1)
     held = {key: wire for key, wire in held.items() if key[0] != 1 or key[1] > 7}

@@ -18,7 +18,7 @@ from leveret.storage.journal.recovery import Recovered
 from leveret.storage.journal.report import ReportLine
 from leveret.storage.journal.segment_files import segment_path
 from leveret.storage.journal.segment_reader import SegmentReader
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 DIRECTORY = "/journal"
 Contents = dict[tuple[int, int], bytes]
@@ -35,7 +35,7 @@ def opened(
 
 def contents(recovered: Recovered) -> Contents:
     return {
-        (queue_id, run.first_entry_id + position): message(run.batch, index)
+        (queue_id, run.first_entry_id + position): kept(run.batch, index)
         for queue_id in recovered.queues
         for run in recovered.messages(queue_id)
         for position, index in enumerate(run.indexes)
@@ -74,7 +74,7 @@ def written_step_by_step(
             # A commit each, so that every stage ends with an entries record.
             journal.append(queue_id, batch, range(3), range(number * 3, number * 3 + 3))
             size += journal.commit().bytes
-            held = held | {(queue_id, number * 3 + i): message(batch, i) for i in range(3)}
+            held = held | {(queue_id, number * 3 + i): kept(batch, i) for i in range(3)}
             stages.append((size - COMMIT_BYTES, held))
     journal.settle(1, [(3, 7)])
     size += journal.commit().bytes
@@ -137,6 +137,6 @@ def in_three_segments() -> tuple[CrashingFiles, Contents]:
         batch = batch_of([b"%d" % number * 20], number)
         journal.append(1, batch, range(1), range(number, number + 1))
         journal.commit()
-        held[1, number] = message(batch, 0)
+        held[1, number] = kept(batch, 0)
         journal.close()
     return files, held

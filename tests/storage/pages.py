@@ -11,7 +11,7 @@ from leveret.storage.journal.ledger import EntryRange
 from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.reading import JournalReader, PageRead, ReadRow
 from leveret.storage.journal.report import ReportLine
-from publishes import batch_of, message, some_of
+from publishes import batch_of, kept, some_of, with_arrivals
 
 DIRECTORY = "/journal"
 QUEUES = (1, 2, 3)
@@ -25,7 +25,7 @@ def messages_of(rows: list[ReadRow]) -> Messages:
     for row in rows:
         assert last < row.first_entry_id
         for position, index in enumerate(row.indexes):
-            held[row.first_entry_id + position] = message(row.batch, index)
+            held[row.first_entry_id + position] = kept(row.batch, index)
         last = row.first_entry_id + len(row.indexes) - 1
     return held
 
@@ -59,7 +59,7 @@ class Paged:
         random = self.random
         size = random.choice((1, 1, 3, 10))
         bodies = [random.randbytes(random.choice((0, 5, 50, 400))) for _ in range(size)]
-        batch = batch_of(bodies, self.next_number)
+        batch = with_arrivals(batch_of(bodies, self.next_number), random)
         if random.random() < 0.2:
             batch.durable = some_of(random, range(size))
         self.next_number += 1
@@ -72,7 +72,7 @@ class Paged:
                 ids = array("Q", [first + 2 * place for place in range(len(indexes))])
             self.journal.append(queue_id, batch, indexes, ids)
             for entry_id, index in zip(ids, indexes, strict=True):
-                self.held[queue_id][entry_id] = message(batch, index)
+                self.held[queue_id][entry_id] = kept(batch, index)
             self.next_ids[queue_id] = ids[-1] + 1
             if random.random() < 0.3:
                 self.journal.commit()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from struct import pack
 
+from leveret.amqp_frames.messages.arrivals import joined_arrivals, runs_of
 from leveret.amqp_frames.messages.batch import Batch, Indexes
 from leveret.amqp_frames.messages.publishes import decode_publishes
 
@@ -26,12 +27,30 @@ def batch_of(bodies: Sequence[bytes], number: int, durable: Indexes | None = Non
     batch = decode_publishes(b"".join(map(publish, bodies)))
     batch.number = number
     batch.durable = durable
+    batch.received_ns = 1000 * number + 1
     return batch
 
 
 def message(batch: Batch, index: int) -> bytes:
     """The wire bytes of one message."""
     return bytes(batch.wire[batch.starts[index] : batch.ends[index]])
+
+
+def kept(batch: Batch, index: int) -> bytes:
+    """What the journal is to keep of one message: its wire bytes, and when it arrived."""
+    [(_, _, arrived_ns)] = runs_of(batch.arrived, [index])
+    return message(batch, index) + b" of %d" % (arrived_ns or batch.received_ns)
+
+
+def with_arrivals(batch: Batch, random: Random) -> Batch:
+    """As it came from a reader, at some time, or was read back with others, or neither."""
+    kind = random.random()
+    if kind < 0.2:
+        batch.received_ns = 0
+    elif kind < 0.4:
+        batch.received_ns = 0
+        batch.arrived = joined_arrivals((random.choice((0, 5, 6)), 1) for _ in batch.starts)
+    return batch
 
 
 def some_of(random: Random, indexes: Indexes) -> Indexes:

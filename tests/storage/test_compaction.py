@@ -21,7 +21,7 @@ from leveret.storage.journal.segment_files import REWRITTEN, segment_numbers, se
 from leveret.storage.journal.segment_index import index_path, write_index
 from leveret.storage.journal.segment_reader import SegmentReader
 from pages import read_page
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 SEGMENT_BYTES = 16 * 1024
 RULES = CompactionRules(live_share_max=0.25, segment_bytes_min=256)
@@ -72,7 +72,7 @@ def test_an_old_message_does_not_keep_its_neighbours() -> None:
     assert max(sizes) < 6 * SEGMENT_BYTES, sizes
     files.kill()
     _, recovered = opened(files)
-    assert contents(recovered) == {(1, 1): message(old, 0)}
+    assert contents(recovered) == {(1, 1): kept(old, 0)}
     [run] = recovered.messages(1)
     assert (run.attempts, recovered.report) == (1, [])
 
@@ -100,10 +100,10 @@ def test_a_later_segment_may_refer_to_a_body_that_has_only_its_live_messages() -
     files.kill()
     _, recovered = opened(files)
     assert contents(recovered) == {
-        (1, 4): message(batch, 3),
-        (1, 6): message(batch, 5),
-        (2, 11): message(filler, 0),
-        (3, 1): message(closing, 0),
+        (1, 4): kept(batch, 3),
+        (1, 6): kept(batch, 5),
+        (2, 11): kept(filler, 0),
+        (3, 1): kept(closing, 0),
     }
 
 
@@ -127,12 +127,12 @@ def test_queues_that_are_read_together_have_each_the_body_that_their_records_ref
     files.kill()
     _, recovered = opened(files)
     found = {
-        (queue_id, run.first_entry_id + position): message(run.batch, index)
+        (queue_id, run.first_entry_id + position): kept(run.batch, index)
         for queue_id, run in recovered.messages_of({1, 2})
         for position, index in enumerate(run.indexes)
     }
-    expected = {(1, index + 1): message(batch, index) for index in range(10)}
-    assert found == {**expected, (2, 6): message(batch, 5)}
+    expected = {(1, index + 1): kept(batch, index) for index in range(10)}
+    assert found == {**expected, (2, 6): kept(batch, 5)}
     assert recovered.losses.report.lines() == []
 
 
@@ -165,7 +165,7 @@ def everything(recovered: Recovered) -> list[object]:
     return [
         (
             *(queue_id, run.first_entry_id, run.attempts, run.deadlines, run.due_times),
-            *(message(run.batch, index) for index in run.indexes),
+            *(kept(run.batch, index) for index in run.indexes),
         )
         for queue_id in sorted(recovered.queues)
         for run in recovered.messages(queue_id)
@@ -262,8 +262,8 @@ def test_a_body_stays_for_the_entries_of_the_next_segment() -> None:
     journal.settle(1, [(1, 50)])
     assert compact_all(journal) >= 1
     found = contents(started(files))
-    assert found[3, 1] == message(batch, 7)
-    assert found[3, 2] == message(batch, 8)
+    assert found[3, 1] == kept(batch, 7)
+    assert found[3, 2] == kept(batch, 8)
 
 
 def test_a_segment_that_is_read_for_another_one_goes_when_that_is_read() -> None:
@@ -295,7 +295,7 @@ def test_a_segment_that_is_read_for_another_one_goes_when_that_is_read() -> None
     assert journal.end_compaction(compaction.result) == []
     assert 2 not in segment_numbers(files, DIRECTORY)
     journal.reclaim()
-    assert contents(started(files))[1, 50] == message(batch, 49)
+    assert contents(started(files))[1, 50] == kept(batch, 49)
 
 
 def test_a_replacement_that_did_not_take_its_place_does_not_count() -> None:

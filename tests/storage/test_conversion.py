@@ -75,7 +75,7 @@ def check_format(before: dict[str, bytes], after: dict[str, bytes]) -> None:
     """From the first change on an earlier broker refuses the directory."""
     names = ("format", "format.new", *CATALOG)
     if any(before.get(name) != content for name, content in after.items() if name not in names):
-        assert after["format"] == b"leveret 4\n"
+        assert after["format"] == b"leveret 5\n"
 
 
 @pytest.mark.parametrize("format_version", FORMAT_VERSIONS)
@@ -99,7 +99,7 @@ def test_a_kill_before_any_change_of_a_file_leaves_all_that_there_was(
             found = described(started.recovered, names)
             started.kill()
             assert found == expected, f"killed before change {changes}"
-        assert (data / "format").read_text() == "leveret 4\n"
+        assert (data / "format").read_text() == "leveret 5\n"
         shutil.rmtree(data)
         changes += step
     assert changes > 20

@@ -24,7 +24,7 @@ def test_a_new_directory_is_made_and_a_second_broker_kept_out(tmp_path: Path) ->
     # Until a start is sure to go on nothing is said of the directory.
     assert [file.name for file in path.iterdir()] == ["lock"]
     directory.begin()
-    assert (path / "format").read_text() == "leveret 4\n"
+    assert (path / "format").read_text() == "leveret 5\n"
     assert directory.path == path
     with pytest.raises(DataDirectoryLocked) as caught:
         DataDirectory.open(path)
@@ -103,10 +103,10 @@ def test_starts_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_newer_directory_is_refused_and_not_kept_locked(tmp_path: Path) -> None:
-    (tmp_path / "format").write_text("leveret 5\n")
-    with pytest.raises(DataDirectoryNewer, match="has format version 5, newer than 4"):
+    (tmp_path / "format").write_text("leveret 6\n")
+    with pytest.raises(DataDirectoryNewer, match="has format version 6, newer than 5"):
         DataDirectory.open(tmp_path)
-    (tmp_path / "format").write_text("leveret 4\n")
+    (tmp_path / "format").write_text("leveret 5\n")
     DataDirectory.open(tmp_path).close()
 
 
@@ -115,7 +115,7 @@ def test_a_directory_of_an_earlier_format_is_raised_when_a_start_goes_on(tmp_pat
     directory = DataDirectory.open(tmp_path)
     assert (tmp_path / "format").read_text() == "leveret 1\n"
     directory.begin()
-    assert (tmp_path / "format").read_text() == "leveret 4\n"
+    assert (tmp_path / "format").read_text() == "leveret 5\n"
     directory.close()
 
 
@@ -140,7 +140,7 @@ def test_a_start_has_a_number_above_that_of_every_writer_of_a_segment(tmp_path: 
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
-    (tmp_path / "format").write_text("leveret 4\n")
+    (tmp_path / "format").write_text("leveret 5\n")
     (tmp_path / name).write_text(content)
     with pytest.raises(StorageError, match=rf"its {name} file says") as caught:
         DataDirectory.open(tmp_path)
@@ -152,14 +152,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
 def test_a_directory_in_a_file_s_place_is_named(tmp_path: Path, name: str) -> None:
     DataDirectory.open(tmp_path).close()
     if name == "boot":
-        (tmp_path / "format").write_text("leveret 4\n")
+        (tmp_path / "format").write_text("leveret 5\n")
     (tmp_path / name).mkdir()
     with pytest.raises(StorageError, match=f"its {name} file cannot be read: Is a directory"):
         DataDirectory.open(tmp_path)
 
 
 def test_the_last_number_that_a_start_can_have(tmp_path: Path) -> None:
-    (tmp_path / "format").write_text("leveret 4\n")
+    (tmp_path / "format").write_text("leveret 5\n")
     (tmp_path / "boot").write_text("4294967294\n")
     directory = DataDirectory.open(tmp_path)
     assert directory.begin() == 4294967295

@@ -10,7 +10,7 @@ from journals import contents, events, opened
 from leveret.storage.errors import NoSpaceError
 from leveret.storage.journal.identity_runs import Identities
 from leveret.storage.journal.journal import Commit
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 # Two batches fill a segment.
 SEGMENT_BYTES_MAX = 700
@@ -47,7 +47,7 @@ class Run:
 
     def wanted(self, lost: set[tuple[int, int]], later: int = 0) -> dict[tuple[int, int], bytes]:
         """The entries that must be there; a lost one has another id if it is appended again."""
-        found = {(2, 1): message(self.first, 0)}
+        found = {(2, 1): kept(self.first, 0)}
         for number, batch in enumerate(self.batches):
             for queue_id in (1, 2):
                 first = 10 * (number + 1)
@@ -55,7 +55,7 @@ class Run:
                     if not later:
                         continue
                     first += later
-                found |= {(queue_id, first + each): message(batch, each) for each in range(2)}
+                found |= {(queue_id, first + each): kept(batch, each) for each in range(2)}
         return found
 
 
@@ -108,7 +108,7 @@ def check_crash(run: Run, lost: set[tuple[int, int]]) -> None:
     """A process that dies at this moment leaves what the journal says."""
     copied = CrashingFiles()
     copied.names = deepcopy(run.files.names)
-    check(copied, run.wanted(lost) | {(1, 1): message(run.first, 0)}, may_be_settled={(1, 1)})
+    check(copied, run.wanted(lost) | {(1, 1): kept(run.first, 0)}, may_be_settled={(1, 1)})
 
 
 def check(

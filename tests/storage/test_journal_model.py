@@ -40,7 +40,7 @@ from leveret.storage.journal.recovery import Recovered
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from model_entry import BUFFERED, SYNCED, WRITTEN, Entry, Found, check_queue
 from model_windows import Windows, identities_of
-from publishes import batch_of, message, some_of
+from publishes import batch_of, kept, some_of
 
 DIRECTORY = "/journal"
 randoms = st.randoms(use_true_random=False)
@@ -112,7 +112,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         self.must_sync = True
         for position, (index, entry_id) in enumerate(zip(indexes, ids, strict=True)):
             deadline = each[position] if expiring is None else expiring
-            entry = self.queues[queue_id][entry_id] = Entry(message(batch, index), deadline)
+            entry = self.queues[queue_id][entry_id] = Entry(kept(batch, index), deadline)
             entry.due_times = [
                 (due_times if isinstance(due_times, int) else due_times[position], BUFFERED)
             ]
@@ -381,7 +381,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
                     assert entry_id > max(found[queue_id], default=0)
                     several = run.deadlines
                     deadline = several if isinstance(several, int) else several[position]
-                    found[queue_id][entry_id] = message(run.batch, index), run.attempts, deadline
+                    found[queue_id][entry_id] = kept(run.batch, index), run.attempts, deadline
         for queue_id, entries in self.queues.items():
             check_queue(entries, found[queue_id], certain)
             for entry_id, due_ms in due_times_in(recovered, queue_id).items():

@@ -126,7 +126,7 @@ def test_rules_settles_alone_are_written_and_not_synced() -> None:
 
 
 def test_rules_a_segment_is_dropped_when_nothing_needs_it_and_a_record_says_so() -> None:
-    rules = Rules(segment_bytes_max=500)
+    rules = Rules(segment_bytes_max=520)
     number = 0
     while len(rules.log.segments) < 3:
         number += 1

@@ -17,7 +17,7 @@ from journals import (
 from leveret.storage.journal.report import ReportLine
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from leveret.storage.journal.segment_header import SegmentHeader, encode_header
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 
 def test_a_segment_that_was_being_created_held_nothing() -> None:
@@ -218,7 +218,7 @@ def test_entries_before_a_segment_whose_beginning_is_not_known_are_not_counted_a
         files.names[segment_path(DIRECTORY, 4)].content[at] ^= 1
     for _ in range(3):
         _, recovered = opened(files)
-        assert contents(recovered) == held | {(1, 4): message(batch, 0)}
+        assert contents(recovered) == held | {(1, 4): kept(batch, 0)}
         assert not any(line.entries for line in recovered.report)
         files.kill()
 
@@ -241,7 +241,7 @@ def test_an_old_record_that_the_disk_still_has_at_its_place_is_not_read() -> Non
     new.names[segment_path(DIRECTORY, 1)].content[end : len(old)] = old[end:]
     found, report = started_twice(new)
     assert found.keys() == {(1, 1)}
-    assert found[1, 1].endswith(b"new\xce")
+    assert b"new\xce" in found[1, 1]
     assert events(report) == ["truncated"]
 
 

@@ -6,7 +6,7 @@ from crashing_files import CrashingFiles
 from leveret.storage.journal.opening import open_journal
 from leveret.storage.journal.segment_files import segment_numbers
 from pages import DIRECTORY, messages_of
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 
 def test_a_segment_goes_when_the_last_plan_that_reads_it_is_released() -> None:
@@ -23,7 +23,7 @@ def test_a_segment_goes_when_the_last_plan_that_reads_it_is_released() -> None:
     assert segment_numbers(files, DIRECTORY) == [1, 2, 3]
     reader = journal.reader(str)
     rows = reader.read(plans[1]).rows
-    assert messages_of(rows) == {1: message(batches[0], 0), 2: message(batches[1], 0)}
+    assert messages_of(rows) == {1: kept(batches[0], 0), 2: kept(batches[1], 0)}
     assert journal.is_pinned(2)
     assert journal.release(plans[1]) == []
     assert not journal.is_pinned(2)

@@ -9,6 +9,7 @@ from random import Random
 import earlier_segments
 import pytest
 from crashing_files import CrashingFiles
+from leveret.amqp_frames.messages.arrivals import runs_of
 from leveret.amqp_frames.messages.stored import stored_starts
 from leveret.storage.journal import ledger, locating, reading, segment_facts
 from leveret.storage.journal.ledger import EntryRange
@@ -18,7 +19,7 @@ from leveret.storage.journal.scanning import PIECE_BYTES_MIN
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from leveret.storage.journal.segment_reader import SegmentReader
 from pages import DIRECTORY, QUEUES, Paged, ids_in, messages_of, read_page
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 SEEDS = range(40)
 
@@ -104,19 +105,21 @@ def test_a_flipped_bit_loses_exactly_the_entries_that_need_its_record(seed: int)
 def with_three() -> tuple[Paged, list[bytes]]:
     """Queue 1 with three messages of one byte, of a batch each."""
     paged = Paged(Random(1))
-    bodies = [b"a", b"b", b"c"]
-    for number, body in enumerate(bodies, 1):
-        paged.journal.append(1, batch_of([body], number), range(1), range(number, number + 1))
+    batches = [batch_of([body], number) for number, body in enumerate([b"a", b"b", b"c"], 1)]
+    for number, batch in enumerate(batches, 1):
+        paged.journal.append(1, batch, range(1), range(number, number + 1))
         paged.journal.commit()
-    return paged, [message(batch_of([body], 1), 0) for body in bodies]
+    return paged, [kept(batch, 0) for batch in batches]
 
 
 def test_messages_published_one_by_one_are_joined_to_one_batch() -> None:
-    paged, wires = with_three()
+    paged, held = with_three()
     page = read_page(paged.journal, paged.reader, 1, [(1, 3)], 1 << 20)
     [(batch, indexes, first)] = page.rows
     assert (indexes, first, batch.number, batch.excerpted) == (range(3), 1, 0, None)
-    assert batch.wire == b"".join(wires)
+    assert list(messages_of(page.rows).values()) == held
+    assert list(runs_of(batch.arrived, range(3))) == [(0, 1, 1001), (1, 2, 2001), (2, 3, 3001)]
+    assert batch.wire_bytes == len(batch.wire)
     assert batch.journal_place is None
 
 
@@ -157,7 +160,7 @@ def test_a_message_larger_than_a_piece_is_read_and_one_of_others_is_passed() -> 
     paged.journal.append(1, batch_of([b"small"], 3), range(1), range(2, 3))
     paged.journal.commit()
     held, lost, _ = paged.read(1, [(1, 2)])
-    assert held == {1: large[0].wire, 2: batch_of([b"small"], 3).wire}
+    assert held == {1: kept(large[0], 0), 2: kept(batch_of([b"small"], 3), 0)}
     assert lost == []
 
 

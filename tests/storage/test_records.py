@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from array import array
+from struct import pack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leveret.amqp_frames.messages.arrivals import ARRIVED_NS_MAX, arrivals_of, joined_arrivals
 from leveret.storage.journal.records import (
     COMMIT_BYTES,
     DELIVERED,
@@ -182,6 +184,53 @@ def test_a_body_holds_the_wire_bytes_of_the_durable_messages(
     assert covered[record.wire_start : record.wire_end] == b"".join(
         publish(b"%d" % index * 9) for index in stored
     )
+
+
+@given(
+    durable=st.sets(st.integers(0, 5), min_size=1),
+    times_ns=st.lists(st.sampled_from((0, 1, 2, ARRIVED_NS_MAX)), min_size=6, max_size=6),
+    is_one=st.booleans(),
+)
+def test_a_body_says_when_its_messages_arrived(
+    durable: set[int], times_ns: list[int], is_one: bool
+) -> None:
+    batch = batch_of([b"%d" % index for index in range(6)], 7, array("I", sorted(durable)))
+    batch.arrived = times_ns[0] if is_one else joined_arrivals((each, 1) for each in times_ns)
+    head, wire = encode_body(new_seal(), batch, batch.arrived)
+    assert len(head) + len(wire) <= body_bytes_at_most(batch)
+    covered = verified(head + wire)
+    record = decode_record(covered, 0, len(covered))
+    assert isinstance(record, BodyRecord)
+    assert record.arrived == arrivals_of(batch.arrived, sorted(durable))
+    messages = b"".join(publish(b"%d" % index) for index in sorted(durable))
+    assert covered[record.wire_start : record.wire_end] == messages
+
+
+def test_a_batch_that_arrived_as_one_costs_eight_bytes_more() -> None:
+    batch = batch_of([b"%d" % index for index in range(100)], 7)
+    sizes = [
+        len(encode_body(new_seal(), batch, arrived)[0]) for arrived in (0, 1_700_000_000 << 30)
+    ]
+    assert sizes[1] - sizes[0] == 8
+
+
+@pytest.mark.parametrize(
+    ("form", "octets"),
+    [
+        (2, pack("<Q", ARRIVED_NS_MAX + 1)),
+        (2, b"\1" * 7),
+        (4, pack("<IIIQQ", 2, 1, 2, 5, ARRIVED_NS_MAX + 1)),
+        # Of 3 messages, and of 2 in another order; of none.
+        (4, pack("<IIIQQ", 2, 1, 3, 5, 6)),
+        (4, pack("<IIIIQQQ", 3, 2, 1, 2, 5, 6, 7)),
+        (4, pack("<I", 0)),
+        (4, pack("<IIIQ", 2, 1, 2, 5)),
+    ],
+)
+def test_times_of_arrival_that_no_broker_writes_make_no_sense(form: int, octets: bytes) -> None:
+    covered = pack("<BBIQI", 2, form, 2, 7, 0) + octets
+    with pytest.raises(ValueError, match=r"arriv|announced|ends at|requires"):
+        decode_record(covered, 0, len(covered))
 
 
 def test_messages_that_lie_together_are_not_copied() -> None:

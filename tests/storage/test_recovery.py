@@ -86,13 +86,13 @@ def test_zeros_written_ahead_are_no_torn_tail() -> None:
 
 def test_a_segment_of_a_newer_format_stops_the_start() -> None:
     files, _ = in_three_segments()
-    prefix = pack("<8sII", MAGIC, 7, 500)
+    prefix = pack("<8sII", MAGIC, 8, 500)
     path = segment_path(DIRECTORY, 2)
     files.names[path].content[:20] = prefix + pack("<I", crc32(prefix))
     with pytest.raises(JournalVersionError) as caught:
         opened(files)
     assert str(caught.value) == (
-        f"journal segment {path} has format version 7; this broker reads versions 1 to 6"
+        f"journal segment {path} has format version 8; this broker reads versions 1 to 7"
     )
 
 

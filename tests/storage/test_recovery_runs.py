@@ -19,7 +19,7 @@ from leveret.storage.journal.records import (
 from leveret.storage.journal.recovered_entries import RecoveredRun
 from leveret.storage.journal.replay import Replay
 from leveret.storage.journal.segment_facts import FactsReading, SegmentFacts
-from publishes import batch_of, message
+from publishes import batch_of, kept
 
 QUEUES = 10
 SEGMENTS = 20
@@ -115,7 +115,7 @@ def test_messages_are_read_for_the_queues_that_ask(queue_ids: set[int]) -> None:
         for queue_id in (1, 2):
             journal.append(queue_id, batch, range(3), range(3 * number, 3 * number + 3))
             if queue_id in queue_ids:
-                found = [(3 * number + index, message(batch, index)) for index in range(3)]
+                found = [(3 * number + index, kept(batch, index)) for index in range(3)]
                 wanted += [(queue_id, *each) for each in found if each[0] != 10]
         journal.commit()
     journal.settle(1, [(10, 10)])
@@ -124,7 +124,7 @@ def test_messages_are_read_for_the_queues_that_ask(queue_ids: set[int]) -> None:
     files.kill()
     _, recovered = opened(files, segment_bytes_max=400)
     read = [
-        (queue_id, run.first_entry_id + position, message(run.batch, index))
+        (queue_id, run.first_entry_id + position, kept(run.batch, index))
         for queue_id, run in recovered.messages_of(queue_ids)
         for position, index in enumerate(run.indexes)
     ]

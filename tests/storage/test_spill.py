@@ -15,7 +15,7 @@ from leveret.storage.journal.reading import ReadRow
 from leveret.storage.journal.segment_files import segment_numbers, segment_path
 from leveret.storage.spill import Spill
 from pages import Messages, ids_in, messages_of
-from publishes import batch_of, message, some_of
+from publishes import batch_of, kept, some_of, with_arrivals
 
 DIRECTORY = "/spill"
 ID = bytes(range(16))
@@ -53,7 +53,7 @@ def test_what_is_spilled_and_not_dropped_comes_back(seed: int) -> None:
             for _ in range(random.choice((1, 3))):
                 size = random.choice((1, 5))
                 bodies = [random.randbytes(random.choice((0, 50, 900))) for _ in range(size)]
-                batch = batch_of(bodies, number)
+                batch = with_arrivals(batch_of(bodies, number), random)
                 indexes = some_of(random, range(size))
                 first = next_ids[queue_id] + random.choice((0, 2))
                 if not rows and random.random() < 0.3:
@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_the_messages_where_they_were() -> None:
     files.capacity_bytes = 2000
     assert not spill.write(1, [row_of(b"x", 2), row_of(b"y" * 3000, 3)])
     assert spill.read(1, [(1, 3)], 1 << 20)[1:3] == ([], 3)
-    assert read_all(spill, 1, [(1, 3)], 1) == {1: message(batch_of([b"first"], 1), 0)}
+    assert read_all(spill, 1, [(1, 3)], 1) == {1: kept(batch_of([b"first"], 7), 0)}
     files.capacity_bytes = None
     assert spill.write(1, [row_of(b"x", 2)])
     assert list(read_all(spill, 1, [(1, 3)], 1)) == [1, 2]
@@ -137,7 +137,7 @@ def test_an_error_of_the_disk_is_none_of_the_node(name: str) -> None:
     files.failing[name] = OSError(errno.EIO, "broken")
     assert not spill.write(1, [row_of(b"a")])
     assert spill.write(1, [row_of(b"b")])
-    assert read_all(spill, 1, [(1, 1)], 1) == {1: message(batch_of([b"b"], 1), 0)}
+    assert read_all(spill, 1, [(1, 1)], 1) == {1: kept(batch_of([b"b"], 7), 0)}
 
 
 def test_entries_may_be_spilled_in_any_order_and_again() -> None:
@@ -148,7 +148,7 @@ def test_entries_may_be_spilled_in_any_order_and_again() -> None:
     assert spill.write(1, [row_of(b"two", 2)])
     assert spill.write(1, [row_of(b"%d again" % each, each) for each in (3, 4, 5)])
     bodies = (b"1", b"two", b"3 again", b"4 again", b"5 again")
-    wanted = {each: message(batch_of([body], 7), 0) for each, body in enumerate(bodies, 1)}
+    wanted = {each: kept(batch_of([body], 7), 0) for each, body in enumerate(bodies, 1)}
     for bytes_max in (1, 1 << 20):
         assert read_all(spill, 1, [(1, 9)], bytes_max) == wanted
     assert read_all(spill, 1, [(3, 4)], 1) == {each: wanted[each] for each in (3, 4)}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from leveret.core.nsq.arrivals import DRIFT_NS, Arrivals
+from leveret.core.arrivals import DRIFT_NS, Arrivals
 
 
 def test_a_message_has_the_same_timestamp_at_each_delivery() -> None:

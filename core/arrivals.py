@@ -13,7 +13,11 @@ DRIFT_NS: Final = 50_000_000
 
 
 class Arrivals:
-    """Of a node; all times are nanoseconds."""
+    """Of a node; all times are nanoseconds.
+
+    Several threads may look. If the clocks have just come apart, two of them may find distances
+    that differ by the time between their looks, and one of these counts from then on.
+    """
 
     def __init__(self) -> None:
         self._distance_ns = 0
