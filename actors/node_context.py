@@ -25,6 +25,7 @@ from ..core.queue.memory_budget import MemoryBudget
 from ..core.statistics.channel_counts import ChannelCounts
 from ..core.statistics.confirm_latency import ConfirmLatency
 from ..core.statistics.journal_figures import JournalFigures
+from ..core.statistics.message_sizes import MessageSizes
 from ..core.statistics.node_counts import NodeCounts
 from ..core.statistics.traffic import Traffic
 from ..core.topology.topology import Vhosts
@@ -155,6 +156,8 @@ class NodeContext:
     counts: NodeCounts = field(default_factory=NodeCounts)
     # Channels tell it of confirms.
     confirm_latency: ConfirmLatency = field(default_factory=ConfirmLatency)
+    # And of what they get.
+    message_sizes: MessageSizes = field(default_factory=MessageSizes)
     # The journal's thread writes them.
     journal_figures: JournalFigures = field(default_factory=JournalFigures)
     # Of all listeners.

@@ -120,6 +120,7 @@ class Channel(LoopActor):
         # Of the reads, whose batches it times.
         self._now_ns = context.trace.now_ns
         self._latency = context.confirm_latency
+        self._sizes = context.message_sizes
         self.tracing = ChannelTracing(context.trace, number, handshake)
         self._tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
         self._client = ClientSide(number, writer)
@@ -376,6 +377,7 @@ class Channel(LoopActor):
         self.consuming.deliveries.acknowledge(acks)
 
     def _publish(self, batch: Batch) -> None:
+        self._sizes.published(batch)
         if self._tx_mode is not None:
             self._carried_out_bytes += batch.wire_bytes
             self._tx_mode.publish(batch)

@@ -99,6 +99,7 @@ class Publishing:
         """
         batch = run.batch
         self._share.add(batch.wire_bytes)
+        self._context.message_sizes.published(batch)
         for key, size_bytes in body_bytes(batch).items():
             self._counts.came_in(key, size_bytes)
         is_traced = self._context.trace.is_on

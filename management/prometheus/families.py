@@ -12,6 +12,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     UnknownMetricFamily,
 )
+from prometheus_client.utils import floatToGoString
 
 from ...core.histogram import Histogram
 
@@ -71,7 +72,8 @@ def histograms(
     """One for each set of labels, at this moment."""
     metric = HistogramMetricFamily(name, text, labels=labels)
     for label_values, values in each:
-        bounds = [*map(str, values.bounds), "+Inf"]
+        # As RabbitMQ, and Prometheus' own libraries, write numbers: dashboards name some.
+        bounds = [*map(floatToGoString, values.bounds), "+Inf"]
         # The last one is the count: read once, buckets and count agree.
         counts = accumulate(tuple(values.counts))
         metric.add_metric(label_values, list(zip(bounds, counts, strict=True)), values.total)

@@ -12,7 +12,7 @@ from prometheus_client import Metric
 
 from ...core.users.login_attempts import AMQP, HTTP, LoginCounts
 from .asked import Asked, Form, Source
-from .families import counter, counters
+from .families import counter, counters, histograms
 
 _CHURN: Final = {
     "connections_opened": ("connection_created", "AMQP connections that have opened a vhost"),
@@ -53,6 +53,7 @@ def metrics(source: Source, asked: Asked, logins: dict[str, LoginCounts]) -> lis
         made += _logins(prefix, logins)
     if asked.form is not Form.DETAILED:
         made += _messages(counts.totals)
+        made.append(_sizes(source))
     return made
 
 
@@ -79,6 +80,15 @@ def _logins(prefix: str, logins: dict[str, LoginCounts]) -> list[Metric]:
             [((name,), each.failed) for name, each in both],
         ),
     ]
+
+
+def _sizes(source: Source) -> Metric:
+    return histograms(
+        "rabbitmq_message_size_bytes",
+        "Sizes of published messages; one of each batch stands for all of it",
+        ("protocol",),
+        [(("amqp091",), source.context.message_sizes.sizes)],
+    )
 
 
 def _messages(totals: dict[str, int]) -> list[Metric]:

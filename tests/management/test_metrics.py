@@ -289,7 +289,7 @@ def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> Non
         client.open_channel(confirms=True)
         client.declare("a")
         client.publish_all("a", b"1", b"2", b"3")
-        client.publish_all("nowhere", b"4")
+        client.publish_all("nowhere", b"4" * 150)
         assert client.get("a", no_ack=True) is not None
         assert client.get("a") is not None
         client.consume("a", no_ack=True)
@@ -315,6 +315,10 @@ def test_messages_are_counted_as_they_come_and_go(broker: leveret.Broker) -> Non
     for name, count in counted.items():
         assert scrape.samples(f"rabbitmq_global_messages_{name}_total") == {("amqp091",): count}
     assert scrape.samples("rabbitmq_global_publishers") == {("amqp091",): 1}
+    sizes = "rabbitmq_message_size_bytes"
+    buckets = scrape.samples(f"{sizes}_bucket")
+    of = [buckets[bound, "amqp091"] for bound in ("100.0", "1000.0", "1e+06", "+Inf")]
+    assert (of, scrape.samples(f"{sizes}_sum")) == ([3, 4, 4, 4], {("amqp091",): 153})
     for name, count in (("queues_created", 1), ("connections_opened", 1), ("channels_opened", 1)):
         assert scrape.value(f"rabbitmq_{name}_total") == count
     assert scrape.samples("rabbitmq_auth_attempts_succeeded_total")[("amqp091",)] == 1
@@ -376,7 +380,7 @@ def test_syncs_and_messages_of_the_journal_s_commits_are_counted(broker: leveret
     assert node["io_sync_avg_time"] == pytest.approx(mean_ms)
     assert node["io_write_avg_time"] > 0
     buckets = more.samples("leveret_journal_commit_messages_bucket")
-    assert (buckets[("1",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
+    assert (buckets[("1.0",)] >= 1, buckets[("+Inf",)]) == (True, commits[2])
     for name in ("commit_messages", "sync_seconds"):
         assert more.types[f"leveret_journal_{name}"] == "histogram"
 

@@ -47,6 +47,9 @@ EVENTS_OF_THE_OVERVIEW = (
     "queues_declared",
     "queues_deleted",
 )
+BOUNDS_OF_THE_OVERVIEW = (
+    *("100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf"),
+)
 GAUGES_OF_THE_OVERVIEW = (
     "build_info",
     "channel_consumers",
@@ -173,4 +176,7 @@ def overview(cluster: str) -> list[str]:
         f"rate(rabbitmq_global_messages_{name}_total[{RATE_INTERVAL}]) * {of_3}"
         for name in ("received_confirm", "confirmed")
     )
-    return [*asked, f"sum({received} - {confirmed}) by(rabbitmq_node)"]
+    asked.append(f"sum({received} - {confirmed}) by(rabbitmq_node)")
+    sizes = "rabbitmq_message_size_bytes"
+    counted = ["sum", "count", *(f'bucket{{le="{bound}"}}' for bound in BOUNDS_OF_THE_OVERVIEW)]
+    return asked + [f"sum(increase({sizes}_{name}[{RATE_INTERVAL}]) * {of_4})" for name in counted]
