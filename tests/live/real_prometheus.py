@@ -19,6 +19,9 @@ import pytest
 from timeouts import TIMEOUT_SECONDS
 
 NOT_READY: Final = 503
+# Jobs: /metrics, and /metrics/per-object, whose `instance` is its name.
+SUMS: Final = "leveret"
+OBJECTS: Final = "objects"
 
 
 class Prometheus(NamedTuple):
@@ -58,15 +61,18 @@ class Prometheus(NamedTuple):
 def running_prometheus(
     broker: leveret.Broker, rules: Path, directory: Path
 ) -> Iterator[Prometheus]:
-    """One that scrapes the broker and evaluates the rules, as often as it can."""
+    """One that scrapes the broker, in both forms, and evaluates the rules, as often as it can."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = directory / "prometheus.yml"
-    targets = f"static_configs: [{{targets: ['127.0.0.1:{broker.http_port}']}}]"
+    target = f"targets: ['127.0.0.1:{broker.http_port}']"
     settings.write_text(
         f"global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n"
         f"rule_files: ['{rules}']\n"
-        f"scrape_configs:\n- {{job_name: leveret, {targets}}}\n"
+        "scrape_configs:\n"
+        f"- {{job_name: {SUMS}, static_configs: [{{{target}}}]}}\n"
+        f"- {{job_name: {OBJECTS}, metrics_path: /metrics/per-object,"
+        f" static_configs: [{{{target}, labels: {{instance: {OBJECTS}}}}}]}}\n"
     )
     command = [
         "prometheus",

@@ -12,7 +12,7 @@ from pathlib import Path
 import leveret
 import pytest
 from insides import wait_until
-from real_prometheus import running_prometheus
+from real_prometheus import OBJECTS, SUMS, running_prometheus
 from scraping import scraped
 from wire import PERSISTENT, Client
 
@@ -133,12 +133,14 @@ def test_prometheus_has_data_for_every_panel(broker: leveret.Broker, tmp_path: P
         client.log_in()
         client.open_channel(confirms=True)
         client.declare("q", durable=True)
-        wait_until(lambda: prometheus.found("rabbitmq_identity_info") != [])
-        [identity] = prometheus.labels("rabbitmq_identity_info")
-        asked = [
-            *panels(job="leveret", instance=identity["instance"]),
-            *overview(identity["rabbitmq_cluster"]),
-        ]
+        client.declare("another")
+        wait_until(lambda: len(prometheus.found("rabbitmq_identity_info")) == 2)
+        [identity] = prometheus.labels(f'rabbitmq_identity_info{{job="{SUMS}"}}')
+        cluster = identity["rabbitmq_cluster"]
+        sums = panels(job=SUMS, instance=identity["instance"])
+        objects = panels(job=OBJECTS, instance=OBJECTS)
+        of_overview = [*overview(cluster, "aggregated"), *overview(cluster, "per-object")]
+        asked = [*sums, *objects, *of_overview]
 
         def silent() -> list[str]:
             client.publish_all("q", b"1", properties=PERSISTENT)
@@ -148,10 +150,13 @@ def test_prometheus_has_data_for_every_panel(broker: leveret.Broker, tmp_path: P
         with suppress(AssertionError):
             wait_until(lambda: silent() == [])
         assert silent() == []
+        for one, other in zip(sums, objects, strict=True):
+            # A line for each instance, not for each of its queues.
+            assert len(prometheus.found(one)) == len(prometheus.found(other)), other
         wait_until(lambda: all(each["health"] != "unknown" for each in prometheus.rules()))
         assert [each for each in prometheus.rules() if each["health"] != "ok"] == []
-        assert prometheus.found('up{job="leveret"}') == [1.0]
-        assert prometheus.found("rabbitmq_queues") == [1.0]
+        assert prometheus.found("up") == [1.0, 1.0]
+        assert prometheus.found("rabbitmq_queues") == [2.0, 2.0]
 
 
 def panels(**variables: str) -> list[str]:
@@ -162,11 +167,11 @@ def panels(**variables: str) -> list[str]:
     return [re.sub(r"\$(\w+)", lambda found: known[found[1]], each) for each in queries]
 
 
-def overview(cluster: str) -> list[str]:
+def overview(cluster: str, endpoint: str) -> list[str]:
     """Queries of the form that RabbitMQ's dashboard has."""
     of = f'rabbitmq_identity_info{{rabbitmq_cluster="{cluster}", namespace=""'
     of_3 = f"on(instance) group_left(rabbitmq_cluster, rabbitmq_node) {of}}}"
-    of_4 = f"on(instance, job) group_left(rabbitmq_cluster) {of}, rabbitmq_endpoint='aggregated'}}"
+    of_4 = f"on(instance, job) group_left(rabbitmq_cluster) {of}, rabbitmq_endpoint='{endpoint}'}}"
     values = [f"rabbitmq_{name}" for name in GAUGES_OF_THE_OVERVIEW]
     values += [f"rate(rabbitmq_{name}_total[{RATE_INTERVAL}])" for name in EVENTS_OF_THE_OVERVIEW]
     asked = [
