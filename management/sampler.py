@@ -96,7 +96,7 @@ class Sampler(LoopActor):
     def _steps(self) -> Generator[None, None, None]:
         # A clock that was set back does not bring a tick twice.
         now = self.runtime.wall_clock.now_ms() // self._interval_ms
-        tick = max(now, self._sampling.moment.tick + 1)
+        tick = max(now, self._sampling.tick + 1)
         opened = tuple(self._context.open_connections.values())
         return self._sampling.sample(
             tick, [each.traffic for each in opened], lambda: gauges(self._context)

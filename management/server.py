@@ -39,8 +39,8 @@ from .text import encoded
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-# Of an answer, written in one turn of the event loop.
-CHUNK_BYTES: Final = 65_536
+# Of an answer, written in one turn of the event loop: two parts of a list of queues have room.
+CHUNK_BYTES: Final = 73_728
 # A body up to this size is not compressed, as in RabbitMQ.
 _PLAIN_BYTES_MAX: Final = 300
 # A tenth of the time of the next level, and a listing is a tenth of its size all the same.

@@ -29,6 +29,7 @@ from ..core.statistics.sampling import (
     VHOST,
     Sampling,
     numbers_of,
+    sums_of,
 )
 from ..core.topology.topology import Topology
 from .pace import Pace
@@ -81,7 +82,7 @@ class Statistics:
         if rules is None:
             return None
         counts: QueueCounts = queue.counts
-        tick = self._sampling.moment.tick
+        tick = self._sampling.tick
         # Only then a rate is not 0.
         rate_of = tick if counts.history is not None and counts.history.last_tick == tick else 0
         consumers = rules.consumers
@@ -97,14 +98,8 @@ class Statistics:
 
     def of_queues(self, queues: Iterable[QueueDefinition]) -> Generator[None, None, Numbers]:
         """The sums of several, in short steps; `queues` are not to change meanwhile."""
-        sums = dict.fromkeys(SUMMED, 0)
-        for queue in queues:
-            yield
-            numbers = numbers_of(queue)
-            if numbers:
-                for name in SUMMED:
-                    sums[name] += numbers[name]
-        return sums
+        sums = yield from sums_of(queues)
+        return {name: sums[name] for name in SUMMED}
 
     def incoming_of_queue(self, queue: QueueDefinition, wanted: Range | None) -> list[Numbers]:
         """Its messages by the exchange that they came through."""
@@ -129,7 +124,7 @@ class Statistics:
         counted = self._counted(exchange)
         if counted is None:
             return None
-        tick, history = self._sampling.moment.tick, counted.history
+        tick, history = self._sampling.tick, counted.history
         rate_of = tick if history is not None and history.last_tick == tick else 0
         return tuple(counted.totals.items()), rate_of
 

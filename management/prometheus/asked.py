@@ -66,9 +66,9 @@ class Source(NamedTuple):
 
     def queues(self, asked: Asked) -> Collection[QueueDefinition]:
         """Those of the vhosts that are asked for."""
-        return [
-            queue
-            for topology in self.context.vhosts
-            if asked.wants_vhost(topology.vhost)
-            for queue in topology.table.queues()
-        ]
+        # In one step, which is short: no loop of Python's goes over the queues.
+        found: list[QueueDefinition] = []
+        for topology in self.context.vhosts:
+            if asked.wants_vhost(topology.vhost):
+                found.extend(topology.table.queues())
+        return found

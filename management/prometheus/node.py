@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -28,6 +29,12 @@ class Process(NamedTuple):
         """Of the only sample of a metric, if it is there."""
         found = (each.samples[0].value for each in self.metrics if each.name == name)
         return next(found, None)
+
+
+@cache
+def _library_version() -> str:
+    """Of the library; a file says it, which takes a millisecond to read."""
+    return version("prometheus_client")
 
 
 def of_process() -> Process:
@@ -59,7 +66,7 @@ def _identity(source: Source, asked: Asked) -> list[Metric]:
             {
                 "rabbitmq_version": about.server_version,
                 "prometheus_plugin_version": about.version,
-                "prometheus_client_version": version("prometheus_client"),
+                "prometheus_client_version": _library_version(),
                 "erlang_version": "",
             },
             1,

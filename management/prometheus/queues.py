@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from prometheus_client import Metric
 
 from ...core.definitions import QueueDefinition
-from ...core.statistics.sampling import numbers_of
+from ...core.statistics.sampling import numbers_of, sums_of
 from .asked import Asked, Form, Source
 from .families import gauge, gauges
 
@@ -62,22 +62,19 @@ _GAUGES: Final = (
 def metrics(source: Source, asked: Asked) -> Generator[None, None, list[Metric]]:
     """Those that the request asks for, in short steps."""
     wanted = [each for each in _GAUGES if asked.wants(*each.families)]
-    made: list[Metric] = []
-    sums = dict.fromkeys((each.number for each in _GAUGES), 0)
-    if wanted:
-        labels = ("vhost", "queue") if asked.per_object else ()
-        made = [gauges(asked.prefix + each.name, each.text, labels, ()) for each in wanted]
+    labels = ("vhost", "queue") if asked.per_object else ()
+    made = [gauges(asked.prefix + each.name, each.text, labels, ()) for each in wanted]
+    if asked.per_object and wanted:
         for queue in source.queues(asked):
             yield
             numbers = numbers_of(queue)
-            for number in sums:
-                sums[number] += numbers.get(number, 0)
-            if asked.per_object and numbers:
+            if numbers:
                 _add(queue, numbers, wanted, made)
-    if not asked.per_object:
-        for metric, each in zip(made, wanted, strict=True):
-            metric.add_sample(metric.name, {}, sums[each.number])
     if asked.form is not Form.DETAILED:
+        sums = yield from sums_of(source.queues(asked))
+        if not asked.per_object:
+            for metric, each in zip(made, wanted, strict=True):
+                metric.add_sample(metric.name, {}, sums[each.number])
         made += _totals(source, sums["consumers"])
     return made
 
