@@ -181,6 +181,19 @@ class Scanner:
             self.close()
         return events
 
+    def lone_run(self, data: bytes) -> PublishRun | None:
+        """The run of publishes that these bytes are, all of them; else None, and nothing is done.
+
+        None, too, if they are behind others that are not a whole command yet.
+        """
+        if self._pending or self._growing is not None or self._rest or self._is_closed:
+            return None
+        for name in _PUBLISHES:
+            if data.startswith(name):
+                run, end = decode_run(data, 0, name, self._limits)
+                return run if end == len(data) else None
+        return None
+
     def _next(self, data: bytes, position: int, events: list[Event]) -> int:
         """Note the run or the command at `position`; return where it ends."""
         if data.startswith(FIN, position):

@@ -100,18 +100,16 @@ def decode_run(
     data: bytes, position: int, command: bytes, limits: PublishLimits
 ) -> tuple[PublishRun | None, int]:
     """The run of such commands from `position` on, and where it ends; None if there is none."""
-    bodies = Bodies()
     if codec is not None:
-        (
-            end,
-            bodies.topics,
-            bodies.keys,
-            bodies.begins,
-            bodies.ends,
-            bodies.counts,
-            bodies.delays_ms,
-        ) = codec.nsq_bodies(data, position, command, *limits)
-    elif command == MPUB:
+        end, topics, keys, begins, ends, counts, delays_ms = codec.nsq_bodies(
+            data, position, command, *limits
+        )
+        if end == position:
+            return None, position
+        batch = encode_publishes(data, topics, keys, begins, ends)
+        return _run(command, batch, counts, delays_ms), end
+    bodies = Bodies()
+    if command == MPUB:
         end = _scan_many(data, position, bodies, limits)
     else:
         end = _scan_single(data, position, command, bodies, limits)
@@ -123,11 +121,14 @@ def decode_run(
 def run_of(data: bytes, command: bytes, bodies: Bodies) -> PublishRun:
     """The run that these bodies are."""
     batch = encode_publishes(data, bodies.topics, bodies.keys, bodies.begins, bodies.ends)
-    counts = None
+    return _run(command, batch, bodies.counts, bodies.delays_ms)
+
+
+def _run(command: bytes, batch: Batch, counts: array[int], delays_ms: array[int]) -> PublishRun:
     if command == MPUB:
-        counts = bodies.counts
         batch.wholes = _wholes(counts)
-    return PublishRun(command, batch, counts, bodies.delays_ms if command == DPUB else None)
+        return PublishRun(command, batch, counts, None)
+    return PublishRun(command, batch, None, delays_ms if command == DPUB else None)
 
 
 def run_before(run: PublishRun, topic: str) -> PublishRun | None:

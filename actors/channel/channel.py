@@ -1,12 +1,12 @@
 """One channel: routes publishes, remembers the unconfirmed ones, hands out deliveries.
 
-Duties: sequence numbers and routes (core/publishing/publisher.py); returns, confirms and nacks,
-coalesced when the mailbox is empty; commands (`commands.py`), one at a time: while one is not
-carried out, the channel holds back all later input (core/channel/waiting.py, held_back.py);
-consumers and unacked deliveries (`consuming.py`, `deliveries.py`); transactions
-(core/channel/tx_mode.py). Parent: the reader. A client's mistake ends
-the channel, which tells the reader, because the reader alone writes close methods; an exception of
-ours ends the connection, 541.
+Duties: sequence numbers and routes (core/publishing/publisher.py); publishes on their way to
+queues, and the queues' answers (`handover.py`); returns, confirms and nacks, coalesced when the
+mailbox is empty; commands (`commands.py`), one at a time: while one is not carried out, the channel
+holds back all later input (core/channel/waiting.py, held_back.py); consumers and unacked deliveries
+(`consuming.py`, `deliveries.py`); transactions (core/channel/tx_mode.py). Parent: the reader. A
+client's mistake ends the channel, which tells the reader, because the reader alone writes close
+methods; an exception of ours ends the connection, 541.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ from ..messages import (
     Finish,
     OutletOpened,
     OversizedPublish,
-    Publish,
     Ref,
     Reject,
     Release,
@@ -72,6 +71,7 @@ from ..tracing.trace import ChannelTracing
 from .commands import Commands, mixed
 from .consuming import Consuming
 from .firehose import FirehoseTap
+from .handover import Handover
 from .neighbours import ClientSide, Questions
 
 # A large transaction is routed in several turns, between which others have theirs.
@@ -117,12 +117,12 @@ class Channel(LoopActor):
             access.may_impersonate,
         )
         self._counts = counts
-        # Of the reads, whose batches it times.
-        self._now_ns = context.trace.now_ns
-        self._latency = context.confirm_latency
         self._sizes = context.message_sizes
         self.tracing = ChannelTracing(context.trace, number, handshake)
-        self._tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
+        tap = FirehoseTap(context, reader, number, handshake.user, access.topology)
+        self._handover = Handover(
+            context, self.actor_ref, self._publisher, counts, self.tracing, tap
+        )
         self._client = ClientSide(number, writer)
         # What holds back the client's next message; one state for all of the channel.
         self._waiting = Waiting()
@@ -141,7 +141,7 @@ class Channel(LoopActor):
             reading,
             self._publisher,
             self._counts,
-            self._tap,
+            tap,
         )
         self._publisher.delivery_holder = self.consuming.deliveries.commands
         self._commands = Commands(
@@ -256,21 +256,11 @@ class Channel(LoopActor):
             self._fail(error)
 
     def _count_answers(self, message: Confirm | Reject) -> None:
-        unconfirmed, queue = self._publisher.unconfirmed, message.queue
-        answers = self.tracing.answers if self._context.trace.is_on else None
-        before = None if answers is None else answers.counts_before(message, unconfirmed)
-        if isinstance(message, Confirm):
-            confirm = unconfirmed.confirm
-            for batch, indexes in message.items:
-                if confirm(queue, batch, indexes) and self._tx_mode is None:
-                    self._latency.confirmed(batch, self._now_ns())
-        else:
-            if message.is_for_now and self._tx_mode is not None:
-                self._tx_mode.why_refused = message.reason
-            for batch, indexes in message.items:
-                unconfirmed.reject(queue, batch, indexes)
-        if answers is not None and before is not None:
-            answers.received(before, unconfirmed)
+        tx_mode = self._tx_mode
+        if tx_mode is not None and isinstance(message, Reject) and message.is_for_now:
+            tx_mode.why_refused = message.reason
+        # In a transaction no publish is answered by itself.
+        self._handover.answered(message, is_timed=tx_mode is None)
 
     def _answer(self) -> None:
         if self.tracing.answers.open:
@@ -383,18 +373,8 @@ class Channel(LoopActor):
             self._tx_mode.publish(batch)
             self._carry_out_commands()
             return
-        if not (self._context.trace.is_on or self._tap.topology.is_traced):
-            told = self._publisher.route_to_one(batch)
-            if told is not None:
-                queue, indexes = told
-                counts, key = self._counts, batch.distinct[0]
-                if queue is counts.run_queue and key == counts.run_key:
-                    counts.run_count += len(indexes)
-                else:
-                    counts.begin_run(key, queue, len(indexes))
-                if not tell(queue.handle, Publish(self.actor_ref, batch, indexes)):
-                    self._publisher.unconfirmed.reject(queue, batch, indexes)
-                return
+        if self._handover.pass_to_one(batch):
+            return
         routed = self._publisher.route_known(batch)
         if routed is None:
             routed = self._begin_routing(self._publisher.route(batch))
@@ -438,27 +418,13 @@ class Channel(LoopActor):
 
     def _tell_queues(self, routed: Routed) -> None:
         """Send the frames for the publisher at once, and tell each queue its own messages."""
-        batch = routed.batch
-        self._counts.routed(routed)
-        if self._context.trace.is_on:
-            self.tracing.published(routed, self._publisher.unconfirmed)
-        if self._tap.topology.is_traced:
-            self._tap.published(routed)
         if routed.frames:
             tell(self._client.writer, routed.frames)
-        delays = routed.delays
-        is_shared = len(routed.by_queue) > 1
-        for queue, indexes in routed.by_queue.items():
-            delays_ms = delays.get(queue, 0) if delays else 0
-            publish = Publish(self.actor_ref, batch, indexes, delays_ms, is_shared)
-            if not tell(queue.handle, publish):
-                # The queue vanished between routing and enqueuing: nack, no return.
-                self.tracing.rejected(queue, batch, indexes, "the queue was gone")
-                self._publisher.unconfirmed.reject(queue, batch, indexes)
+        self._handover.pass_to_queues(routed)
         for name, indexes in routed.replies.items():
             channel = self._context.reply_consumers.find(name)
             if channel is not None:
-                tell(channel, DeliverReplies(name, batch, indexes))
+                tell(channel, DeliverReplies(name, routed.batch, indexes))
 
     def _carry_out_commands(self) -> None:
         """Tell the queues of the commands about deliveries that were among the publishes."""

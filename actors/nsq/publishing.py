@@ -22,7 +22,8 @@ from ...nsq_frames.body_bytes import body_bytes
 from ...nsq_frames.errors import NsqError
 from ...nsq_frames.publishes import CHANNEL_NUMBER, PublishRun
 from ..channel.firehose import FirehoseTap
-from ..messages import Absorbed, ChannelLeft, Confirm, Publish, Ref, Reject
+from ..channel.handover import Handover
+from ..messages import Absorbed, ChannelLeft, Confirm, Ref, Reject
 from ..node_context import NodeContext
 from ..runtime.runtime import tell
 from ..tracing.trace import ChannelTracing
@@ -56,7 +57,6 @@ class Publishing:
         self._share = share
         self._counts = counts
         self._tracing = tracing
-        self._tap = tap
         self._answers = answers
         self.publisher = Publisher(
             vhost_user.routes,
@@ -70,6 +70,7 @@ class Publishing:
         self.publisher.confirm_mode = True
         self._unconfirmed = self.publisher.unconfirmed
         counts.confirm_mode(self._unconfirmed)
+        self._handover = Handover(context, connection, self.publisher, counts, tracing, tap)
         # Topics that may be published to, until the topology changes.
         self._ready: set[bytes] = set()
         self._ready_version = -1
@@ -92,30 +93,31 @@ class Publishing:
                 self._ready.add(key)
         return None
 
+    def publish_to_one(self, run: PublishRun) -> bool:
+        """Publish a run that goes to one queue by a kept route; False, and nothing is done, if
+        there is more to it.
+
+        As `publish`. So it is with nearly all lone publishes.
+        """
+        batch = run.batch
+        if run.delays_ms is not None or self.unready_topic(batch) is not None:
+            return False
+        first_seq_no = self.publisher.next_seq_no
+        if not self._handover.pass_to_one(batch):
+            return False
+        self._came_in(batch)
+        self._owe(run, first_seq_no, len(batch.starts))
+        return True
+
     def publish(self, run: PublishRun) -> bool:
         """Publish a run whose topics are ready; False if its routing goes on with RouteMore.
 
         NsqError for a topic that the user may not write to; commands before it are published.
         """
+        if self.publish_to_one(run):
+            return True
         batch = run.batch
-        self._share.add(batch.wire_bytes)
-        self._context.message_sizes.published(batch)
-        for key, size_bytes in body_bytes(batch).items():
-            self._counts.came_in(key, size_bytes)
-        is_traced = self._context.trace.is_on
-        if run.delays_ms is None and not (is_traced or self._tap.topology.is_traced):
-            told = self.publisher.route_to_one(batch)
-            if told is not None:
-                queue, indexes = told
-                counts, key = self._counts, batch.distinct[0]
-                if queue is counts.run_queue and key == counts.run_key:
-                    counts.run_count += len(indexes)
-                else:
-                    counts.begin_run(key, queue, len(indexes))
-                self._owe(run, self._unconfirmed.first_seq_no(batch), len(indexes))
-                if not tell(queue.handle, Publish(self._connection, batch, indexes)):
-                    self._unconfirmed.reject(queue, batch, indexes)
-                return True
+        self._came_in(batch)
         routed = self.publisher.route_known(batch)
         if routed is None:
             steps = self.publisher.route(batch)
@@ -125,6 +127,12 @@ class Publishing:
                 return False
         self._pass_on(routed, run)
         return True
+
+    def _came_in(self, batch: Batch) -> None:
+        self._share.add(batch.wire_bytes)
+        self._context.message_sizes.published(batch)
+        for key, size_bytes in body_bytes(batch).items():
+            self._counts.came_in(key, size_bytes)
 
     def route_more(self) -> bool:
         """RouteMore has come; as `publish`."""
@@ -151,18 +159,7 @@ class Publishing:
         batch = routed.batch
         if routed.message_count:
             self._owe(run, routed.first_seq_no, routed.message_count)
-        self._counts.routed(routed)
-        if self._context.trace.is_on:
-            self._tracing.published(routed, self._unconfirmed)
-        if self._tap.topology.is_traced:
-            self._tap.published(routed)
-        is_shared = len(routed.by_queue) > 1
-        delays_ms = 0 if run.delays_ms is None else run.delays_ms
-        for queue, indexes in routed.by_queue.items():
-            publish = Publish(self._connection, batch, indexes, delays_ms, is_shared)
-            if not tell(queue.handle, publish):
-                self._tracing.rejected(queue, batch, indexes, "the queue was gone")
-                self._unconfirmed.reject(queue, batch, indexes)
+        self._handover.pass_to_queues(routed, 0 if run.delays_ms is None else run.delays_ms)
         error = routed.error
         if error is not None:
             key = batch.distinct[batch.keys[routed.message_count]]
@@ -172,20 +169,14 @@ class Publishing:
 
     def answered(self, message: Confirm | Reject) -> None:
         """A queue has these messages, or refuses them."""
-        unconfirmed, queue = self._unconfirmed, message.queue
-        answers = self._tracing.answers if self._context.trace.is_on else None
-        before = None if answers is None else answers.counts_before(message, unconfirmed)
-        if isinstance(message, Confirm):
-            latency, now_ns = self._context.confirm_latency, self._context.trace.now_ns
-            for batch, indexes in message.items:
-                if unconfirmed.confirm(queue, batch, indexes):
-                    latency.confirmed(batch, now_ns())
-        else:
+        if isinstance(message, Reject):
             self.reason = message.reason or _NO_REASON
-            for batch, indexes in message.items:
-                unconfirmed.reject(queue, batch, indexes)
-        if answers is not None and before is not None:
-            answers.received(before, unconfirmed)
+        self._handover.answered(message)
+
+    @property
+    def is_answered(self) -> bool:
+        """Have queues answered anything since `due` was asked?"""
+        return self._unconfirmed.are_answers_due()
 
     def due(self) -> tuple[bytes, bool]:
         """The answers that can be written now, and whether the last refuses a publish.

@@ -64,6 +64,11 @@ class Answers:
         """How many runs, and frames behind them, are not answered."""
         return len(self._open)
 
+    @property
+    def has_frame(self) -> bool:
+        """Is there a frame with no publish before it, which can be written at once?"""
+        return bool(self._open) and self._open[0].__class__ is bytes
+
     def published(self, run: PublishedRun) -> None:
         """These commands were carried out, and are owed an answer."""
         self._open.append(run)
@@ -80,8 +85,8 @@ class Answers:
         so nothing is answered behind it.
         """
         pieces: list[bytes] = []
-        refused = min((first for first, _ in rejected), default=0)
-        below = min(filter(None, (smallest, refused)), default=0)
+        refused = min((first for first, _ in rejected), default=0) if rejected else 0
+        below = min(smallest, refused) if smallest and refused else smallest or refused
         is_open = self._open
         while is_open:
             head = is_open[0]

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...nsq_frames.commands import MAGIC, Event, Fault, Scanner
 from ...nsq_frames.compression import Decompressor
-from ...nsq_frames.publishes import PublishLimits
+from ...nsq_frames.publishes import PublishLimits, PublishRun
 
 # Of a subscriber's octets so many are looked at in a round of the event loop: 3,000 FINs. A client
 # that is ready for 2,500 messages has no more to send.
@@ -77,6 +77,20 @@ class Incoming:
             self._has_compressed = True
         else:
             self._unscanned = self._unscanned + data if self._unscanned else data
+
+    def lone_run(self, data: bytes) -> PublishRun | None:
+        """The run of publishes that a read is, all of it; else None, and the read is to be fed.
+
+        It is None, too, while earlier input waits, because that must be handled first.
+        """
+        if (
+            self.events
+            or self._unscanned
+            or self._decompressor is not None
+            or len(self._magic) < len(MAGIC)
+        ):
+            return None
+        return self._scanner.lone_run(data)
 
     def scan(self, *, is_subscriber: bool) -> None:
         """Scan the next piece into `events`; StreamError if it cannot be decompressed."""

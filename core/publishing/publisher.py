@@ -145,7 +145,7 @@ class Publisher:
         # The channel's, as soon as it has some: they carry out its client's commands.
         self.delivery_holder: DeliveryHolder | None = None
         # Starts at 1 at confirm.select; publishes before it use up no number.
-        self._next_seq_no = 1
+        self.next_seq_no = 1
         self._next_batch_number = next_batch_number
         self._channel_number = channel_number
         self._frame_max_bytes = frame_max_bytes
@@ -199,8 +199,8 @@ class Publisher:
         indexes = range(len(batch.starts))
         first_seq_no = 0
         if self.confirm_mode:
-            first_seq_no = self._next_seq_no
-            self._next_seq_no = first_seq_no + len(indexes)
+            first_seq_no = self.next_seq_no
+            self.next_seq_no = first_seq_no + len(indexes)
         # Most often all are persistent, or none is.
         persistent = batch.persistent
         if not queue.durable or 1 not in persistent:
@@ -283,8 +283,8 @@ class Publisher:
         batch.number = self._next_batch_number()
         first_seq_no = 0
         if self.confirm_mode or self.transactional:
-            first_seq_no = self._next_seq_no
-            self._next_seq_no += count
+            first_seq_no = self.next_seq_no
+            self.next_seq_no += count
         by_queue, unrouted = divide(keys, [route.queues for route in routes], count)
         told_count = count - len(unrouted)
         batch.durable = durable_indexes(batch, by_queue, told_count)

@@ -26,7 +26,7 @@ WRITERS = {
     "received_ns": {
         "actors.connection.reader",
         "actors.dead_letters.publisher",
-        "actors.nsq.connection",
+        "actors.nsq.commands",
     },
     # And those that read messages back while the broker runs, which need more messages than here.
     "arrived": {"storage.journal.loading"},

@@ -8,7 +8,8 @@ import pytest
 from leveret.core.nsq.incoming import SUBSCRIBER_PIECE_BYTES, BadMagicError, Incoming
 from leveret.nsq_frames.commands import Command
 from leveret.nsq_frames.compression import DeflateDecompressor, StreamError
-from leveret.nsq_frames.publishes import PublishLimits
+from leveret.nsq_frames.publishes import PublishLimits, PublishRun
+from nsq_wire import dpub, mpub, pub
 
 LIMITS = PublishLimits(1_000, 1_000, 1_000)
 
@@ -91,3 +92,68 @@ def test_a_command_that_is_left_incomplete_is_a_fault_at_the_end() -> None:
     assert incoming.end() is not None
     incoming.close()
     assert not incoming.has_more
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pub("t", b"x"),
+        pub("t", b"x") * 3,
+        mpub("t", b"x", b"y") + mpub("u", b"z"),
+        dpub("t", 5, b"x"),
+    ],
+)
+def test_a_read_of_nothing_but_publishes_is_their_run_at_once(data: bytes) -> None:
+    incoming, scanning = Incoming(LIMITS), Incoming(LIMITS)
+    incoming.feed(b"  V2")
+    incoming.scan(is_subscriber=False)
+    run = incoming.lone_run(data)
+    scanning.feed(b"  V2" + data)
+    scanning.scan(is_subscriber=False)
+    [expected] = scanning.events
+    assert run is not None
+    assert isinstance(expected, PublishRun)
+    assert run.batch.wire == expected.batch.wire
+    assert (run.command, run.counts, run.delays_ms) == (expected[0], expected[2], expected[3])
+    # It is not kept.
+    assert not incoming.has_more
+    assert not incoming.events
+
+
+@pytest.mark.parametrize(
+    ("before", "data"),
+    [
+        (b"", b"  V2" + pub("t", b"x")),
+        (b"  V", b"2" + pub("t", b"x")),
+        (b"  V2", b"NOP\n"),
+        (b"  V2", pub("t", b"x") + b"NOP\n"),
+        (b"  V2", pub("t", b"x") + mpub("t", b"x")),
+        (b"  V2", pub("t", b"x")[:-1]),
+        (b"  V2", pub("bad!", b"x")),
+        (b"  V2", b""),
+        (b"  V2PUB t", pub("t", b"x")),
+        (b"  V2" + mpub("t", b"x", b"y")[:-1], pub("t", b"x")),
+        (b"  V2NOP\n", pub("t", b"x")),
+    ],
+)
+def test_what_else_a_read_holds_and_what_waits_before_it_is_scanned(
+    before: bytes, data: bytes
+) -> None:
+    incoming, whole = Incoming(LIMITS), Incoming(LIMITS)
+    incoming.feed(before)
+    incoming.scan(is_subscriber=False)
+    assert incoming.lone_run(data) is None
+    # And nothing is lost by having asked.
+    incoming.feed(data)
+    incoming.scan(is_subscriber=False)
+    whole.feed(before + data)
+    whole.scan(is_subscriber=False)
+    assert [type(each) for each in incoming.events] == [type(each) for each in whole.events]
+
+
+def test_a_compressed_read_is_no_run() -> None:
+    incoming = Incoming(LIMITS)
+    incoming.feed(b"  V2")
+    incoming.scan(is_subscriber=False)
+    incoming.decompress(DeflateDecompressor())
+    assert incoming.lone_run(pub("t", b"x")) is None
