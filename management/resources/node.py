@@ -76,6 +76,9 @@ async def _overview(request: Request) -> Answer:
         "contexts": _contexts(request),
         "disable_stats": False,
         "enable_queue_totals": False,
+        # There is none; clients expect texts.
+        "erlang_full_version": "",
+        "erlang_version": "",
         "exchange_types": _exchange_types(),
         # Of the broker itself, whatever its product is called.
         "leveret_version": about.version,

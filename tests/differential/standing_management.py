@@ -22,8 +22,6 @@ SOMETIMES = re.compile(
 STANDING: dict[str, tuple[str, str]] = {
     # Of Erlang's processes, sockets and web server.
     "overview .contexts[].cowboy_opts": ("string", "-"),
-    "overview .erlang_full_version": ("string", "-"),
-    "overview .erlang_version": ("string", "-"),
     "overview .leveret_version": ("-", "string"),
     "overview .listeners[].socket_opts": ("array|object", "-"),
     "overview .release_series_support_status": ("string", "-"),

@@ -94,3 +94,9 @@ def test_versions_are_rabbitmqs_but_where_leveret_is_named(broker: leveret.Broke
     names = ("rabbitmq_version", "product_version", "rabbit_version")
     assert {file[name] for name in names} == {told}
     assert file["leveret_version"] == VERSION
+
+
+def test_the_overview_has_texts_for_versions_of_erlang(broker: leveret.Broker) -> None:
+    """As clients expect that read them, and empty: there is no Erlang."""
+    overview = get(broker, "/api/overview")
+    assert (overview["erlang_version"], overview["erlang_full_version"]) == ("", "")
