@@ -380,6 +380,9 @@ class Queue(LoopActor):
             self._tracing.resident(effects.resident)
         self._answer_gets()
         messages.dispatch(effects)
+        if messages.needs_clock:
+            # Messages that have become due meanwhile have waited for this.
+            messages.expire(effects)
 
     def _answer_gets(self) -> None:
         while self._gets and self._get(self._gets[0]):

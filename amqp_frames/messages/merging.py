@@ -20,7 +20,7 @@ def merged(batches: Sequence[Batch]) -> Batch:
     Message k of batch b has the number k plus the messages of the batches before b. Bytes between
     messages are left out. The batch's channel number is -1 if theirs differ, `received_ns` that
     of the first. `number`, `journal_place`, `traced`, `excerpted` and `arrived` are as of a new
-    batch: the caller merges neither traced messages nor excerpts, nor what was read back.
+    batch: the caller merges neither traced messages nor excerpts, nor batches that were read back.
     """
     made = _in_python(batches) if codec is None else _compiled(batches)
     # They came in one round of the event loop.

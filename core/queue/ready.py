@@ -223,13 +223,15 @@ class Ready:
             self._backlog = None
 
     def wanted(self, ahead_bytes: int, count_max: int) -> Wanted | None:
-        """Entries to be read next, up to so many: at the head, or ahead of it.
+        """Entries to be read next, up to so many of either kind: at the head, or ahead of it.
 
         Ahead of it if fewer bytes than `ahead_bytes` of resident messages are left there.
         """
         returned = self._returned
-        if returned and returned[0][1].is_paged and self._is_returned_first():
-            return self._wanted_returned(count_max)
+        if returned and returned[0][1].is_paged:
+            is_first = self._is_returned_first()
+            if is_first or not self._fresh:
+                return self._wanted_returned(count_max, is_first=is_first)
         backlog = self._backlog
         if backlog is None:
             return None
@@ -239,22 +241,40 @@ class Ready:
                 return None
         return Wanted(*backlog.paged.front(count_max))
 
-    def _wanted_returned(self, count_max: int) -> Wanted:
+    def _wanted_returned(self, count_max: int, *, is_first: bool) -> Wanted:
+        """Returned rows, and with them those of the backlog that are next, if nothing is resident.
+
+        While these are read, more rows come back, before the backlog. If each read had only those,
+        the backlog would wait for as long as some come. `is_first`: a returned row is the head.
+        """
         returned = self._returned
         ranges: list[EntryRange] = []
         rows: list[tuple[int, Span]] = []
         is_spilled: bool | None = None
-        while returned and len(rows) < RETURNED_ROWS_MAX and count_max > 0:
+        left = count_max
+        while returned and len(rows) < RETURNED_ROWS_MAX and left > 0:
             span = returned[0][1]
             if not isinstance(span, PagedSpan) or is_spilled not in (None, span.is_spilled):
                 break
             is_spilled = span.is_spilled
             rows.append(heappop(returned))
-            count = min(len(span), count_max)
-            count_max -= count
+            count = min(len(span), left)
+            left -= count
             ranges.append((span.first_entry_id, span.first_entry_id + count - 1))
+        # The backlog counts up to the first row that is left: it is not next behind that one.
+        end = returned[0][0] if returned else None
         for row in rows:
             heappush(returned, row)
+        if self._backlog is not None and not self._fresh:
+            # A backlog may have many short runs, and each returned row have a read of its own.
+            behind_max = min(count_max, RETURNED_ROWS_MAX) if is_first else count_max
+            behind, is_behind_spilled = self._backlog.paged.front(behind_max)
+            if end is not None:
+                behind = [(first, min(last, end - 1)) for first, last in behind if first < end]
+            if is_behind_spilled is is_spilled:
+                ranges = sorted([*ranges, *behind])
+            elif not is_first:
+                return Wanted(behind, is_behind_spilled)
         return Wanted(ranges, bool(is_spilled))
 
     def fill(self, asked: Sequence[EntryRange], rows: Sequence[ReadRow]) -> Filled:
@@ -269,12 +289,13 @@ class Ready:
             for first, last in asked:
                 while paged.message_count and first <= paged.first_entry_id <= last:
                     pieces.append(paged.dequeue(last + 1 - paged.first_entry_id))
+        filled = Filled([], [], [])
         if pieces:
             filled = matched(pieces, rows)
             self._fresh.extend(filled.found)
             self._forget_backlog()
-        else:
-            filled = self._fill_returned(asked, rows)
+        if sum(map(len, pieces)) < sum(last - first + 1 for first, last in asked):
+            filled = _both(self._fill_returned(asked, rows), filled)
         self.message_count -= sum(map(len, filled.missing))
         return filled
 
@@ -340,6 +361,18 @@ class Ready:
             heapify(returned)
             self._returned = returned
         return sized
+
+
+def _both(some: Filled, others: Filled) -> Filled:
+    """The rows of both, in order."""
+    if not (others.found or others.missing):
+        return some
+    by_id = attrgetter("first_entry_id")
+    return Filled(
+        list(merge(some.found, others.found, key=by_id)),
+        list(merge(some.missing, others.missing, key=by_id)),
+        list(merge(some.unsized, others.unsized, key=by_id)),
+    )
 
 
 def _withdraw_newest(

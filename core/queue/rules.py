@@ -619,11 +619,25 @@ class MessageQueue:
         for span in deferral.expired(self.now_ms):
             self._left(span)
             self._leave(span, EXPIRED, effects)
+        if self._is_head_awaited():
+            return
         due = deferral.due(self.uptime_ms)
         if due:
             effects.due = due
             for span in due:
                 self.ready.put_back(span)
+
+    def _is_head_awaited(self) -> bool:
+        """Do consumers, or a basic.get, wait for the head to be read?
+
+        Then due messages wait until the read ones have been delivered. Most of them would go before
+        these, and have to be read first: some become due in the time of each read, so the messages
+        behind them would stay for as long as that goes on.
+        """
+        reading = self.reading
+        return (
+            reading is not None and self.wants_head and not (reading.is_dying or reading.is_sizing)
+        )
 
     def _return_timed_out(self, timeouts: InFlightTimeouts, effects: Effects) -> None:
         """Have messages come back that were not answered in time. Their credit does not come back.
@@ -644,7 +658,8 @@ class MessageQueue:
         """In how many milliseconds `expire` has something to do, 0 for now; None for never."""
         due_ms = self.next_due_ms()
         wait_ms = None if due_ms is None else due_ms - self.now_ms
-        for part in (self.in_flight_timeouts, self.deferral):
+        deferral = None if self._is_head_awaited() else self.deferral
+        for part in (self.in_flight_timeouts, deferral):
             due_ms = None if part is None else part.next_due_ms()
             if due_ms is not None and (wait_ms is None or due_ms - self.uptime_ms < wait_ms):
                 wait_ms = due_ms - self.uptime_ms
@@ -1251,7 +1266,7 @@ class MessageQueue:
         """Entries that were wanted have been read, up to the id `through`.
 
         Returns those that could not be read, which are lost: they leave the queue. The caller then
-        calls `dispatch`, behind those who wait with basic.get.
+        calls `dispatch`, behind those who wait with basic.get, and then, with the time, `expire`.
         """
         reading, self.reading = self.reading, None
         assert reading is not None

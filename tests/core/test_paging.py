@@ -490,7 +490,7 @@ def test_what_was_read_ahead_in_vain_is_paged_again() -> None:
     queue.settle("channel", [(first, 0, 1)], Effects())
     wanted = queue.wanted(1 << 20)
     assert wanted is not None
-    assert wanted.ranges == [(2, 6)], "in its old place"
+    assert wanted.ranges == [(2, 6), (7, 10)], "in its old place, with those behind it"
 
 
 def test_a_restored_queue_has_nothing_in_memory() -> None:
@@ -502,6 +502,48 @@ def test_a_restored_queue_has_nothing_in_memory() -> None:
     assert queue.next_entry_id == 500_010
     assert queue.held_bytes == 0
     assert [(len(span), span.attempts) for span in queue.ready] == [(500_000, 0), (2, 3)]
+
+
+def test_messages_due_at_a_start_do_not_wait_for_those_that_become_due_behind_it() -> None:
+    """Each read has few messages, and in the time of each several that lie before come back."""
+    seed, count, in_read, read_ms, start_ms = 7, 2_000, 60, 8, 10_000
+    random = Random(seed)
+    queue = queue_of()
+    queue.now_ms, queue.uptime_ms = start_ms, 0
+    due = [random.choice((0, start_ms + random.randrange(1, 2_000))) for _ in range(count)]
+    refill_paged(queue, [(number + 1, 1, 1, 0, each) for number, each in enumerate(due)])
+    waiting = {number + 1 for number, each in enumerate(due) if not each}
+    consumer_of(queue)
+    batch = persistent(count)
+    reads = came = late_ms = 0
+    queue.dispatch(Effects())
+    while waiting:
+        wanted = queue.wanted(0)
+        assert wanted is not None
+        ids = [each for first, last in wanted.ranges for each in range(first, last + 1)][:in_read]
+        assert ids == sorted(ids)
+        effects = Effects()
+        # The disk takes its time.
+        for _ in range(read_ms):
+            queue.now_ms += 1
+            queue.uptime_ms += 1
+            assert queue.wait_ms() is None, "the timer would ring in vain"
+            queue.expire(effects)
+        assert not effects.delivered
+        rows = [Read(batch, range(each - 1, each), each) for each in ids]
+        assert queue.read(rows, ids[-1], effects) == []
+        queue.dispatch(effects)
+        queue.expire(effects)
+        delivered = entries(effects)
+        assert delivered == ids
+        late_ms = max([late_ms, *(queue.now_ms - (due[each - 1] or start_ms) for each in ids)])
+        assert all(due[each - 1] <= queue.now_ms for each in delivered)
+        waiting.difference_update(delivered)
+        reads += 1
+        came += len(delivered)
+    # Each read is full, so nothing is later than all that were due before it take.
+    assert reads == -(-came // in_read)
+    assert late_ms <= reads * read_ms
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3])
