@@ -51,7 +51,7 @@ class SamplingLimits(NamedTuple):
 class ListLimits(NamedTuple):
     """How old long lists may be, and how many are kept in all their orders and choices.
 
-    `bytes_max` is of the texts of all that are kept; the list that was asked for last is kept in
+    `bytes_max` limits the texts of all kept lists together; the list asked for last is kept in
     any case.
     """
 

@@ -109,7 +109,7 @@ class Watch(Generic[Source]):
             for at, row in enumerate(order.rows):
                 now = state(row.source)
                 if now != row.state:
-                    # Neighbours are alike as a rule: all that are in use, or idle, share a state.
+                    # Neighbours are alike as a rule, since most queues are idle.
                     row.state = before if now == before else now
                     row.changed_at = number
                     has_found = True

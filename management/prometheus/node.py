@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Generator
 from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
@@ -42,17 +43,21 @@ def of_process() -> Process:
     return Process(list(_process.collect()))
 
 
-def metrics(source: Source, asked: Asked, process: Process) -> list[Metric]:
-    """Those that the request asks for."""
+def metrics(source: Source, asked: Asked, process: Process) -> Generator[None, None, list[Metric]]:
+    """Those that the request asks for, in short steps."""
     made = _identity(source, asked)
     if asked.form is not Form.DETAILED:
+        yield
         made += _alarms(source)
         made += process.metrics
     if asked.wants("node_coarse_metrics"):
+        yield
         made += _uses(source, asked.prefix, process)
     if asked.wants("node_metrics"):
+        yield
         made += _limits(source, asked.prefix, process)
     if asked.wants("node_persister_metrics"):
+        yield
         made += _persister(source.context.journal_figures, asked.prefix)
     return made
 

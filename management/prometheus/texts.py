@@ -49,11 +49,14 @@ class MetricTexts:
         of_channels = await channels.reports(source, asked, pace)
 
         def steps() -> Generator[None, None, Body]:
-            metrics: list[Metric] = node.metrics(source, asked, process)
+            metrics: list[Metric] = yield from node.metrics(source, asked, process)
             metrics += yield from queues.metrics(source, asked)
             metrics += yield from channels.metrics(source, asked, of_channels)
+            yield
             metrics += messages.metrics(source, asked, logins)
+            yield
             metrics += own.metrics(source, asked)
+            yield
             parts = yield from exposed(metrics)
             return Body((yield from _joined(parts)))
 
