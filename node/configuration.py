@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import socket
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -128,6 +129,7 @@ class Configuration:
 
     server_product: str = "RabbitMQ"
     server_version: str = "3.13.7"
+    node_name: str = ""  # leveret@ and the host's name
     frame_max_bytes: int = 131_072
     channel_max: int = 2047
     heartbeat_seconds: int = 60
@@ -227,6 +229,10 @@ class Configuration:
                 f"memory_alarm_bytes: {self.memory_alarm_bytes} is less than {budget * 3 // 2}, "
                 f"one and a half times memory_budget_bytes ({budget})"
             )
+
+    def name_of_node(self) -> str:
+        """The setting node_name, or the name that an empty one stands for on this machine."""
+        return self.node_name or f"leveret@{socket.gethostname()}"
 
     def unfinished_publishes_limit(self) -> int:
         """The setting unfinished_publishes_bytes_max, or the value that its 0 stands for."""
@@ -372,8 +378,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "journal_verification": ("background", "start"),
     "password_rehash": ("off", "on"),
 }
+# As RabbitMQ's nodes are called, so that tools can put it into paths; as long as a short string.
+_NODE_NAME = re.compile(r"(?=.{1,255}\Z)[\w.-]+@[\w.:-]+", re.ASCII)
 _MAY_BE_EMPTY = {
     "definitions_file",
+    "node_name",
     "nsq_broadcast_address",
     "nsq_user",
     "loopback_users",
@@ -518,5 +527,7 @@ def _check(name: str, value: object) -> None:
             raise ValueError(f"{value} is not between {low} and {high}")
     elif name in _CHOICES and value not in _CHOICES[name]:
         raise ValueError(f"{value!r} is not one of {', '.join(_CHOICES[name])}")
+    elif name == "node_name" and value and not _NODE_NAME.fullmatch(str(value)):
+        raise ValueError(f"{value!r} is not a name, an @ and a host")
     elif not value and name not in _MAY_BE_EMPTY:
         raise ValueError("must not be empty")

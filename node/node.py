@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 import time
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -101,10 +100,6 @@ def _start_nsq(
     listener: Ref,
 ) -> Ref:
     return NsqConnection.start_on(runtime, context, settings, transport, peer, listener)
-
-
-def _node_name() -> str:
-    return f"leveret@{socket.gethostname()}"
 
 
 def _name_of(vhosts: Vhosts, queue_id: int) -> str:
@@ -303,7 +298,10 @@ class Node:
         context.dead_letters = self._dead_letters.start_prepared(runtime)
         context.left_publishes = LeftPublishes.start_on(runtime, context)
         context.firehose = FirehoseActor.start_on(
-            runtime, context, _node_name(), configuration.firehose_backlog_bytes_max
+            runtime,
+            context,
+            configuration.name_of_node(),
+            configuration.firehose_backlog_bytes_max,
         )
         broker = BrokerActor(context)
         self._broker = context.broker = broker.start_prepared(runtime)
@@ -406,7 +404,7 @@ class Node:
             host, port = configuration.nsq_http_host, self.http.nsq_port
             listeners.append(ListenerAddress("http/nsq", host, port))
         return About(
-            node_name=_node_name(),
+            node_name=configuration.name_of_node(),
             version=VERSION,
             server_version=configuration.server_version,
             product=configuration.server_product,

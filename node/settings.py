@@ -68,6 +68,7 @@ class Settings(TypedDict, total=False):
     log_format: str
     server_product: str
     server_version: str
+    node_name: str
     frame_max_bytes: int
     channel_max: int
     heartbeat_seconds: int

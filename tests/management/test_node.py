@@ -96,6 +96,17 @@ def test_versions_are_rabbitmqs_but_where_leveret_is_named(broker: leveret.Broke
     assert file["leveret_version"] == VERSION
 
 
+@pytest.mark.parametrize("settings", [{"http_listener": "on", "node_name": "rabbit@burrow"}])
+def test_a_setting_names_the_node(broker: leveret.Broker) -> None:
+    """As RabbitMQ's are named, for monitors that know no other names."""
+    overview = get(broker, "/api/overview")
+    assert (overview["node"], overview["cluster_name"]) == ("rabbit@burrow", "rabbit@burrow")
+    assert get(broker, "/api/nodes/rabbit@burrow")["name"] == "rabbit@burrow"
+    assert asked(broker, path="/api/nodes/leveret@burrow").status == 404
+    asked(broker, "PUT", "/api/queues/%2F/q", {})
+    assert get(broker, "/api/queues/%2F/q")["node"] == "rabbit@burrow"
+
+
 def test_the_overview_has_texts_for_versions_of_erlang(broker: leveret.Broker) -> None:
     """As clients expect that read them, and empty: there is no Erlang."""
     overview = get(broker, "/api/overview")

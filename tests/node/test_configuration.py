@@ -120,6 +120,8 @@ def test_the_data_directory_is_a_path(tmp_path: Path) -> None:
         ('port = "5672"', "port in {file}: '5672' is not a whole number"),
         ("frame_max_bytes = 4095", "frame_max_bytes in {file}: 4095 is not between 4096 and "),
         ('log_level = "loud"', "log_level in {file}: 'loud' is not one of debug, info, warning, "),
+        ('node_name = "here"', "node_name in {file}: 'here' is not a name, an @ and a host"),
+        ('node_name = "a/b@here"', "node_name in {file}: 'a/b@here' is not a name, an @ and a "),
         ("data_dir = 5", "data_dir in {file}: 5 is not a path"),
         ('data_dir = ""', "data_dir in {file}: '' is not a path"),
         ('host = ""', "host in {file}: must not be empty"),
