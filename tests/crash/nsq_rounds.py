@@ -9,19 +9,18 @@ comes before it is due; and every publish that was answered OK is in both channe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 
-from deferral_rounds import AT_ONCE, CLOCK_SECONDS, Due
+from deferral_rounds import AT_ONCE
 from delivery_rounds import Attempts
+from dues import Came, DueReceiver, Dues
 from frames_by_hand import QUEUE_PURGE_OK, queue_purge
 from kill_loop import KillLoop
 from load_threads import MARKERS, LoadThread
 from nsq_wire import OK, Message, NsqClient, dpub, identify, mpub, pub
 from numbered_messages import body_of, key_in, key_of
 from socket_client import EndedError, SocketClient
-from timeouts import TIMEOUT_SECONDS
 
 HELD, LATER, LOAD = "held", "later", "load"
 CHANNEL = "c"
@@ -48,6 +47,11 @@ def queue_of(topic: str, channel: str = CHANNEL) -> str:
 def id_number(message: Message) -> int:
     """The id of a message as a number."""
     return int(message.id, 16)
+
+
+def came_as(message: Message) -> Came:
+    """A deferred message that comes now."""
+    return Came(key_in(message.body), message.attempts - 1, time.time(), id_number(message))
 
 
 class LoadPublisher(LoadThread):
@@ -144,32 +148,6 @@ class Holders:
             client.socket.close()
 
 
-class Receiver(threading.Thread):
-    """Reads all deferred messages as they come, and finishes them."""
-
-    def __init__(self, port: int, count: int) -> None:
-        super().__init__(name="receiver of deferred messages", daemon=True)
-        self.received: list[tuple[int, int, int, float]] = []
-        self.failure: BaseException | None = None
-        self._port = port
-        self._count = count
-
-    def run(self) -> None:
-        """Until all are there."""
-        try:
-            with NsqClient(self._port) as client:
-                client.subscribe(LATER, CHANNEL, READY_MAX)
-                while len(self.received) < self._count:
-                    message = client.message()
-                    now = time.time()
-                    found = key_in(message.body), message.attempts - 1, id_number(message), now
-                    self.received.append(found)
-                    client.send(b"FIN " + message.id + b"\n")
-                client.nothing()
-        except BaseException as error:
-            self.failure = error
-
-
 class NsqRounds:
     """Three topics, what is known of their messages, and the rounds."""
 
@@ -183,7 +161,7 @@ class NsqRounds:
         self._load_number = 1
         self._known: dict[int, Attempts] = {}
         self._ids: dict[int, int] = {}
-        self._dues: dict[int, Due] = {}
+        self._dues = Dues()
         self._late_max = 0.0
         self._answered = 0
         port = loop.broker.nsq_port
@@ -237,9 +215,10 @@ class NsqRounds:
 
     def finish(self) -> str:
         """The figures of all rounds."""
+        late_max = max(self._late_max, self._dues.late_max)
         return (
             f"lost=0, none early, attempts right, {self._answered} commands answered OK and all "
-            f"there; ready or due ones late by at most {self._late_max:.3f} s"
+            f"there; ready or due ones late by at most {late_max:.3f} s"
         )
 
     def _new_keys(self, publisher: int, count: int) -> Iterator[list[int]]:
@@ -304,22 +283,19 @@ class NsqRounds:
         self._wait_for_journal(LATER)
 
     def _send_deferred(self, client: NsqClient, delays_ms: dict[int, int]) -> None:
-        now = time.time()
-        for key, delay_ms in delays_ms.items():
-            self._dues[key] = Due(now + delay_ms / 1000, 0)
-        client.send(*[dpub(LATER, ms, body_of(key)) for key, ms in delays_ms.items()])
-        client.ok(len(delays_ms))
-        now = time.time()
-        for key, delay_ms in delays_ms.items():
-            self._dues[key].latest = now + delay_ms / 1000
+        commands = [dpub(LATER, ms, body_of(key)) for key, ms in delays_ms.items()]
+
+        def send() -> None:
+            client.send(*commands).ok(len(commands))
+
+        self._dues.defer(delays_ms, send)
 
     def _give_back(self, keys: list[int]) -> None:
         """Publish these, get as many, and give each back for a time of its own.
 
         On a slow machine one that was deferred before may be due by now, and is among them.
         """
-        now = time.time()
-        self._dues.update((key, Due(now, 0)) for key in keys)
+        self._dues.note_ready(keys)
         with NsqClient(self._loop.broker.nsq_port) as client:
             client.send(*[pub(LATER, body_of(key)) for key in keys]).ok(len(keys))
             client.subscribe(LATER, CHANNEL, len(keys))
@@ -327,58 +303,43 @@ class NsqRounds:
             # Nothing comes in their place.
             client.send(b"RDY 0\n").nothing()
             for message in got:
-                self._check_due(key_in(message.body), message.attempts - 1, id_number(message))
-            delays_ms = [self._delay_ms() for _ in got]
-            now = time.time()
-            client.send(
-                *[
-                    b"REQ %s %d\n" % (message.id, delay_ms)
-                    for message, delay_ms in zip(got, delays_ms, strict=True)
-                ]
-            )
+                came = came_as(message)
+                self._dues.check(came)
+                self._check_id(came)
+            delays_ms = {key_in(message.body): self._delay_ms() for message in got}
+
+            def requeue() -> None:
+                for message, delay_ms in zip(got, delays_ms.values(), strict=True):
+                    client.send(b"REQ %s %d\n" % (message.id, delay_ms))
+                client.nothing()
+                self._count_of(LATER)
+
+            self._dues.defer(delays_ms, requeue, more_attempts=1)
+
+    def _check_id(self, came: Came) -> None:
+        known = self._ids.setdefault(came.key, came.entry_id)
+        assert known == came.entry_id, f"{came.key} has another id"
+
+    def _receive_deferred(self) -> DueReceiver:
+        return self._dues.start_receiving(self._count_of(LATER), self._read_deferred)
+
+    def _read_deferred(self, received: list[Came], count: int) -> None:
+        with NsqClient(self._loop.broker.nsq_port) as client:
+            client.subscribe(LATER, CHANNEL, READY_MAX)
+            while len(received) < count:
+                message = client.message()
+                received.append(came_as(message))
+                client.send(b"FIN " + message.id + b"\n")
             client.nothing()
-            self._count_of(LATER)
-            latest = time.time()
-            for message, delay_ms in zip(got, delays_ms, strict=True):
-                key = key_in(message.body)
-                self._dues[key] = Due(now + delay_ms / 1000, self._dues[key].attempts + 1)
-                self._dues[key].latest = latest + delay_ms / 1000
 
-    def _check_due(self, key: int, attempts: int, entry_id: int, now: float = 0.0) -> Due:
-        due = self._dues[key]
-        early = due.earliest - CLOCK_SECONDS - (now or time.time())
-        assert early <= 0, f"{key} came {early:.3f} s before it was due"
-        assert attempts == due.attempts, f"{key} had {attempts} attempts, not {due.attempts}"
-        assert self._ids.setdefault(key, entry_id) == entry_id, f"{key} has another id"
-        return due
-
-    def _receive_deferred(self) -> Receiver:
-        ready = self._count_of(LATER)
-        now = time.time()
-        due = sum(each.earliest - CLOCK_SECONDS <= now for each in self._dues.values())
-        assert ready <= due, f"{ready} are ready, and only {due} may be due"
-        receiver = Receiver(self._loop.broker.nsq_port, len(self._dues))
-        receiver.start()
-        return receiver
-
-    def _check_deferred(self, receiver: Receiver, started: float) -> str:
-        receiver.join(TIMEOUT_SECONDS + self._delay_seconds[1])
-        assert receiver.failure is None, receiver.failure
-        assert not receiver.is_alive(), f"{len(receiver.received)} of {len(self._dues)} came"
-        late, over_before = 0.0, 0
-        for key, attempts, entry_id, now in receiver.received:
-            due = self._check_due(key, attempts, entry_id, now)
-            del self._dues[key], self._ids[key]
-            over_before += due.latest < started
-            late = max(late, now - max(due.latest, started))
-        assert not self._dues, f"lost: {sorted(self._dues)[:10]}"
+    def _check_deferred(self, receiver: DueReceiver, started: float) -> str:
+        figures = self._dues.check_all(receiver, started, self._delay_seconds[1])
+        for came in receiver.received:
+            self._check_id(came)
+            del self._ids[came.key]
         # The next round would count them otherwise.
         self._wait_for_journal(LATER)
-        self._late_max = max(self._late_max, late)
-        return (
-            f"{len(receiver.received)} deferred, {over_before} of them due before the start, none "
-            f"early, lost=0, attempts right, late by at most {late:.3f} s"
-        )
+        return figures
 
     # --- Publishes under way
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
+from client_octets import WAYS, play
 from nsq_streams import random_wire
 from nsq_wire import auth, dpub, identify, mpub
-from octets import Octets
 from quiet_node import QuietNode
 
 NAME = "nsq_reader"
@@ -33,9 +33,6 @@ _ANSWERS = (
     b"RDY 0\nREQ 0000000000000001 0\nRDY 1\nFIN 0000000000000001\nFIN 0000000000000001\nNOP\n",
     auth(b"guest:guest") + b"SUB t c\n" + b"FIN 1\n",
 )
-_READ_BYTES = (1 << 20, 100, 9)
-# A client that writes on for so long has all timers behind it.
-_LATER_SECONDS = 61.0
 
 
 def seeds() -> list[bytes]:
@@ -44,28 +41,12 @@ def seeds() -> list[bytes]:
     found = [bytes((number % len(_BEFORE), 0)) + wire for number, wire in enumerate(wires)]
     found += [bytes((2, way)) + each for way in (0, 5) for each in _ANSWERS]
     session = b"".join((_MAGIC, _IDENTIFY, _MESSAGES, _SUBSCRIPTION, *_ANSWERS))
-    return [*found, *(bytes((0, way)) + session for way in range(2 * len(_READ_BYTES)))]
+    return [*found, *(bytes((0, way)) + session for way in range(WAYS))]
 
 
 def run(data: bytes) -> None:
     """One input; raises if a promise is broken."""
-    octets = Octets(data)
-    before = _BEFORE[octets.below(len(_BEFORE))]
-    way = octets.below(2 * len(_READ_BYTES))
-    wire = octets.rest()
-    node = QuietNode()
-    transport, connection = node.connect_nsq()
-    for each in before:
-        node.feed(connection, each)
-    size = _READ_BYTES[way % len(_READ_BYTES)]
-    for at in range(0, len(wire), size):
-        node.feed(connection, wire[at : at + size])
-    if way >= len(_READ_BYTES):
-        # It stays, and says nothing more.
-        node.scheduler.advance(_LATER_SECONDS)
-        node.settle()
-    _check_frames(transport.written)
-    node.lose(connection)
+    _check_frames(play(data, _BEFORE, QuietNode.connect_nsq))
 
 
 def _check_frames(written: bytes) -> None:

@@ -7,10 +7,10 @@ connection is left when its socket is lost.
 from __future__ import annotations
 
 import frames_by_hand as frames
+from client_octets import WAYS, play
 from decoding import split_frames
 from leveret.amqp_frames.constants import PROTOCOL_HEADER
 from mutations import SESSION
-from octets import Octets
 from quiet_node import QuietNode
 
 NAME = "reader"
@@ -32,9 +32,6 @@ _WORK = (
 )
 # What the broker has been sent before the input's own octets.
 _BEFORE = ((), _LOG_IN, (*_LOG_IN, _CHANNELS), (*_LOG_IN, _CHANNELS, _WORK))
-_READ_BYTES = (1 << 20, 100, 9)
-# A client that writes on for so long has all timers behind it.
-_LATER_SECONDS = 61.0
 
 
 def seeds() -> list[bytes]:
@@ -46,29 +43,13 @@ def seeds() -> list[bytes]:
         end = at + 8 + int.from_bytes(whole[at + 3 : at + 7], "big")
         pieces += [bytes((state, 0)) + whole[at:end] for state in (2, 3)]
         at = end
-    sessions = [bytes((0, way)) + SESSION for way in range(2 * len(_READ_BYTES))]
+    sessions = [bytes((0, way)) + SESSION for way in range(WAYS)]
     return sessions + pieces + [bytes((3, 0)) + frames.ack(1, 1) + frames.nack(1, 2)]
 
 
 def run(data: bytes) -> None:
     """One input; raises if a promise is broken."""
-    octets = Octets(data)
-    before = _BEFORE[octets.below(len(_BEFORE))]
-    way = octets.below(2 * len(_READ_BYTES))
-    wire = octets.rest()
-    node = QuietNode()
-    transport, reader = node.connect()
-    for each in before:
-        node.feed(reader, each)
-    size = _READ_BYTES[way % len(_READ_BYTES)]
-    for at in range(0, len(wire), size):
-        node.feed(reader, wire[at : at + size])
-    if way >= len(_READ_BYTES):
-        # It stays, and says nothing more.
-        node.scheduler.advance(_LATER_SECONDS)
-        node.settle()
-    written = transport.written
+    written = play(data, _BEFORE, QuietNode.connect)
     if not written.startswith(PROTOCOL_HEADER):
         for _ in split_frames(written):
             pass
-    node.lose(reader)
