@@ -77,6 +77,8 @@ class NodeContext:
     # Whom a client certificate's subject names, for the mechanism EXTERNAL.
     certificate_name: Callable[[Subject], str]
     trace: Trace
+    # The nanoseconds from the trace's clock to the wall clock; for any thread.
+    wall_distance_ns: Callable[[], int]
     next_batch_number: Callable[[], int]
     message_size_max_bytes: int
     unfinished_publishes_bytes_max: int

@@ -228,17 +228,18 @@ class Node:
             configuration.compaction_live_percent_max / 100,
             configuration.compaction_segment_bytes_min,
         )
+        runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
+        wall_distance_ns = partial(self._wall_distance_ns, runtime)
+        # Before other threads look, too.
+        wall_distance_ns()
         journal = stores.begin_journal(
-            catalog, boot_number, configuration.segment_bytes_max, rules, self._wall_distance_ns
+            catalog, boot_number, configuration.segment_bytes_max, rules, wall_distance_ns
         )
         self.open_files.add("the journal", journal.close)
         recovered = stores.recovered
         log_recovery(self._log, recovered, journal, stores.unverified_count)
         self.open_files.add("the trace", self.trace.close)
         start_trace(self.trace, disk, configuration, self._log, self._on_fatal)
-        runtime = self._runtime = machine.new_runtime(scheduler, self._log, self._on_fatal)
-        # Before other threads look, too.
-        self._wall_distance_ns()
         next_number = recovered.next_batch_number
         context = self.context = self._context(runtime, vhosts, accounts, next_number)
         name_of = partial(_name_of, vhosts)
@@ -249,7 +250,7 @@ class Node:
             configuration.disk_free_bytes_min,
             name_of,
             configuration.spill_segment_bytes_max,
-            self._wall_distance_ns,
+            wall_distance_ns,
         )
         spill.clear()
         context.page_reader = PageReader.start_on(
@@ -314,9 +315,9 @@ class Node:
         disk.watch(context, self._listener)
         return listener
 
-    def _wall_distance_ns(self) -> int:
-        """From the trace's clock to the wall clock; for any thread, once the runtime is there."""
-        return self._arrivals.look(self._runtime.wall_clock.now_ns(), self.trace.now_ns())
+    def _wall_distance_ns(self, runtime: Runtime) -> int:
+        """From the trace's clock to the wall clock; for any thread."""
+        return self._arrivals.look(runtime.wall_clock.now_ns(), self.trace.now_ns())
 
     def _checks(
         self, stores: Stores, scheduler: Scheduler, context: NodeContext
@@ -385,7 +386,6 @@ class Node:
             ),
             lambda: listening.tls,
             self._machine.random_bytes,
-            self._arrivals,
         )
 
     def _about(self, listening: Listening, directory: DataDirectory) -> About:
@@ -478,6 +478,7 @@ class Node:
             accounts=accounts,
             certificate_name=_CERTIFICATE_NAMES[configuration.tls_login_name],
             trace=self.trace,
+            wall_distance_ns=partial(self._wall_distance_ns, runtime),
             next_batch_number=itertools.count(next_batch_number).__next__,
             message_size_max_bytes=configuration.message_size_max_bytes,
             unfinished_publishes_bytes_max=configuration.unfinished_publishes_limit(),

@@ -281,7 +281,6 @@ class Commands:
             tap,
             self._writer,
             self._settings.random_bytes,
-            self._settings.arrivals,
         )
         self._log.info("connection.opened", user=self._identity.user, vhost=self._settings.vhost)
 

@@ -13,7 +13,6 @@ from typing import Final, cast
 from ...amqp_frames.errors import AmqpError
 from ...amqp_frames.messages.arrivals import Arrived, runs_of
 from ...amqp_frames.messages.batch import Indexes
-from ...core.arrivals import Arrivals
 from ...core.channel.transaction import Part
 from ...core.connection.channel_credit import ChannelCredit
 from ...core.connection.outlet import OutletShare
@@ -74,7 +73,6 @@ class Consuming:
         tap: FirehoseTap,
         writer: Ref,
         random_bytes: Callable[[int], bytes],
-        arrivals: Arrivals,
     ) -> None:
         self._context = context
         self._connection = connection
@@ -85,7 +83,6 @@ class Consuming:
         self._tap = tap
         self._writer = writer
         self._random_bytes = random_bytes
-        self._arrivals = arrivals
         self._queue: QueueDefinition | None = None
         self._consumer: Consumer | None = None
         self._in_flight = InFlightIds()
@@ -138,7 +135,7 @@ class Consuming:
         is_tapped = self._tap.topology.is_traced
         timeout_ms = self._session.message_timeout_ms
         now_ns = self._context.trace.now_ns()
-        epoch_ns = self._arrivals.look(self._context.runtime.wall_clock.now_ns(), now_ns)
+        epoch_ns = self._context.wall_distance_ns()
         for delivery in message.deliveries:
             span, batch = delivery.span, delivery.span.batch
             self._in_flight.add(delivery)

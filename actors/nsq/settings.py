@@ -6,7 +6,6 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import NamedTuple
 
-from ...core.arrivals import Arrivals
 from ...core.nsq.session import SessionLimits
 from ...nsq_frames.publishes import PublishLimits
 
@@ -23,4 +22,3 @@ class NsqSettings(NamedTuple):
     publish_limits: PublishLimits
     tls: Callable[[], SSLContext | None]
     random_bytes: Callable[[int], bytes]
-    arrivals: Arrivals

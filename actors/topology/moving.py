@@ -24,6 +24,7 @@ from ...core.queue.consumers import Consumer
 from ...core.queue.expiry import deadline_of
 from ...core.queue.in_flight import Delivery
 from ...core.queue.span import Span
+from ...storage.arrivals import arrived
 from ..messages import (
     AddConsumer,
     ChannelDown,
@@ -153,7 +154,8 @@ class TopicMover(LoopActor):
         for delivery in self._round:
             span = delivery.span
             batch_number = self._context.next_batch_number()
-            batch = copied(span.batch, span.indexes, batch_number, self._ttl_ms(span))
+            since = arrived(span.batch, self._context.wall_distance_ns)
+            batch = copied(span.batch, span.indexes, batch_number, self._ttl_ms(span), since)
             for queue in queues:
                 indexes = range(len(batch.starts))
                 self._publish(queue, batch, indexes, is_shared=len(queues) > 1)

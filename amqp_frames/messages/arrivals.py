@@ -8,7 +8,7 @@ Times are nanoseconds since the epoch, by the wall clock; 0 is not known.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -66,12 +66,6 @@ def runs_of(arrived: Arrived, indexes: Sequence[int]) -> Iterator[tuple[int, int
     low = 0
     while low < count:
         run = bisect_right(ends, indexes[low])
-        high = low + 1
-        end = ends[run]
-        if indexes[-1] < end:
-            high = count
-        else:
-            while indexes[high] < end:
-                high += 1
+        high = bisect_left(indexes, ends[run], low + 1)
         yield low, high, times_ns[run]
         low = high

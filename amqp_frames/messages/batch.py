@@ -11,7 +11,7 @@ has handed it on. What the broker learns of a batch afterwards has a slot and on
     ttls_ms           the publisher, before that
     journal_place     the journal
     received_ns       the reader; who publishes dead letters
-    arrived           whoever reads a batch back from the disk
+    arrived           whoever reads a batch back from the disk, or copies it to another queue
     traced            the trace
 
 `tests/broker/test_batches_stay.py` watches every assignment in a running broker.
@@ -107,7 +107,8 @@ class Batch:
         # When the reader got the bytes, or the dead letters were made, by the trace's clock; 0 if
         # it is neither.
         self.received_ns = 0
-        # When its messages arrived, by the wall clock, if they were read back from the disk.
+        # When its messages arrived, by the wall clock, if they were read back from the disk or are
+        # copies.
         self.arrived: Arrived = NOT_KNOWN
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ from ..constants import (
 )
 from ..properties import PERSISTENT, Properties, encode_properties, must_look
 from ..values.field_table import encode_short_string
-from .arrivals import arrivals_of
+from .arrivals import Arrived, arrivals_of
 from .batch import Batch, Indexes
 from .contents import column, frame, reframe_content
 from .publishes import PUBLISH_IDS
@@ -76,14 +76,17 @@ def excerpt(batch: Batch, chosen: Indexes) -> Batch:
     return made
 
 
-def copied(batch: Batch, chosen: Indexes, number: int, ttl_ms: int | None) -> Batch:
+def copied(
+    batch: Batch, chosen: Indexes, number: int, ttl_ms: int | None, arrived: Arrived
+) -> Batch:
     """The same messages as new ones, in a batch that has this number and is not traced.
 
     The queues that they came from have looked at their properties already. `ttl_ms`: how long all
-    of them may live in a queue.
+    of them may live in a queue. `arrived`: when those of the whole batch did.
     """
     made = excerpt(batch, chosen)
     made.number = number
+    made.received_ns, made.arrived = 0, arrivals_of(arrived, chosen)
     made.excerpted = made.journal_place = made.traced = None
     persistent = made.persistent
     made.durable = None

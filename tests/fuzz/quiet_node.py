@@ -34,7 +34,6 @@ from leveret.actors.nsq.settings import NsqSettings
 from leveret.actors.runtime.runtime import LoopActor, Runtime, tell
 from leveret.actors.topology.broker import BrokerActor
 from leveret.configuration import Configuration
-from leveret.core.arrivals import Arrivals
 from leveret.core.connection.peer import Peer
 from leveret.core.exchanges.table import TopologyLimits
 from leveret.core.nsq.session import SessionLimits
@@ -53,7 +52,6 @@ _NSQ = NsqSettings(
     PublishLimits(1 << 20, 5 << 20, 3_600_000),
     lambda: None,
     bytes,
-    Arrivals(),
 )
 
 

@@ -7,6 +7,7 @@ octets allow. Whatever decodes and can be written is the same when it is written
 
 from __future__ import annotations
 
+from leveret.amqp_frames.messages.arrivals import Arrived, joined_arrivals, runs_of
 from leveret.amqp_frames.messages.publishes import decode_publishes
 from leveret.storage.journal.identity_runs import Identities, IdentityRun
 from leveret.storage.journal.records import (
@@ -34,6 +35,7 @@ from leveret.storage.journal.records import (
     encode_compacted,
     encode_deferred,
     encode_entries,
+    encode_messages,
     encode_ranges,
     identities_covered,
     removed_covered,
@@ -71,7 +73,13 @@ def seeds() -> list[bytes]:
         removed_covered([(1, 2)]),
         identities_covered(1, [run]),
         bytes((2, 0)) + bytes(16) + publish(b"body"),
+        *(_body(arrived) for arrived in (77, joined_arrivals([(77, 1), (0, 1), (78, 2)]))),
     ]
+
+
+def _body(arrived: Arrived) -> bytes:
+    wire = publish(b"body") * 4
+    return _covered(encode_messages(_seal(), 7, range(4), wire, arrived) + wire)
 
 
 def run(data: bytes) -> None:
@@ -82,7 +90,9 @@ def run(data: bytes) -> None:
         return
     if isinstance(record, BodyRecord):
         _decode_wire(data[record.wire_start : record.wire_end])
-        len(record.indexes)
+        count = len(record.indexes)
+        if count:
+            assert [high for _, high, _ in runs_of(record.arrived, range(count))][-1] == count
     elif record is not None:
         written = _written(record)
         assert _plain(decode_record(written, 0, len(written))) == _plain(record)

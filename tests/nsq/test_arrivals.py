@@ -13,7 +13,8 @@ from leveret.amqp_frames.methods import ExchangeDeclare, ExchangeDeclareOk, Queu
 from leveret.amqp_frames.properties import Properties
 from leveret.amqp_frames.values.field_table import table_of
 from leveret.configuration import MEMORY_BUDGET_BYTES_MIN
-from nsq_wire import NsqClient, mpub, pub
+from nsq_calls import post
+from nsq_wire import Message, NsqClient, mpub, pub
 from wire import Client, publish
 
 # Several times the budget, in an MPUB for each number.
@@ -43,6 +44,40 @@ def test_a_start_keeps_the_timestamps(tmp_path: Path) -> None:
         with broker_at(tmp_path) as broker, client_of(broker) as client:
             client.subscribe("t", "c", 5)
             assert client.messages(5) == [each._replace(attempts=attempts) for each in before]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_messages_that_a_paused_topic_kept_have_the_timestamps_of_their_publishing(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    sent: list[tuple[bytes, int, int]] = []
+    with broker_at(tmp_path, nsq_http_port=0) as broker, client_of(broker) as client:
+        with client_of(broker) as subscriber:
+            subscriber.subscribe("t", "c")
+        post(broker, "/topic/pause?topic=t")
+        for body in (b"1", b"2", b"3"):
+            before_ns = time.time_ns()
+            client.send(pub("t", body)).ok()
+            sent.append((body, before_ns, time.time_ns()))
+        if not is_restarted:
+            got = resumed(broker)
+    if is_restarted:
+        with broker_at(tmp_path, nsq_http_port=0) as broker:
+            got = resumed(broker)
+    for message, (body, before_ns, after_ns) in zip(got, sent, strict=True):
+        assert message.body == body
+        assert before_ns <= message.timestamp_ns <= after_ns
+    # They are in the channel's own records by now.
+    with broker_at(tmp_path) as broker, client_of(broker) as client:
+        again = client.subscribe("t", "c", 3).messages(3)
+    assert [each._replace(attempts=1) for each in again] == got
+
+
+def resumed(broker: leveret.Broker) -> list[Message]:
+    """The three messages that the channel gets when its topic goes on."""
+    post(broker, "/topic/unpause?topic=t")
+    with client_of(broker) as client:
+        return client.subscribe("t", "c", 3).messages(3)
 
 
 def publish_timed(client: NsqClient, topic: str) -> list[tuple[bytes, int, int]]:
