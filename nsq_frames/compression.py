@@ -30,6 +30,11 @@ _STREAM_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
 _CHUNK_HEADER_BYTES: Final = 4
 # Of 65,536 octets that cannot be made smaller, with their checksum: as Go's library.
 _CHUNK_BYTES_MAX: Final = 76_494
+_PLAIN_BYTES_MAX: Final = 65_536
+_COMPRESSED, _UNCOMPRESSED = 0, 1
+_CHECKSUM_BYTES: Final = 4
+# So many chunks are looked at at once: a read may hold 262,144 without any content.
+CHUNKS_MAX: Final = 1_000
 
 
 class StreamError(Exception):
@@ -46,11 +51,14 @@ class Compressor(Protocol):
 class Decompressor(Protocol):
     """The incoming stream."""
 
+    has_more: bool
+    """May `next` have more, although nothing more has come?"""
+
     def feed(self, data: bytes) -> None:
         """More of it has come."""
 
     def next(self) -> bytes:
-        """The next octets, about PIECE_BYTES_MAX at most; none until more has come.
+        """The next octets, PIECE_BYTES_MAX at most; there may be none.
 
         StreamError if the octets cannot be decoded.
         """
@@ -72,15 +80,17 @@ class DeflateCompressor:
 class DeflateDecompressor:
     """Its other end."""
 
-    __slots__ = ("_pending", "_stream")
+    __slots__ = ("_pending", "_stream", "has_more")
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_RAW)
         self._pending = b""
+        self.has_more = False
 
     def feed(self, data: bytes) -> None:
         """As Decompressor."""
         self._pending = self._pending + data if self._pending else data
+        self.has_more = True
 
     def next(self) -> bytes:
         """As Decompressor."""
@@ -91,6 +101,7 @@ class DeflateDecompressor:
         except zlib.error as error:
             raise StreamError(str(error)) from None
         self._pending = self._stream.unconsumed_tail
+        self.has_more = len(piece) == PIECE_BYTES_MAX or self._stream.eof
         return piece
 
 
@@ -114,38 +125,61 @@ class SnappyCompressor:
 class SnappyDecompressor:
     """Its other end."""
 
-    __slots__ = ("_pending",)
+    __slots__ = ("_pending", "has_more")
 
     def __init__(self) -> None:
         self._pending = b""
+        self.has_more = False
 
     def feed(self, data: bytes) -> None:
         """As Decompressor."""
         self._pending += data
+        self.has_more = True
 
     def next(self) -> bytes:
         """As Decompressor."""
         pending = self._pending
-        while True:
-            at = end = 0
-            while at + _CHUNK_HEADER_BYTES <= len(pending):
-                end = at + _CHUNK_HEADER_BYTES
-                end += int.from_bytes(pending[at + 1 : at + _CHUNK_HEADER_BYTES], "little")
-                if end - at > _CHUNK_BYTES_MAX + _CHUNK_HEADER_BYTES:
-                    raise StreamError("a chunk is too large")
-                # Four chunks make a piece at most, but for small ones.
-                if end > len(pending) or (at and end > _CHUNK_BYTES_MAX):
-                    break
-                at = end
-            if not at:
-                return b""
-            chunks, self._pending = pending[:at], pending[at:]
-            try:
-                piece = bytes(snappy.decompress(_STREAM_HEADER + chunks))
-            except Exception as error:
-                # The library has an exception of its own for what cannot be decoded.
-                raise StreamError(str(error)) from None
-            if piece:
-                return piece
-            # Nothing but a header, or padding.
-            pending = self._pending
+        at, self.has_more = _piece_end(pending)
+        if not at:
+            return b""
+        chunks, self._pending = pending[:at], pending[at:]
+        try:
+            return bytes(snappy.decompress(_STREAM_HEADER + chunks))
+        except Exception as error:
+            # The library has an exception of its own for what cannot be decoded.
+            raise StreamError(str(error)) from None
+
+
+def _piece_end(pending: bytes) -> tuple[int, bool]:
+    """Where the whole chunks end that are a piece together, and whether more may stand behind."""
+    at = plain_bytes = chunk_count = 0
+    while at + _CHUNK_HEADER_BYTES <= len(pending):
+        begin = at + _CHUNK_HEADER_BYTES
+        end = begin + int.from_bytes(pending[at + 1 : begin], "little")
+        if end - begin > _CHUNK_BYTES_MAX:
+            raise StreamError("a chunk is too large")
+        if end > len(pending):
+            break
+        plain_bytes += _plain_bytes(pending, at, end)
+        if plain_bytes > PIECE_BYTES_MAX or chunk_count == CHUNKS_MAX:
+            return at, True
+        at = end
+        chunk_count += 1
+    return at, False
+
+
+def _plain_bytes(pending: bytes, at: int, end: int) -> int:
+    """The size that a chunk has by its own account; the library refuses one that lies."""
+    content = at + _CHUNK_HEADER_BYTES + _CHECKSUM_BYTES
+    size = 0
+    if pending[at] == _UNCOMPRESSED:
+        size = max(end - content, 0)
+    elif pending[at] == _COMPRESSED:
+        # Seven bits in each octet, the lowest first.
+        for place, octet in enumerate(pending[content : min(content + 5, end)]):
+            size |= (octet & 0x7F) << 7 * place
+            if octet < 0x80:
+                break
+    if size > _PLAIN_BYTES_MAX:
+        raise StreamError("a chunk is too large")
+    return size

@@ -28,7 +28,6 @@ class Incoming:
 
     __slots__ = (
         "_decompressor",
-        "_has_compressed",
         "_magic",
         "_scanner",
         "_unscanned",
@@ -40,8 +39,6 @@ class Incoming:
         self._scanner = Scanner(limits)
         self._unscanned = b""
         self._decompressor: Decompressor | None = None
-        # May the decompressor have more?
-        self._has_compressed = False
         self.events: deque[Event] = deque()
 
     @property
@@ -52,7 +49,9 @@ class Incoming:
     @property
     def has_more(self) -> bool:
         """Is there anything to scan?"""
-        return bool(self._unscanned) or self._has_compressed or self._scanner.has_more
+        decompressor = self._decompressor
+        has_compressed = decompressor is not None and decompressor.has_more
+        return bool(self._unscanned) or has_compressed or self._scanner.has_more
 
     @property
     def held_bytes(self) -> int:
@@ -74,7 +73,6 @@ class Incoming:
                 raise BadMagicError
         if self._decompressor is not None:
             self._decompressor.feed(data)
-            self._has_compressed = True
         else:
             self._unscanned = self._unscanned + data if self._unscanned else data
 
@@ -99,9 +97,7 @@ class Incoming:
 
     def _next_piece(self, is_subscriber: bool) -> bytes:
         if self._decompressor is not None:
-            piece = self._decompressor.next()
-            self._has_compressed = bool(piece)
-            return piece
+            return self._decompressor.next()
         piece, self._unscanned = self._unscanned, b""
         if is_subscriber and len(piece) > SUBSCRIBER_PIECE_BYTES:
             self._unscanned = piece[SUBSCRIBER_PIECE_BYTES:]
@@ -127,4 +123,4 @@ class Incoming:
         self._scanner.close()
         self.events.clear()
         self._unscanned = b""
-        self._has_compressed = False
+        self._decompressor = None

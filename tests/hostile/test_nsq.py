@@ -9,9 +9,7 @@ import json
 import random
 import struct
 import threading
-import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import frames_by_hand as wire
 import pytest
@@ -19,6 +17,7 @@ from broker_process import BrokerProcess
 from broker_watch import MIB, connections, memory_bounded, until
 from bystander import Bystander
 from mutations import MUTATIONS
+from nsq_compressed import WRAPPERS, bomb
 from nsq_wire import ERROR, MESSAGE, OK, RESPONSE, NsqClient, dpub, identify, mpub, pub, sized
 from socket_client import SocketClient
 from timeouts import TIMEOUT_SECONDS
@@ -261,55 +260,30 @@ def is_gone(observer: SocketClient, queue: str) -> bool:
     return not is_there
 
 
-def bomb(octets: bytes, count: int, end: bytes) -> bytes:
-    """So many times these octets, and the end, deflated."""
-    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-    block = octets * (MIB // len(octets))
-    pieces = [stream.compress(block) for _ in range(count * len(octets) // MIB)]
-    return b"".join(pieces) + stream.compress(end) + stream.flush(zlib.Z_SYNC_FLUSH)
-
-
-class Inflating:
-    """A socket whose answers are inflated; what is sent is deflated already."""
-
-    def __init__(self, sock: Any, received: bytes) -> None:
-        self._socket = sock
-        self._received = received
-        self._stream = zlib.decompressobj(-15)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-    def recv(self, count: int) -> bytes:
-        while data := self._received or self._socket.recv(count):
-            self._received = b""
-            if plain := self._stream.decompress(data):
-                return plain
-        return b""
-
-
-def deflated(port: int) -> NsqClient:
-    """A connection on which deflate has begun."""
-    client = NsqClient(port).send(identify(feature_negotiation=True, deflate=True))
-    assert client.json()["deflate"] is True
-    return client.upgrade(Inflating).ok()
+def compressed(port: int, stream: str) -> NsqClient:
+    """A connection on which deflate or snappy has begun."""
+    client = NsqClient(port).send(identify(feature_negotiation=True, **{stream: True}))
+    assert client.json()[stream] is True
+    return client.upgrade(WRAPPERS[stream]).ok()
 
 
 BOMBS = {
-    "NOP": bomb(b"NOP\n", MIB, b"BOGUS\n"),
-    "PUB": bomb(pub("bombed#ephemeral", bytes(4096 - 26)), 8192, b"BOGUS\n"),
-    "a line without end": bomb(b"x", 64 * MIB, b"BOGUS\n"),
+    "NOP": (b"NOP\n", MIB),
+    "PUB": (pub("bombed#ephemeral", bytes(4096 - 26)), 8192),
+    "a line without end": (b"x", 64 * MIB),
 }
 
 
+@pytest.mark.parametrize("stream", WRAPPERS)
 @pytest.mark.parametrize("name", BOMBS)
 def test_few_octets_that_stand_for_many_hold_nobody_up(
-    name: str, attacked: BrokerProcess, port: int, bystander: Bystander
+    name: str, stream: str, attacked: BrokerProcess, port: int, bystander: Bystander
 ) -> None:
+    octets = bomb(stream, *BOMBS[name], b"BOGUS\n")
     with memory_bounded(attacked, 2 * GROWTH_BYTES_MAX, f"a bomb of {name}"):
-        client = deflated(port)
+        client = compressed(port, stream)
         served = bystander.served
-        client.socket.sendall(BOMBS[name])
+        client.socket.send_compressed(octets)
         # Its last command is a mistake.
         while (frame := client.receive()) is not None and frame[0] != ERROR:
             pass
@@ -319,14 +293,14 @@ def test_few_octets_that_stand_for_many_hold_nobody_up(
     assert name != "NOP" or served > 20, served
 
 
-def test_all_of_a_deflated_flood_is_answered(attacked: BrokerProcess, port: int) -> None:
+@pytest.mark.parametrize("stream", WRAPPERS)
+def test_all_of_a_compressed_flood_is_answered(
+    stream: str, attacked: BrokerProcess, port: int
+) -> None:
     """More than one publish window of it: the rest is decoded when there is room again."""
     count = 4_000
-    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-    data = stream.compress(pub("deflated#ephemeral", bytes(4_000)) * count)
-    data += stream.flush(zlib.Z_SYNC_FLUSH)
-    client = deflated(port)
-    client.send(data)
+    client = compressed(port, stream)
+    client.send(pub("flooded#ephemeral", bytes(4_000)) * count)
     client.ok(count)
     client.socket.close()
 

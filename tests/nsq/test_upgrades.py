@@ -2,75 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from typing import Any
 
 import leveret
 import pytest
 from certificates import Certificates
-from cramjam import snappy
+from nsq_compressed import WRAPPERS
 from nsq_wire import NsqClient, identify, pub
 
 Nsq = Callable[[], NsqClient]
 BODIES = [b"x", b"y" * 100_000, bytes(range(256)) * 1_000]
-
-
-class Deflated:
-    """A socket whose octets are deflated."""
-
-    def __init__(self, socket: Any, received: bytes) -> None:
-        self._socket = socket
-        self._received = received
-        self._out = zlib.compressobj(6, zlib.DEFLATED, -15)
-        self._in = zlib.decompressobj(-15)
-
-    def sendall(self, data: bytes) -> None:
-        self._socket.sendall(self._out.compress(data) + self._out.flush(zlib.Z_SYNC_FLUSH))
-
-    def recv(self, count: int) -> bytes:
-        while data := self._received or self._socket.recv(count):
-            self._received = b""
-            if plain := self._in.decompress(data):
-                return plain
-        return b""
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-class Snappy:
-    """A socket whose octets are snappy's framing format."""
-
-    def __init__(self, socket: Any, received: bytes) -> None:
-        self._socket = socket
-        self._received = received
-        self._pending = b""
-
-    def sendall(self, data: bytes) -> None:
-        framed = bytes(snappy.compress(data))
-        # In pieces: chunks come in parts.
-        for at in range(0, len(framed), 7_000):
-            self._socket.sendall(framed[at : at + 7_000])
-
-    def recv(self, count: int) -> bytes:
-        while data := self._received or self._socket.recv(count):
-            self._received = b""
-            self._pending += data
-            at = 0
-            while at + 4 <= len(self._pending):
-                size = int.from_bytes(self._pending[at + 1 : at + 4], "little")
-                if at + 4 + size > len(self._pending):
-                    break
-                at += 4 + size
-            chunks, self._pending = self._pending[:at], self._pending[at:]
-            header = b"" if chunks.startswith(b"\xff") else b"\xff\x06\0\0sNaPpY"
-            if plain := bytes(snappy.decompress(header + chunks)):
-                return plain
-        return b""
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 def assert_serves(client: NsqClient) -> None:
@@ -79,9 +20,6 @@ def assert_serves(client: NsqClient) -> None:
     kinds = [client.receive() for _ in range(6)]
     assert kinds.count((0, b"OK")) == 3
     assert [each[1][26:] for each in kinds if each is not None and each[0] == 2] == BODIES
-
-
-WRAPPERS = {"deflate": Deflated, "snappy": Snappy}
 
 
 @pytest.mark.parametrize("name", ["deflate", "snappy"])
