@@ -53,6 +53,18 @@ def bodies_of(client: Client, queue: str) -> list[bytes]:
     return bodies
 
 
+def paused_with(
+    topic: TopicCommands, client: Client, *bodies: bytes, room: int | None = None
+) -> None:
+    """A paused topic with the channel c that has kept these; the channel has room for so many."""
+    if room is not None:
+        limits = table_of({"x-max-length": room, "x-overflow": "reject-publish"})
+        client.declare("t:c", durable=True, arguments=limits)
+    topic.do("ENSURE_CHANNEL", "c")
+    topic.do("PAUSE_TOPIC")
+    publish_to(client, "t", *bodies)
+
+
 def test_the_first_channel_gets_what_was_published_before_it(
     topic: TopicCommands, client: Client
 ) -> None:
@@ -113,11 +125,7 @@ def test_what_a_topic_has_kept_moves_to_a_queue_that_amqp_declared(
 def test_a_refused_message_is_moved_when_the_channel_has_room(
     broker: leveret.Broker, topic: TopicCommands, client: Client
 ) -> None:
-    limits = table_of({"x-max-length": 2, "x-overflow": "reject-publish"})
-    client.declare("t:c", durable=True, arguments=limits)
-    topic.do("ENSURE_CHANNEL", "c")
-    topic.do("PAUSE_TOPIC")
-    publish_to(client, "t", b"1", b"2", b"3")
+    paused_with(topic, client, b"1", b"2", b"3", room=2)
     topic.do("RESUME_TOPIC")
     client.wait_for_counts("t:c", (2, 0))
     bodies: list[bytes] = []
@@ -130,11 +138,7 @@ def test_a_refused_message_is_moved_when_the_channel_has_room(
 def test_a_topic_paused_again_keeps_what_has_not_moved(
     broker: leveret.Broker, topic: TopicCommands, client: Client
 ) -> None:
-    limits = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})
-    client.declare("t:c", durable=True, arguments=limits)
-    topic.do("ENSURE_CHANNEL", "c")
-    topic.do("PAUSE_TOPIC")
-    publish_to(client, "t", b"1")
+    paused_with(topic, client, b"1", room=0)
     # Into nothing: the channel refuses it for ever.
     topic.do("RESUME_TOPIC")
     topic.do("PAUSE_TOPIC")
@@ -149,11 +153,7 @@ def test_a_topic_paused_again_keeps_what_has_not_moved(
 def test_what_has_not_moved_is_the_topics_again_when_its_last_channel_goes(
     broker: leveret.Broker, topic: TopicCommands, client: Client
 ) -> None:
-    limits = table_of({"x-max-length": 0, "x-overflow": "reject-publish"})
-    client.declare("t:c", durable=True, arguments=limits)
-    topic.do("ENSURE_CHANNEL", "c")
-    topic.do("PAUSE_TOPIC")
-    publish_to(client, "t", b"1")
+    paused_with(topic, client, b"1", room=0)
     topic.do("RESUME_TOPIC")
     topic.do("DELETE_CHANNEL", "c")
     wait_until(lambda: kept_count(broker) == 1)
@@ -314,9 +314,7 @@ def connected(broker: leveret.Broker) -> Client:
 def test_a_topic_is_paused_and_keeps_its_messages_over_a_restart(tmp_path: Path) -> None:
     with started(tmp_path) as broker, connected(broker) as client:
         topic = TopicCommands(broker)
-        topic.do("ENSURE_CHANNEL", "c")
-        topic.do("PAUSE_TOPIC")
-        publish_to(client, "t", b"1")
+        paused_with(topic, client, b"1")
     with started(tmp_path) as broker, connected(broker) as client:
         topic = TopicCommands(broker)
         publish_to(client, "t", b"2")
@@ -330,11 +328,7 @@ def test_a_topic_is_paused_and_keeps_its_messages_over_a_restart(tmp_path: Path)
 def test_what_has_not_moved_moves_on_behind_a_restart(tmp_path: Path) -> None:
     with started(tmp_path) as broker, connected(broker) as client:
         topic = TopicCommands(broker)
-        limits = table_of({"x-max-length": 1, "x-overflow": "reject-publish"})
-        client.declare("t:c", durable=True, arguments=limits)
-        topic.do("ENSURE_CHANNEL", "c")
-        topic.do("PAUSE_TOPIC")
-        publish_to(client, "t", b"1", b"2")
+        paused_with(topic, client, b"1", b"2", room=1)
         topic.do("RESUME_TOPIC")
         client.wait_for_counts("t:c", (1, 0))
     with started(tmp_path) as broker, connected(broker) as client:
@@ -353,9 +347,7 @@ def test_a_stop_waits_until_what_moves_is_settled(tmp_path: Path) -> None:
     with broker:
         with connected(broker) as client:
             topic = TopicCommands(broker)
-            topic.do("ENSURE_CHANNEL", "c")
-            topic.do("PAUSE_TOPIC")
-            publish_to(client, "t", b"1", b"2", b"3")
+            paused_with(topic, client, b"1", b"2", b"3")
         files.hold()
         topic.do("RESUME_TOPIC")
         files.wait_until_syncing()
