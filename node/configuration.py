@@ -35,6 +35,7 @@ from .logs.configure import FORMATS, LEVELS
 from .logs.secrets import SECRETS
 from .memory_limit import default_memory_budget_bytes, memory_limit_bytes
 from .memory_watch import MEMORY_HEADROOM_BYTES
+from .nsq_frames.publishes import MPUB_BYTES_MAX
 from .storage.spill import SPILL_SEGMENT_BYTES_MAX
 
 ENVIRONMENT_PREFIX = "LEVERET_"
@@ -273,7 +274,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "prometheus_port": (-1, 65_535),
     "nsq_port": (-1, 65_535),
     # Room for one message of an octet.
-    "nsq_body_bytes_max": (9, 512 * MIB),
+    "nsq_body_bytes_max": (9, MPUB_BYTES_MAX),
     "nsq_ready_count_max": (1, 2**31 - 1),
     # What IDENTIFY may ask for at least.
     "nsq_message_timeout_ms": (MESSAGE_TIMEOUT_MS_MIN, EXPIRY_MS_MAX),

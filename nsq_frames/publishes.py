@@ -38,6 +38,9 @@ DPUB: Final = b"DPUB"
 CHANNEL_NUMBER: Final = 1
 # A body above this is cut into several frames, as AMQP clients with the usual frame_max do it.
 BODY_FRAME_BYTES_MAX: Final = 131_072 - EMPTY_FRAME_BYTES
+# The most that `body_bytes_max` may be: a batch has 4 GiB at most, and the frames of an MPUB are
+# much larger than it if its messages are small.
+MPUB_BYTES_MAX: Final = 128 * 1024 * 1024
 # As nsqd's reader: a longer line is no command.
 LINE_BYTES_MAX: Final = 16_384
 # A number with more digits is for `commands.py`, which counts it as nsqd does.

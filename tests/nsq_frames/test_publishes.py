@@ -11,10 +11,12 @@ from leveret.nsq_frames.publishes import (
     BODY_FRAME_BYTES_MAX,
     DPUB,
     MPUB,
+    MPUB_BYTES_MAX,
     PUB,
     PublishLimits,
     PublishRun,
     decode_run,
+    message_count_max,
     run_before,
 )
 from nsq_wire import dpub, mpub, pub
@@ -89,6 +91,13 @@ def test_an_mpub_is_in_the_run_whole_or_not_at_all() -> None:
     assert end == len(whole)
     assert len(found.batch) == 2
     assert list(found.counts or ()) == [2]
+
+
+def test_the_frames_of_the_largest_mpub_can_be_counted_with_32_bits() -> None:
+    """Of single octets, for the longest topic."""
+    message_bytes = len(run(MPUB, mpub("n" * 64, b"x")).batch.wire)
+    limits = LIMITS._replace(body_bytes_max=MPUB_BYTES_MAX)
+    assert message_count_max(limits) * message_bytes < 2**32
 
 
 def test_each_command_has_its_count_and_each_message_its_delay() -> None:
