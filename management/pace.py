@@ -25,12 +25,18 @@ _RUN_ITEMS: Final = 128
 # Slices wait so long for a commit at most. As a rule it takes less, and a disk that takes more does
 # not stop the API: a slice in a millisecond leaves commits nine tenths of the interpreter.
 HOLD_SECONDS: Final = 0.001
+# So long behind a commit others are expected.
+BUSY_SECONDS: Final = 0.005
 
 
 class Committing(NamedTuple):
-    """Is a commit of publishers' messages under way? And who calls back, once, when one is done?"""
+    """Is a commit of publishers' messages under way, and how many have been carried out?
+
+    `at_end` calls back, once, when one is done.
+    """
 
     is_under_way: Callable[[], bool]
+    count: Callable[[], int]
     at_end: Callable[[Callable[[], None]], None]
 
 
@@ -40,6 +46,10 @@ class Pace:
     No slice begins while a commit is under way: the journal's thread would wait for the interpreter
     behind each. Between two rounds of the event loop that have something to do, the interpreter is
     free for a few microseconds only, which is less than another thread takes to wake up.
+
+    While there are commits, one slice follows each. With slices in every round the event loop would
+    not sleep, and a publisher that shares its processor could not read the confirm: the kernel lets
+    who is at work go on for milliseconds.
     """
 
     def __init__(
@@ -54,6 +64,9 @@ class Pace:
         self._is_called_at_end = False
         # The next slice has waited for a commit, and begins whatever follows.
         self._has_waited = False
+        # How many commits there had been at the last look, and until when others are expected.
+        self._commit_count = 0
+        self._busy_until = 0.0
 
     async def turn(self) -> float:
         """Return when a slice begins: in a later round of the event loop, alone in that round.
@@ -77,7 +90,7 @@ class Pace:
         if not waiting:
             return
         loop, committing = asyncio.get_running_loop(), self._committing
-        if committing is not None and not self._has_waited and committing.is_under_way():
+        if committing is not None and not self._has_waited and self._is_to_wait(committing):
             self._hold = loop.call_later(HOLD_SECONDS, self._go_on)
             if not self._is_called_at_end:
                 self._is_called_at_end = True
@@ -86,6 +99,13 @@ class Pace:
         self._has_waited = False
         waiting[0].set_result(None)
         loop.call_soon(self._begin_next)
+
+    def _is_to_wait(self, committing: Committing) -> bool:
+        now, count = time.perf_counter(), committing.count()
+        if count != self._commit_count:
+            self._commit_count = count
+            self._busy_until = now + BUSY_SECONDS
+        return committing.is_under_way() or now < self._busy_until
 
     def _commit_ended(self) -> None:
         self._is_called_at_end = False

@@ -51,7 +51,11 @@ class Samples:
 def _committing(context: NodeContext) -> Committing:
     """The journal's commits. Whatever another thread tells may be the end of one."""
     inbox, figures = context.journal.actor_inbox, context.journal_figures
-    return Committing(lambda: figures.is_at_work or not inbox.empty(), context.runtime.call_at_wake)
+    return Committing(
+        lambda: figures.is_at_work or not inbox.empty(),
+        lambda: figures.writes,
+        context.runtime.call_at_wake,
+    )
 
 
 class Sampler(LoopActor):

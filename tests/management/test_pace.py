@@ -83,20 +83,27 @@ class Commits:
 
     def __init__(self) -> None:
         self.is_under_way = True
+        self.count = 0
         self.callbacks: list[Callable[[], None]] = []
 
     def end(self) -> None:
         """Others may follow at once: that is for the test to say."""
+        self.count += 1
         callbacks, self.callbacks = self.callbacks, []
         for each in callbacks:
             each()
 
     def committing(self) -> Committing:
-        return Committing(lambda: self.is_under_way, lambda each: self.callbacks.append(each))
+        return Committing(
+            lambda: self.is_under_way,
+            lambda: self.count,
+            lambda each: self.callbacks.append(each),
+        )
 
 
 def test_no_slice_begins_while_a_commit_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leveret.management.pace.HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr("leveret.management.pace.BUSY_SECONDS", 0.0)
     done: list[str] = []
 
     async def work() -> None:
@@ -116,6 +123,47 @@ def test_no_slice_begins_while_a_commit_is_under_way(monkeypatch: pytest.MonkeyP
 
     asyncio.run(work())
     assert "".join(done).count("b") == 3
+
+
+def test_one_slice_follows_each_of_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leveret.management.pace.HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr("leveret.management.pace.BUSY_SECONDS", 3600.0)
+    done: list[str] = []
+
+    async def work() -> None:
+        commits = Commits()
+        pace = Pace(0.0, commits.committing())
+        task = asyncio.create_task(pace.carry_out(_steps("a", 3, done)))
+        # None is under way as the slices are asked for, nor afterwards.
+        await _rounds(20)
+        for count in range(3):
+            assert len(done) == count
+            commits.is_under_way = False
+            commits.end()
+            await _rounds(20)
+        commits.end()
+        assert await task == "a"
+
+    asyncio.run(work())
+    assert done == ["a"] * 3
+
+
+def test_slices_do_not_wait_where_no_commit_has_been_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("leveret.management.pace.HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr("leveret.management.pace.BUSY_SECONDS", 0.0)
+    done: list[str] = []
+
+    async def work() -> None:
+        commits = Commits()
+        commits.is_under_way = False
+        commits.end()
+        pace = Pace(0.0, commits.committing())
+        assert await pace.carry_out(_steps("a", 3, done)) == "a"
+
+    asyncio.run(work())
+    assert done == ["a"] * 3
 
 
 def test_a_commit_that_takes_long_does_not_stop_the_slices() -> None:
