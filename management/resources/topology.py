@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -192,9 +192,15 @@ def default_binding_row(queue: QueueDefinition) -> Row:
 # --- Reading
 
 
+def _source(request: Request) -> str:
+    """The name of the path's exchange; the default one has none."""
+    name = request.names["exchange"]
+    return "" if name == DEFAULT_EXCHANGE else name
+
+
 def _exchange(request: Request) -> ExchangeDefinition:
-    name, vhost = request.names["exchange"], request.names["vhost"]
-    if name == DEFAULT_EXCHANGE:
+    name, vhost = _source(request), request.names["vhost"]
+    if not name:
         return _default_exchange(vhost)
     found = request.context.vhosts[vhost].table.find_exchange(name)
     if found is None:
@@ -338,49 +344,48 @@ async def _bindings(request: Request) -> Answer:
     return await listed_long(request, wanted)
 
 
+# As in RabbitMQ, what is not there has no bindings: a script asks for them before it declares.
+
+
 async def _bindings_of_queue(request: Request) -> Answer:
-    queue = _queue(request)
-    table = request.context.vhosts[queue.vhost].table
-    rows = [default_binding_row(queue), *map(binding_row, table.bindings_to(queue))]
+    table = request.context.vhosts[request.names["vhost"]].table
+    queue = table.find_queue(request.names["queue"])
+    rows = []
+    if queue is not None:
+        rows = [default_binding_row(queue), *map(binding_row, table.bindings_to(queue))]
     return await listed(request, rows, _BINDING_ORDER)
 
 
 async def _bindings_from(request: Request) -> Answer:
-    exchange = _exchange(request)
-    topology, pace = request.context.vhosts[exchange.vhost], request.snapshots.pace
-    if not exchange.name:
-        rows = await rows_of(pace, topology.table.queues(), default_binding_row)
+    name, table = _source(request), request.context.vhosts[request.names["vhost"]].table
+    pace, exchange = request.snapshots.pace, table.find_exchange(name)
+    if not name:
+        rows = await rows_of(pace, table.queues(), default_binding_row)
     else:
-        found = _shown_bindings(topology.table.exchange(exchange.name))
+        found = [] if exchange is None else _shown_bindings(exchange)
         rows = await rows_of(pace, found, binding_row)
     return await listed(request, rows, _BINDING_ORDER)
 
 
 async def _bindings_to(request: Request) -> Answer:
-    exchange = _exchange(request)
-    found = request.context.vhosts[exchange.vhost].table.bindings_to(exchange)
+    table = request.context.vhosts[request.names["vhost"]].table
+    exchange = table.find_exchange(_source(request))
+    found = [] if exchange is None else table.bindings_to(exchange.definition)
     return await listed(request, [binding_row(each) for each in found], _BINDING_ORDER)
 
 
 def _between(kind: str, request: Request) -> list[tuple[BindingDefinition, Row]]:
-    """The bindings from the path's exchange to its destination; 404 if either is not there."""
-    exchange = _exchange(request)
-    table = request.context.vhosts[exchange.vhost].table
-    name = request.names["destination"]
-    if kind == TO_QUEUE:
-        queue = table.find_queue(name)
-        if queue is None:
-            raise not_found()
-        if not exchange.name:
-            default = BindingDefinition("", name, name, True, vhost=queue.vhost)
-            return [(default, binding_row(default))]
-        found = table.bindings_to(queue)
-    else:
-        to = table.find_exchange(name)
-        if to is None:
-            raise not_found()
+    """The bindings from the path's exchange to its destination."""
+    source, name = _source(request), request.names["destination"]
+    table = request.context.vhosts[request.names["vhost"]].table
+    queue, to = table.find_queue(name), table.find_exchange(name)
+    found: Iterable[BindingDefinition] = ()
+    if kind == TO_QUEUE and queue is not None:
+        default = BindingDefinition("", name, name, True, vhost=queue.vhost)
+        found = table.bindings_to(queue) if source else [default]
+    elif kind != TO_QUEUE and to is not None:
         found = table.bindings_to(to.definition)
-    return [(each, binding_row(each)) for each in found if each.source == exchange.name]
+    return [(each, binding_row(each)) for each in found if each.source == source]
 
 
 async def _bindings_between(kind: str, request: Request) -> Answer:

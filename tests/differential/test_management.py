@@ -430,6 +430,18 @@ CHANGES: list[tuple[str, str, object]] = [
     ("DELETE", "connections/none", None),
     ("GET", "queues?page=0", None),
     ("GET", "queues?page=99", None),
+    *(
+        ("GET", path, None)
+        for path in (
+            "bindings/%2F/e/none/q/none",
+            "bindings/%2F/e/amq.direct/q/none",
+            "bindings/%2F/e/none/e/amq.direct",
+            "bindings/%2F/e/amq.direct/e/none",
+            "bindings/%2F/e/amq.direct/q/none/~",
+            "exchanges/%2F/none/bindings/source",
+            "exchanges/%2F/none/bindings/destination",
+        )
+    ),
 ]
 
 

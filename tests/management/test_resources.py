@@ -136,6 +136,26 @@ def test_bindings_have_names_in_paths(broker: leveret.Broker) -> None:
     assert call(broker, f"GET {BINDING}").content == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "bindings/%2F/e/none/q/q",
+        "bindings/%2F/e/e/q/none",
+        "bindings/%2F/e/amq.default/q/none",
+        "bindings/%2F/e/none/e/e",
+        "bindings/%2F/e/e/e/none",
+        "queues/%2F/none/bindings",
+        "exchanges/%2F/none/bindings/source",
+        "exchanges/%2F/none/bindings/destination",
+    ],
+)
+def test_what_is_not_there_has_no_bindings(path: str, broker: leveret.Broker) -> None:
+    call(broker, "PUT " + QUEUE, {})
+    call(broker, "PUT " + EXCHANGE, {})
+    assert call(broker, f"GET /api/{path}")[:2] == (200, [])
+    assert call(broker, f"GET /api/{path.replace('%2F', 'none')}").status == 404
+
+
 def test_exchanges_are_bound_to_each_other(broker: leveret.Broker) -> None:
     call(broker, "PUT " + EXCHANGE, {})
     path = "/api/bindings/%2F/e/e/e/amq.fanout"
