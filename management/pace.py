@@ -36,7 +36,7 @@ class Committing(NamedTuple):
     """
 
     is_under_way: Callable[[], bool]
-    count: Callable[[], int]
+    ended_count: Callable[[], int]
     at_end: Callable[[Callable[[], None]], None]
 
 
@@ -101,7 +101,7 @@ class Pace:
         loop.call_soon(self._begin_next)
 
     def _is_to_wait(self, committing: Committing) -> bool:
-        now, count = time.perf_counter(), committing.count()
+        now, count = time.perf_counter(), committing.ended_count()
         if count != self._commit_count:
             self._commit_count = count
             self._busy_until = now + BUSY_SECONDS
