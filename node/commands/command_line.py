@@ -63,8 +63,8 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 
 # Objects allocated before the collector looks for cycles among the young; Python's default is 700.
 GC_ALLOCATIONS_MAX = 50_000
-# So many collections of the young precede one of those that outlived one. With Python's default, 10,
-# that one looks at 500,000 objects at once: 0.3 s while queues are declared by the thousand.
+# So many collections of the young precede one of those that outlived one. Python's default is 10:
+# it would look at 500,000 objects at once, 0.3 s while queues are declared by the thousand.
 GC_YOUNG_COLLECTIONS_MAX = 1
 
 
