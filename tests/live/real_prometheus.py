@@ -48,7 +48,7 @@ class Prometheus(NamedTuple):
 
     def labels(self, expression: str) -> list[dict[str, str]]:
         """Of each value."""
-        result = self.answer(f"query?query={quote(expression)}")["result"]
+        result = self.answer(f"query?query={quote(expression)}").get("result", [])
         return [each["metric"] for each in result]
 
     def rules(self) -> list[Any]:
@@ -61,13 +61,16 @@ class Prometheus(NamedTuple):
 def running_prometheus(
     broker: leveret.Broker, rules: Path, directory: Path
 ) -> Iterator[Prometheus]:
-    """One that scrapes the broker, in both forms, and evaluates the rules, as often as it can."""
+    """One that scrapes the broker, in both forms, and evaluates the rules, again and again.
+
+    The interval of scrapes is their time-out, too.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = directory / "prometheus.yml"
     target = f"targets: ['127.0.0.1:{broker.http_port}']"
     settings.write_text(
-        f"global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n"
+        f"global: {{scrape_interval: 1s, evaluation_interval: 200ms}}\n"
         f"rule_files: ['{rules}']\n"
         "scrape_configs:\n"
         f"- {{job_name: {SUMS}, static_configs: [{{{target}}}]}}\n"
