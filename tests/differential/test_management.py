@@ -137,9 +137,17 @@ def begin(stack: ExitStack, port: int, amqp_port: int) -> Managed:
         connection.process_data_events(0.05)
         return [row for row in ask(port, "GET", "channels").content if row.get("name")]
 
-    wait_until(lambda: any(row.get("messages_unacknowledged") == 9 for row in rows()))
+    names: list[str] = []
+
+    def is_listed() -> bool:
+        # RabbitMQ may list the channel of an earlier connection, too.
+        own = [row for row in rows() if row.get("messages_unacknowledged") == 9]
+        names[:] = [row["connection_details"]["name"] for row in own]
+        return len(names) == 1
+
+    wait_until(is_listed)
     wait_until(lambda: ask(port, "GET", "queues/%2F/m.classic").content.get("messages_ready") == 2)
-    [name] = [row["connection_details"]["name"] for row in rows()]
+    [name] = names
     return Managed(port, ask(port, "GET", "overview").content["node"], name)
 
 
