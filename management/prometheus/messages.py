@@ -85,7 +85,7 @@ def _logins(prefix: str, logins: dict[str, LoginCounts]) -> list[Metric]:
 def _sizes(source: Source) -> Metric:
     return histograms(
         "rabbitmq_message_size_bytes",
-        "Sizes of published messages; one of each batch stands for all of it",
+        "Sizes of published messages, an estimate: one of each batch stands for all of it",
         ("protocol",),
         [(("amqp091",), source.context.message_sizes.sizes)],
     )
