@@ -21,6 +21,7 @@ from typing import Any
 import pika
 import pytest
 from insides import wait_until
+from management_calls import ask
 from timeouts import TIMEOUT_SECONDS
 
 Ports = tuple[tuple[int, int], ...]
@@ -50,7 +51,7 @@ def columns(rows: Any, *names: str) -> list[dict[str, object]]:
 
 
 def named(rows: list[dict[str, object]], name: str) -> list[dict[str, object]]:
-    return [row for row in rows if row["name"] == name]
+    return [row for row in rows if row.get("name") == name]
 
 
 def parts(definitions: dict[str, object]) -> list[str]:
@@ -66,6 +67,20 @@ def tried(call: Callable[[], object]) -> object:
         response = getattr(error, "response", None)
         status = getattr(error, "status", getattr(response, "status_code", None))
         return type(error).__name__, status, getattr(error, "detail", None)
+
+
+def wait_for_no_connections(ports: Ports) -> None:
+    """RabbitMQ lists the connections of earlier tests, and their channels, for a while."""
+
+    def rows() -> list[object]:
+        return [
+            row
+            for port, _ in ports
+            for path in ("connections", "channels")
+            for row in ask(port, "GET", path).content
+        ]
+
+    wait_until(lambda: rows() == [])
 
 
 def test_pyrabbit2(api_ports: Ports) -> None:
@@ -268,16 +283,18 @@ def test_python_clients_see_a_connection_and_close_it(api_ports: Ports) -> None:
     admin = pytest.importorskip("rabbitmq_admin.api", reason=f"rabbitmq-admin {WITHOUT}")
 
     def closed_by(port: int, amqp_port: int, close: Callable[[str], object]) -> list[object]:
+        one = pyrabbit.Client(f"127.0.0.1:{port}", "guest", "guest", timeout=TIMEOUT_SECONDS)
+        other = admin.AdminAPI(f"http://127.0.0.1:{port}", ("guest", "guest"))
+        # RabbitMQ lists a connection that has closed, and its channels, for a while.
+        before = {None, *(row.get("name") for row in one.get_channels())}
         parameters = pika.ConnectionParameters("127.0.0.1", amqp_port, heartbeat=0)
         connection = pika.BlockingConnection(parameters)
         connection.channel()
-        one = pyrabbit.Client(f"127.0.0.1:{port}", "guest", "guest", timeout=TIMEOUT_SECONDS)
-        other = admin.AdminAPI(f"http://127.0.0.1:{port}", ("guest", "guest"))
         rows: list[dict[str, Any]] = []
 
         def is_seen() -> bool:
             connection.process_data_events(0.01)
-            rows[:] = [row for row in one.get_channels() if row.get("name")]
+            rows[:] = [row for row in one.get_channels() if row.get("name") not in before]
             return bool(rows)
 
         wait_until(is_seen)
@@ -287,8 +304,8 @@ def test_python_clients_see_a_connection_and_close_it(api_ports: Ports) -> None:
             columns(one.get_channel(channel), "number", "user", "vhost"),
             # It writes a space as '+', which is a plus in a path.
             *(tried(lambda c=c: c(name)) for c in (other.get_connection, other.delete_connection)),
-            columns(other.list_connections(), "user", "vhost"),
-            columns(other.list_channels(), "number", "vhost"),
+            columns(named(other.list_connections(), name), "user", "vhost"),
+            columns(named(other.list_channels(), channel), "number", "vhost"),
         ]
         found.append(close(name))
         try:
@@ -324,6 +341,7 @@ def test_rabbitmq_stats_of_npm(api_ports: Ports) -> None:
         found: dict[str, object] = json.loads(done.stdout)
         return found
 
+    wait_for_no_connections(api_ports)
     theirs, ours = (answers(port) for port, _ in api_ports)
     assert differing(theirs, ours) == {}
 
@@ -398,6 +416,7 @@ def test_rabbitmqadmin(api_ports: Ports, monkeypatch: pytest.MonkeyPatch) -> Non
             found.append((words, status, sorted(text.splitlines())))
         return found
 
+    wait_for_no_connections(api_ports)
     theirs, ours = (script(port) for port, _ in api_ports)
     for left, right in zip(theirs, ours, strict=True):
         assert right == left
