@@ -11,9 +11,10 @@ is on disk. The last one has no queue to go to; it is returned.
 from __future__ import annotations
 
 import os
+import sys
 
 import pika
-from pika.exceptions import UnroutableError
+from pika.exceptions import AMQPConnectionError, UnroutableError
 
 PERSISTENT = pika.BasicProperties(delivery_mode=pika.DeliveryMode.Persistent.value)
 
@@ -33,7 +34,10 @@ def product_of(connection: pika.BlockingConnection) -> str:
 def main() -> None:
     """Publish ten messages to a durable queue, and one to nowhere."""
     port = int(os.environ.get("LEVERET_PORT", "5672"))
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    try:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    except AMQPConnectionError as fault:
+        sys.exit(f"no connection to port {port}, where `make run` starts a broker: {fault!r}")
     print(f"connected to {product_of(connection)} on port {port}")
     channel = connection.channel()
     channel.queue_declare("orders", durable=True)
