@@ -125,10 +125,12 @@ class SnappyCompressor:
 class SnappyDecompressor:
     """Its other end."""
 
-    __slots__ = ("_pending", "has_more")
+    __slots__ = ("_chunks_max", "_pending", "has_more")
 
     def __init__(self) -> None:
         self._pending = b""
+        # A piece has so many chunks at most.
+        self._chunks_max = CHUNKS_MAX
         self.has_more = False
 
     def feed(self, data: bytes) -> None:
@@ -139,29 +141,38 @@ class SnappyDecompressor:
     def next(self) -> bytes:
         """As Decompressor."""
         pending = self._pending
-        at, self.has_more = _piece_end(pending)
+        at, self.has_more = _piece_end(pending, self._chunks_max)
         if not at:
             return b""
-        chunks, self._pending = pending[:at], pending[at:]
         try:
-            return bytes(snappy.decompress(_STREAM_HEADER + chunks))
+            piece = bytes(snappy.decompress(_STREAM_HEADER + pending[:at]))
         except Exception as error:
             # The library has an exception of its own for what cannot be decoded.
-            raise StreamError(str(error)) from None
+            if self._chunks_max == 1:
+                raise StreamError(str(error)) from None
+            # One by one, because the chunks before the broken one count: as in nsqd.
+            self._chunks_max = 1
+            return self.next()
+        self._pending = pending[at:]
+        return piece
 
 
-def _piece_end(pending: bytes) -> tuple[int, bool]:
+def _piece_end(pending: bytes, chunks_max: int) -> tuple[int, bool]:
     """Where the whole chunks end that are a piece together, and whether more may stand behind."""
     at = plain_bytes = chunk_count = 0
     while at + _CHUNK_HEADER_BYTES <= len(pending):
         begin = at + _CHUNK_HEADER_BYTES
         end = begin + int.from_bytes(pending[at + 1 : begin], "little")
-        if end - begin > _CHUNK_BYTES_MAX:
+        is_whole = end <= len(pending)
+        its_bytes = _plain_bytes(pending, at, end) if is_whole else 0
+        if end - begin > _CHUNK_BYTES_MAX or its_bytes > _PLAIN_BYTES_MAX:
+            if at:
+                return at, True
             raise StreamError("a chunk is too large")
-        if end > len(pending):
+        if not is_whole:
             break
-        plain_bytes += _plain_bytes(pending, at, end)
-        if plain_bytes > PIECE_BYTES_MAX or chunk_count == CHUNKS_MAX:
+        plain_bytes += its_bytes
+        if plain_bytes > PIECE_BYTES_MAX or chunk_count == chunks_max:
             return at, True
         at = end
         chunk_count += 1
@@ -180,6 +191,4 @@ def _plain_bytes(pending: bytes, at: int, end: int) -> int:
             size |= (octet & 0x7F) << 7 * place
             if octet < 0x80:
                 break
-    if size > _PLAIN_BYTES_MAX:
-        raise StreamError("a chunk is too large")
     return size

@@ -119,3 +119,24 @@ def test_a_client_can_decode_each_write_as_soon_as_it_has_come() -> None:
         assert inflate.decompress(deflate.compress(data)) == data
         unframe.feed(frame.compress(data))
         assert b"".join(pieces(unframe)) == data
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(b"\1\x08\0\0" + bytes(4) + b"gone", id="another checksum"),
+        pytest.param(b"\1\xff\xff\xff", id="too large a chunk"),
+        pytest.param(b"\0\x09\0\0" + bytes(4) + b"\xff\xff\xff\xff\x0f", id="too much content"),
+        pytest.param(b"\2\4\0\0" + bytes(4), id="a kind that there is not"),
+    ],
+)
+def test_chunks_before_a_broken_one_count(broken: bytes) -> None:
+    decompressor = SnappyDecompressor()
+    decompressor.feed(framed(b"first") + framed(b"second").removeprefix(HEADER) + broken)
+    found: list[bytes] = []
+    while sum(map(len, found)) < len(b"firstsecond"):
+        found.append(decompressor.next())
+    assert b"".join(found) == b"firstsecond"
+    assert decompressor.has_more
+    with pytest.raises(StreamError):
+        decompressor.next()
