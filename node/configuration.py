@@ -120,7 +120,7 @@ class Configuration:
     nsq_heartbeat_ms: int = 30_000
     nsq_heartbeat_ms_max: int = 60_000
     nsq_deflate_level_max: int = 6
-    nsq_broadcast_address: str = ""  # the host's name
+    nsq_broadcast_address: str = ""  # the host's name, or a loopback nsq_host
     nsq_http_port: int = -1  # no HTTP for NSQ; 0 takes a free one
     nsq_http_host: str = "127.0.0.1"
     nsq_http_connections_max: int = 64

@@ -80,7 +80,7 @@ def read_document(text: str) -> Iterator[Document]:
 
 def _read(text: str, document: Document) -> Iterator[Document]:
     cursor = _Cursor(text)
-    cursor.expect("{", "a definitions file is a JSON object")
+    cursor.begin("{", "a definitions file is a JSON object")
     while not cursor.skip("}"):
         name = cursor.value()
         if not isinstance(name, str):
@@ -92,7 +92,7 @@ def _read(text: str, document: Document) -> Iterator[Document]:
             if name in ("rabbitmq_version", "rabbit_version") and isinstance(value, str):
                 document.version = value
         else:
-            cursor.expect("[", f"{name} must be a list")
+            cursor.begin("[", f"{name} must be a list")
             while not cursor.skip("]"):
                 item = cursor.value()
                 if not isinstance(item, dict):
@@ -145,6 +145,12 @@ class _Cursor:
     def expect(self, mark: str, words: str) -> None:
         if not self.skip(mark):
             raise self.fault(words)
+
+    def begin(self, mark: str, words: str) -> None:
+        """DocumentError if another value is there, and is right JSON."""
+        if not self.skip(mark):
+            self.value()
+            raise DocumentError(words)
 
     def separator(self, closing: str) -> None:
         """A comma and something behind it, or the mark that closes the list."""

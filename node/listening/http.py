@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from ..actors.node_context import NodeContext
@@ -131,7 +132,9 @@ class HttpListening:
             return (await listeners()).metrics_alone(limits)
 
         hostname = socket.gethostname()
-        broadcast = configuration.nsq_broadcast_address or hostname
+        broadcast = configuration.nsq_broadcast_address or _announced(
+            configuration.nsq_host, hostname
+        )
         address = NsqAddress(broadcast, hostname, nsq_port or 0, self.nsq_port or 0)
         connections_max = configuration.nsq_http_connections_max
         nsq_limits = limits._replace(connections_max=connections_max)
@@ -296,3 +299,16 @@ def port_of(amqp_port: int, port: int, ports_above: int) -> int:
         return port
     above = amqp_port + ports_above
     return above if amqp_port and above <= PORT_MAX else 0
+
+
+def _announced(nsq_host: str, hostname: str) -> str:
+    """Where clients are sent: to the host's name, as by nsqd, if that can lead to the listener.
+
+    A listener on a loopback address has that one only, and the name is another one's as a rule:
+    Debian's installer writes it beside 127.0.1.1.
+    """
+    try:
+        is_loopback = ip_address(nsq_host).is_loopback
+    except ValueError:
+        is_loopback = nsq_host == "localhost"
+    return nsq_host if is_loopback else hostname

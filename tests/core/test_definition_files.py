@@ -382,10 +382,8 @@ def test_a_broken_item_is_named_and_nothing_changes(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "a definitions file is a JSON object: line 1 column 1"),
-        ("[]", "a definitions file is a JSON object"),
+        ("", "Expecting value: line 1 column 1"),
         ("{", "Expecting value: line 1 column 2"),
-        ('{"queues": {}}', "queues must be a list"),
         ('{"queues": [}', "Expecting value"),
         ('{"queues": [{"name": 1},]}', "expecting a value behind ','"),
         ('{"queues": [{}, {"a": 1}', "expecting ',' or ']'"),
@@ -404,6 +402,20 @@ def test_what_is_not_json_is_refused_with_the_place(text: str, reason: str) -> N
     with pytest.raises(DocumentError, match=r"^not JSON|^queues") as caught:
         list(read_document(text))
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "a definitions file is a JSON object"),
+        ('{"queues": {}}', "queues must be a list"),
+        ('{"queues": 3}', "queues must be a list"),
+    ],
+)
+def test_right_json_of_another_kind_is_not_called_wrong(text: str, reason: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        list(read_document(text))
+    assert str(caught.value) == reason
 
 
 def test_queues_beyond_a_vhosts_limit_are_refused() -> None:

@@ -22,6 +22,7 @@ OTHER_NAMES = {
     # Fields of the log.
     "bytes_in_all",
     "bytes_read",
+    "unverified_segments",
     # Labels of metrics, fields of the API and of definitions.
     "leveret_version",
     "page_size",
@@ -29,6 +30,7 @@ OTHER_NAMES = {
     "prometheus_plugin_version",
     "users_without_password_hash",
     # RabbitMQ's.
+    "rabbitmq_management",
     "vm_memory_high_watermark",
 }
 

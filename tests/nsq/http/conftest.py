@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture
 def settings() -> dict[str, object]:
-    return {"nsq_port": 0, "nsq_http_port": 0, "nsq_broadcast_address": "127.0.0.1"}
+    return {"nsq_port": 0, "nsq_http_port": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from typing import Any
 
@@ -210,6 +211,18 @@ def test_lookups_name_this_broker(broker: leveret.Broker) -> None:
     (node,) = get(broker, "/nodes")["producers"]
     assert node == found["producers"][0] | {"tombstones": [False] * 2, "topics": ["s", "t"]}
     assert list(node)[-2:] == ["tombstones", "topics"]
+
+
+class TestAnyAddress:
+    """A listener on all addresses."""
+
+    @pytest.fixture
+    def settings(self) -> dict[str, object]:
+        return {"nsq_host": "0.0.0.0", "nsq_port": 0, "nsq_http_port": 0}
+
+    def test_clients_are_sent_to_the_name_of_the_host(self, broker: leveret.Broker) -> None:
+        (node,) = get(broker, "/nodes")["producers"]
+        assert node["broadcast_address"] == node["hostname"] == socket.gethostname()
 
 
 def test_what_is_no_call(broker: leveret.Broker) -> None:
