@@ -18,6 +18,10 @@ Item = TypeVar("Item")
 
 # A confirm takes about as long as three of these where nothing else is done.
 SLICE_SECONDS: Final = 0.00005
+# Where commits are far apart, slices take this share of the time between two of them, but no more
+# than so many times the length of others: lists are to be there in seconds beside many publishers.
+SHARE: Final = 0.15
+LENGTHS_MAX: Final = 6
 # Sorted at once.
 _RUN_ITEMS: Final = 128
 
@@ -55,7 +59,8 @@ class Pace:
     def __init__(
         self, slice_seconds: float = SLICE_SECONDS, committing: Committing | None = None
     ) -> None:
-        """A slice ends with the step in which its time is over."""
+        """A slice ends with the step in which its time is over: so long after its begin, or longer
+        if the last one was long ago."""
         self._slice_seconds = slice_seconds
         self._committing = committing
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -64,6 +69,8 @@ class Pace:
         self._is_called_at_end = False
         # The next slice has waited for a commit, and begins whatever follows.
         self._has_waited = False
+        # When the last slice began.
+        self._begun = 0.0
         # How many commits there had been at the last look, and until when others are expected.
         self._commit_count = 0
         self._busy_until = 0.0
@@ -79,7 +86,11 @@ class Pace:
         if len(self._waiting) == 1:
             loop.call_soon(self._begin_next)
         await turn
-        return time.perf_counter() + self._slice_seconds
+        now = time.perf_counter()
+        shortest = self._slice_seconds
+        seconds = min(max(shortest, SHARE * (now - self._begun)), LENGTHS_MAX * shortest)
+        self._begun = now
+        return now + seconds
 
     def _begin_next(self) -> None:
         waiting = self._waiting

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Generator
 
 import pytest
-from leveret.management.pace import Committing, Pace, in_order
+from leveret.management.pace import LENGTHS_MAX, Committing, Pace, in_order
 
 
 def _steps(name: str, count: int, done: list[str]) -> Generator[None, None, str]:
@@ -164,6 +165,20 @@ def test_slices_do_not_wait_where_no_commit_has_been_for_a_while(
 
     asyncio.run(work())
     assert done == ["a"] * 3
+
+
+def test_a_slice_behind_a_long_wait_is_longer_but_not_by_much() -> None:
+    async def work() -> tuple[float, float]:
+        pace = Pace(1000.0)
+        begun = time.perf_counter()
+        # The first one: the last was never.
+        longest = await pace.turn() - begun
+        begun = time.perf_counter()
+        return longest, await pace.turn() - begun
+
+    longest, shortest = asyncio.run(work())
+    assert longest >= 1000 * LENGTHS_MAX
+    assert 1000 <= shortest < 1000 * LENGTHS_MAX
 
 
 def test_a_commit_that_takes_long_does_not_stop_the_slices() -> None:
