@@ -53,7 +53,7 @@ class Pace:
 
     While there are commits, one slice follows each. With slices in every round the event loop would
     not sleep, and a publisher that shares its processor could not read the confirm: the kernel lets
-    who is at work go on for milliseconds.
+    a busy thread go on for milliseconds.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class Pace:
         loop.call_soon(self._begin_next)
 
     def _is_to_wait(self, committing: Committing) -> bool:
+        """Is a commit under way, or was there one so lately that another is expected?"""
         now, count = time.perf_counter(), committing.ended_count()
         if count != self._commit_count:
             self._commit_count = count

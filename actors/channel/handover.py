@@ -44,7 +44,8 @@ class Handover:
     def pass_to_one(self, batch: Batch) -> bool:
         """Route all of a batch to one queue by a kept route, and tell the queue.
 
-        False, and nothing is done: there is more to it. So it is with few lone publishes.
+        False if the batch has several queues, a new route, or is traced: then nothing is done. Most
+        lone publishes have one queue and a kept route.
         """
         if self._trace.is_on or self._topology.is_traced:
             return False
